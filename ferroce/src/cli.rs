@@ -1,6 +1,10 @@
 //! The tree of commands.
 
+pub(crate) mod complete;
+mod groups;
 mod hints;
+#[cfg(test)]
+mod page;
 
 use std::ffi::OsString;
 
@@ -15,10 +19,21 @@ use crate::{
     adp, demo, device, explain, identify, install, json, mlxreg, pcap, reg, run, serve, sim, sweep,
 };
 
-pub(crate) const EXIT_CODES: &str = "Exit codes:
-  0  success, including a closed pipe
-  1  operation failed or output could not be written
-  2  bad input: flags, files or values; standard error says what and what to write instead";
+/// The exit codes of most commands, after what else stands at the end of their help.
+macro_rules! exit_codes {
+    ($($before:literal)?) => {
+        concat!(
+            $($before, "\n\n",)?
+            "Exit codes:\n",
+            "  0  success, including a closed pipe\n",
+            "  1  operation failed or output could not be written\n",
+            "  2  bad input: flags, files or values; the message says what to write instead"
+        )
+    };
+}
+pub(crate) use exit_codes;
+
+pub(crate) const EXIT_CODES: &str = exit_codes!();
 
 /// A software RoCEv2 NIC you program like a real one.
 #[derive(Debug, Parser)]
@@ -94,7 +109,8 @@ fn with_pretty(command: clap::Command) -> clap::Command {
 impl Given {
     /// Reads the command line, with help as wide as the terminal.
     pub(crate) fn read(args: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
-        let mut command = command().term_width(columns().min(HELP_COLUMNS_MAX));
+        let command = command().term_width(columns().min(HELP_COLUMNS_MAX));
+        let mut command = groups::in_help(command);
         let Spelled { args, newer } = Spelled::of(args, &command);
         let matches = command.try_get_matches_from_mut(&args);
         let mut matches = matches.map_err(|error| hints::on(error, &args, &command))?;
@@ -370,6 +386,23 @@ mod tests {
                 !text.contains("did you mean") && !text.contains("tip:"),
                 "{text}"
             );
+        }
+    }
+
+    #[test]
+    fn every_command_is_in_one_group() {
+        let mut grouped: Vec<_> = groups::all().flat_map(|(_, names)| names).collect();
+        grouped.sort();
+        let command = built();
+        let mut all: Vec<_> = command
+            .get_subcommands()
+            .map(clap::Command::get_name)
+            .collect();
+        all.sort_unstable();
+        assert!(grouped.into_iter().eq(&all), "{all:?}");
+        let help = help("", "-h");
+        for name in all {
+            assert!(help.contains(&format!("\n  {name} ")), "{name}: {help}");
         }
     }
 

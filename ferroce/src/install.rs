@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use clap::Args;
 use clap_complete::Shell;
 
+use crate::cli::complete;
 use crate::output::{Failure, Output};
 use crate::run::Libraries;
 
@@ -41,7 +42,8 @@ impl Install {
 /// Print completions for a shell
 ///
 /// For example `source <(ferroce completions bash)`. `ferroce install` puts them where bash, zsh
-/// and fish look.
+/// and fish look. Devices, profiles, scenarios, registers and other names are completed as well: the shell
+/// asks the ferroce in PATH for them.
 #[derive(Args, Debug)]
 #[command(after_help = crate::cli::EXIT_CODES)]
 pub(crate) struct Completions {
@@ -52,6 +54,8 @@ pub(crate) struct Completions {
 
 impl Completions {
     pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
-        Ok(to.out.write_all(&share::completions(self.shell))?)
+        Ok(to
+            .out
+            .write_all(&complete::script(&self.shell.to_string())?)?)
     }
 }

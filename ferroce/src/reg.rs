@@ -9,6 +9,7 @@ use ferroce_prm::adp_retx_histogram::ADP_RETX_HISTOGRAM;
 use ferroce_prm::{REGISTERS, Register, by_id, by_name, mlxreg};
 use ferroce_units::instead;
 
+use crate::cli::exit_codes;
 use crate::naming::{self, DeviceArg};
 use crate::output::{Failure, Output};
 use crate::registers::{Access, DryRun, REGISTER_LEN_MAX};
@@ -74,16 +75,12 @@ enum Verb {
     },
 }
 
-const EXAMPLES: &str = "Examples:
+const EXAMPLES: &str = exit_codes!(
+    "Examples:
   ferroce reg get fr0 ROCE_ACCL
   ferroce reg set fr0 ROCE_ACCL roce_adp_retrans_en 1
-  ferroce reg set fwctl0 ROCE_ACCL roce_adp_retrans_en=1 --dry-run
-
-Exit codes:
-  0  success, including a closed pipe
-  1  operation failed or output could not be written
-  2  bad input: flags, files or values; standard error says what and what to
-  write instead";
+  ferroce reg set fwctl0 ROCE_ACCL roce_adp_retrans_en=1 --dry-run"
+);
 
 #[derive(Args, Clone, Debug)]
 struct Explain {

@@ -95,7 +95,7 @@ impl From<Unopened> for Failure {
             }
             Unopened::Card(error) => Self::broken(error),
             Unopened::Nowhere(error) => Self::input(format_args!(
-                "no device of Ferroce's has this PCI address (`ferroce dev -d` shows theirs), and \
+                "no device of Ferroce's has this PCI address (`ferroce dev --details` shows theirs), and \
                  for a card: {error}"
             )),
         }

@@ -60,13 +60,18 @@ impl Spelled {
         }
         for at in place.last..self.args.len() {
             let follows = self.at(at + 1);
-            let is_address = follows.is_some_and(|it| it.parse::<PciAddress>().is_ok());
+            // Without a verb any word was the device's name.
+            let is_device = follows.is_some_and(|it| match place.path.len() {
+                2 => !it.starts_with('-'),
+                _ => it.parse::<PciAddress>().is_ok(),
+            });
             let long = match self.at(at) {
                 Some("-vid") => "--vhca-id",
+                Some("--pci-addr") => "--device",
                 Some("-b0") => "--bin-0-width",
                 Some("-b1") => "--bin-1-width",
-                Some("-p") if is_address => {
-                    self.newer.push("-d ADDRESS for -p ADDRESS".to_owned());
+                Some("-p") if is_device => {
+                    self.newer.push("-d DEV for -p DEV".to_owned());
                     "--device"
                 }
                 _ => continue,
@@ -85,8 +90,17 @@ impl Spelled {
             let names_device = self
                 .at(at + 1)
                 .is_some_and(|next| !next.starts_with('-') && !place.is_word_of_noun(next));
-            if self.at(at) == Some("-d") && !names_device {
+            let (is_asked, others) = match self.at(at) {
+                Some("-d") => (!names_device, ""),
+                Some(arg) => among(arg).map_or((false, ""), |others| (true, others)),
+                None => continue,
+            };
+            if is_asked {
+                let others = others.replace('d', "");
                 self.args[at] = "--details".into();
+                if !others.is_empty() {
+                    self.args.insert(at + 1, others.into());
+                }
                 self.newer
                     .push("--details for -d behind the command".to_owned());
             }
@@ -130,6 +144,13 @@ impl Spelled {
         let is_word = |at: &usize| self.at(*at).is_some_and(|it| !it.starts_with('-'));
         (from..self.args.len()).filter(is_word).nth(nth)
     }
+}
+
+/// Options without a value in one word, such as `-jd`, if `-d` is one of them.
+fn among(arg: &str) -> Option<&str> {
+    let letters = arg.strip_prefix('-').filter(|it| it.len() > 1)?;
+    let all_known = letters.chars().all(|it| "djpa".contains(it));
+    (all_known && letters.contains('d')).then_some(arg)
 }
 
 /// What the words of a command line are.
@@ -223,6 +244,10 @@ mod tests {
              --bin-1-width 100 -t 1"
         );
         assert_eq!(
+            spelled("ferroce stat hist -p fr0 -t 1"),
+            "ferroce stat hist --device fr0 -t 1"
+        );
+        assert_eq!(
             spelled("ferroce stat hi se fr0 -b0 5"),
             "ferroce stat hi se fr0 --bin-0-width 5"
         );
@@ -230,6 +255,7 @@ mod tests {
             "ferroce",
             "ferroce res -p hist",
             "ferroce stat hist show fr0 -p",
+            "ferroce stat hist show -p fr0",
         ] {
             assert_eq!(spelled(text), text);
         }
@@ -271,6 +297,11 @@ mod tests {
                 1,
             ),
             ("ferroce dev -d", "ferroce dev --details", 1),
+            (
+                "ferroce dev show -jd fr0",
+                "ferroce dev show --details -j fr0",
+                1,
+            ),
             ("ferroce dev show -d fr0", "ferroce dev show -d fr0", 0),
             ("ferroce -d dev show", "ferroce -d dev show", 0),
             ("ferroce cc show -d fr0", "ferroce cc show -d fr0", 0),

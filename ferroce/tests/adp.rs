@@ -316,7 +316,7 @@ fn each_violation_names_line_field_value_range_and_remedy() {
         (
             "retx_total_timeout",
             "retx_totl_timeout",
-            ":3: error: unknown key retx_totl_timeout; the nearest key is retx_total_timeout",
+            ":3: error: unknown key retx_totl_timeout; did you mean retx_total_timeout?",
         ),
     ] {
         let text = GOOD.replacen(from, to, 1);
@@ -457,12 +457,12 @@ fn a_cap_that_hides_ranges_is_noted_for_the_qp_that_has_it() {
 
 #[test]
 fn built_in_profiles_have_names() {
-    let listed = good_json(&["adp", "profiles", "-j"]);
+    let listed = good_json(&["adp", "profile", "list", "-j"]);
     for profile in listed["profiles"].as_array().unwrap() {
         let name = profile["name"].as_str().unwrap();
         let path = format!("{}/../profiles/{name}.toml", env!("CARGO_MANIFEST_DIR"));
         assert_eq!(
-            good(&["adp", "profiles", name]),
+            good(&["adp", "profile", "show", name]),
             std::fs::read_to_string(&path).unwrap()
         );
         assert_eq!(
@@ -471,18 +471,18 @@ fn built_in_profiles_have_names() {
         );
     }
     assert!(
-        good(&["adp", "profiles"])
+        good(&["adp", "profile"])
             .lines()
             .all(|line| line.len() <= 80)
     );
     let errors = bad(&["adp", "check", "link-flop"]);
     assert!(
-        errors.contains("or a built-in profile, for example link-flap"),
+        errors.contains("or a built-in profile; did you mean link-flap?"),
         "{errors}"
     );
-    let errors = bad(&["adp", "profiles", "link-flop"]);
+    let errors = bad(&["adp", "profile", "show", "link-flop"]);
     assert!(
-        errors.contains("write one of backoff, fast-recovery, link-flap"),
+        errors.contains("not a built-in profile; did you mean link-flap?"),
         "{errors}"
     );
 }
@@ -793,7 +793,7 @@ fn outages_are_lists_files_and_flaps() {
         ),
         (
             &["--outages", "list:1s", "link-flop"],
-            "for example link-flap",
+            "did you mean link-flap?",
         ),
         (
             &["--outages", "list:1s", "--loss", "60%"],

@@ -68,7 +68,7 @@ fn terminals_get_colour_and_pipes_do_not() {
     assert!(text.starts_with(&format!("{BOLD}register")), "{text:?}");
     let text = on_terminal(80, command(&place, "dev show fr9"));
     assert!(text.starts_with(&format!("{RED}error:")), "{text:?}");
-    let text = on_terminal(80, command(&place, "impair fr0 loss=1"));
+    let text = on_terminal(80, command(&place, "impair set fr0 loss=1"));
     assert!(text.starts_with(&format!("{YELLOW}warning:")), "{text:?}");
     for args in ["nonsense", "--help", "adp check --help", "status"] {
         let text = on_terminal(80, command(&place, args));
@@ -125,7 +125,7 @@ fn output_is_as_wide_as_the_terminal() {
         for args in [
             "dev",
             "link",
-            "stat names",
+            "stat explain",
             "cc explain",
             "sim list",
             "explain error",

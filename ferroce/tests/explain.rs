@@ -214,11 +214,11 @@ fn bad_questions_say_what_to_ask() {
         ),
         (
             &["--from", "nccl", "NCCL_IB_TIMOUT=20"],
-            "the nearest is NCCL_IB_TIMEOUT, and all are",
+            "did you mean NCCL_IB_TIMEOUT?",
         ),
         (
             &["--from", "nccl", "20"],
-            "\"20\" is no setting; write NAME=VALUE",
+            "\"20\" has no value; write 20=VALUE",
         ),
         (
             &["--from", "nccl", "NCCL_IB_TIMEOUT=high"],

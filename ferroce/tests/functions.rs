@@ -118,7 +118,7 @@ fn registers_know_the_function_that_they_are_reached_by() {
     let of = |floor: u8| (json!(floor), json!(1));
     assert_eq!(floors, [of(0), of(0), of(1)]);
     let hist = |name: &str, vhca_id: &str| {
-        let args = ["stat", "hist", "-p", name, "-t", "0", "-vid", vhca_id];
+        let args = ["stat", "hist", "set", name, "-t", "0", "-vid", vhca_id];
         place.run(&args)
     };
     assert_eq!(hist("a", "2").0, 0);

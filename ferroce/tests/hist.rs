@@ -26,7 +26,7 @@ fn set(place: &Place, args: &[&str]) -> String {
 #[test]
 fn the_histogram_is_read_as_the_sample_reads_it() {
     let place = Place::with("a", "127.63.1.6");
-    let options = "stat hist -p a -u msec -w double -n 5 -vid 0 -b0 50 -b1 100 -c -t 0 -r 2";
+    let options = "stat hist set a -u msec -w double -n 5 -vid 0 -b0 50 -b1 100 -c -t 0 -r 2";
     let args: Vec<_> = options.split(' ').collect();
     let bins = "Bin  0 [      0 -      49]msec: 0\nBin  1 [     50 -     149]msec: 0\n\
                 Bin  2 [    150 -     349]msec: 0\nBin  3 [    350 -     749]msec: 0\n\
@@ -52,7 +52,7 @@ fn the_histogram_is_read_as_the_sample_reads_it() {
     ] {
         assert_eq!(config["fields"][field], value, "{field}");
     }
-    let args = ["-j", "stat", "hist", "-p", "a/1", "-t", "0"];
+    let args = ["-j", "stat", "hist", "show", "a/1", "-t", "0"];
     let facts: Value = serde_json::from_str(&place.good(&args)).unwrap();
     // Without options of bins it is only read.
     assert_eq!(
@@ -60,10 +60,10 @@ fn the_histogram_is_read_as_the_sample_reads_it() {
         json!({"low_ns": 50_000_000, "high_ns": 150_000_000, "count": 0})
     );
     let same: Value =
-        serde_json::from_str(&place.good(&["-j", "stat", "hist", "-p", "a/1"])).unwrap();
+        serde_json::from_str(&place.good(&["-j", "stat", "hist", "show", "a/1"])).unwrap();
     assert_eq!(facts["bins"], same["bins"]);
     // With one of them, the others have the sample's defaults.
-    let args = ["-j", "stat", "hist", "-p", "a/1", "-n", "2", "-t", "0"];
+    let args = ["-j", "stat", "hist", "set", "a/1", "-n", "2", "-t", "0"];
     let facts: Value = serde_json::from_str(&set(&place, &args)).unwrap();
     assert_eq!(
         facts["bins"][1],
@@ -75,7 +75,7 @@ fn the_histogram_is_read_as_the_sample_reads_it() {
         ("-vid", "3", "vhca_id is 3; allowed: 0"),
         ("-u", "sec", "usec_100"),
     ] {
-        let error = place.bad(2, &["stat", "hist", "-p", "a", "-t", "0", option, value]);
+        let error = place.bad(2, &["stat", "hist", "set", "a", "-t", "0", option, value]);
         assert!(error.contains(said), "{error}");
     }
 }
@@ -86,12 +86,15 @@ fn the_histogram_is_drawn_and_watched() {
     let place = Place::with("a", "127.31.1.2");
     let bins = "-u msec -w double -n 5 -b0 50 -b1 100 -t 0";
     let hist = |options: &str| {
-        let text = format!("stat hist -p a {bins} {options}");
+        let text = format!("stat hist set a {bins} {options}");
         place.good(&text.trim_end().split(' ').collect::<Vec<_>>())
     };
     let none = "no adaptive-retransmission timeouts\n";
     let first: Vec<_> = bins.split(' ').collect();
-    set(&place, &[&["stat", "hist", "-p", "a"], &first[..]].concat());
+    set(
+        &place,
+        &[&["stat", "hist", "set", "a"], &first[..]].concat(),
+    );
     let spurious = "spurious retransmissions: 0 of 0, since the device exists\n";
     assert_eq!(
         hist("--bars -r 2"),
@@ -119,7 +122,7 @@ fn a_signal_ends_watching_and_is_no_failure() {
     let place = Place::with("a", "127.31.1.3");
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
         let mut child = place
-            .command(&["stat", "hist", "-p", "a", "--watch", "3600", "-j"])
+            .command(&["stat", "hist", "show", "a", "--watch", "3600", "-j"])
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -135,7 +138,7 @@ fn a_signal_ends_watching_and_is_no_failure() {
 /// Reads the histogram every second, does something after the first read, and expects that to end it.
 fn ends_when(place: &Place, change: &[&str], code: i32, said: &str) {
     let args = [
-        "stat", "hist", "-p", "a", "-j", "-n", "2", "-t", "1", "-r", "60",
+        "stat", "hist", "set", "a", "-j", "-n", "2", "-t", "1", "-r", "60",
     ];
     let mut command = place.command(&args);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -24,15 +24,16 @@ const DOCUMENTS: &[(&str, &str)] = &[
         "adp.compare",
     ),
     ("adp decode -j @payload", "adp.profile"),
-    ("adp emit link-flap --tool mlxreg -d mlx5_0", "adp.emit"),
+    ("adp emit link-flap mlx5_0 --tool mlxreg", "adp.emit"),
     ("adp encode link-flap", "adp.encode"),
     ("adp import @profile", "adp.profile"),
     ("adp plot link-flap", "adp.plot"),
-    ("adp profiles", "adp.profiles"),
-    ("adp profiles link-flap", "adp.profile"),
-    ("adp apply link-flap -d b", "adp.show"),
-    ("adp apply link-flap -d b --dry-run", "reg.calls"),
-    ("adp show -d b", "adp.show"),
+    ("adp profile list", "adp.profiles"),
+    ("adp profile show link-flap", "adp.profile"),
+    ("adp apply link-flap b", "adp.show"),
+    ("adp apply link-flap b --dry-run", "reg.calls"),
+    ("adp show b", "adp.show"),
+    ("adp reset b", "adp.show"),
     (
         "adp trace link-flap --timeout 14 --retry-cnt 7",
         "adp.trace",
@@ -45,10 +46,10 @@ const DOCUMENTS: &[(&str, &str)] = &[
     ("cc explain", "cc.explain"),
     ("cc preset list", "cc.preset"),
     ("cc preset show paper", "cc.preset"),
-    ("cc reset -d b", "cc.show"),
-    ("cc set -d b rpg_ai_rate=20", "cc.show"),
+    ("cc reset b", "cc.show"),
+    ("cc set b rpg_ai_rate 20", "cc.show"),
     ("cc show", "cc.show"),
-    ("cc watch --count 1", "cc.watch"),
+    ("cc rates", "cc.watch"),
     ("dev add c 127.0.0.99", "dev.show"),
     ("dev set c seed 1", "dev.show"),
     ("dev reset c", "dev.show"),
@@ -56,7 +57,7 @@ const DOCUMENTS: &[(&str, &str)] = &[
     ("dev show", "dev.show"),
     ("explain error", "explain.error"),
     ("explain error 12 0x81", "explain.error"),
-    ("explain error -d a", "explain.error.device"),
+    ("explain error a", "explain.error.device"),
     (
         "explain timeout --from nccl --survive 20s",
         "explain.survive",
@@ -64,20 +65,21 @@ const DOCUMENTS: &[(&str, &str)] = &[
     ("explain timeout --from nccl", "explain.timeout"),
     ("identify --times 8.4ms,16.8ms,33.6ms", "identify"),
     (
-        "impair b loss=1%,burst=0.1%:20,rate=1Gbit,red=10KB:40KB:1%,down=200ms@3s --direction both",
+        "impair set b loss=1%,burst=0.1%:20,rate=1Gbit,red=10KB:40KB:1%,down=200ms@3s --direction both",
         "impair",
     ),
-    ("impair", "impair"),
+    ("impair show", "impair"),
+    ("impair clear b", "impair"),
     ("link set b down for 300ms", "link.show"),
     ("link show", "link.show"),
     ("pcap check @capture", "pcap.check"),
-    ("reg get ROCE_ACCL -d b", "reg.get"),
-    ("reg get ADP_RETX_HISTOGRAM -d b", "reg.get"),
-    ("reg get ROCE_ACCL -d b --dry-run", "reg.calls"),
+    ("reg get b ROCE_ACCL", "reg.get"),
+    ("reg get b ADP_RETX_HISTOGRAM", "reg.get"),
+    ("reg get b ROCE_ACCL --dry-run", "reg.calls"),
     ("reg list", "reg.list"),
-    ("reg set ROCE_ACCL ack_dscp=3 -d b", "reg.get"),
-    ("reg set ROCE_ACCL ack_dscp=3 -d b --dry-run", "reg.calls"),
-    ("reg show ROCE_ACCL", "reg.show"),
+    ("reg set b ROCE_ACCL ack_dscp 3", "reg.get"),
+    ("reg set b ROCE_ACCL ack_dscp 3 --dry-run", "reg.calls"),
+    ("reg explain ROCE_ACCL", "reg.show"),
     ("res show", "res"),
     ("res show cm_id", "res.cm_id"),
     ("res show cq", "res.cq"),
@@ -90,14 +92,15 @@ const DOCUMENTS: &[(&str, &str)] = &[
     ("sim check flap-all-reduce", "sim.check"),
     ("sim list", "sim.list"),
     ("sim run @scenario.toml", "sim.run"),
-    ("stat clear b", "stat.show"),
-    ("stat hist --pci-addr b", "stat.hist"),
-    ("stat names", "stat.names"),
+    ("stat hist clear b", "stat.show"),
+    ("stat hist show b", "stat.hist"),
+    ("stat hist set b -n 2 -t 0", "stat.hist"),
+    ("stat explain", "stat.names"),
     ("stat show", "stat.show"),
     ("stat show --watch 0.01 --count 1", "stat.watch"),
     ("status", "status"),
     ("sweep plan @sweep.toml --shards 2", "sweep.plan"),
-    ("sweep run @sweep.toml --out @out", "sweep.run"),
+    ("sweep run @sweep.toml -o @out", "sweep.run"),
     ("sweep collect @out", "sweep.collect"),
     ("version", "version"),
 ];
@@ -152,7 +155,11 @@ fn place() -> (Place, Device) {
         hca.create_qp(&QpInit::new(QpType::Rc, pd, cq)).unwrap();
     });
     let file = |name: &str| place.path().join(name);
-    fs::write(file("profile"), good(&["adp", "profiles", "link-flap"])).unwrap();
+    fs::write(
+        file("profile"),
+        good(&["adp", "profile", "show", "link-flap"]),
+    )
+    .unwrap();
     fs::write(file("scenario.toml"), SCENARIO).unwrap();
     fs::write(file("sweep.toml"), SWEEP).unwrap();
     let mut capture = Vec::new();
@@ -207,7 +214,7 @@ fn path(matches: &ArgMatches) -> String {
 fn leaves(command: &Command, path: &str, found: &mut BTreeMap<String, bool>) {
     let inner = command
         .get_subcommands()
-        .filter(|it| it.get_name() != "help");
+        .filter(|it| it.get_name() != "help" && !it.is_hide_set());
     let mut is_leaf = true;
     for it in inner {
         is_leaf = false;
@@ -217,7 +224,7 @@ fn leaves(command: &Command, path: &str, found: &mut BTreeMap<String, bool>) {
     if is_leaf {
         let has_json = command
             .get_arguments()
-            .any(|it| it.get_long() == Some("json"));
+            .any(|it| it.get_long() == Some("json") && !it.is_hide_set());
         found.insert(path.to_owned(), has_json);
     }
 }

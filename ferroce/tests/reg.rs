@@ -38,7 +38,7 @@ fn registers_are_listed_and_shown_without_a_device() {
     let ids: Vec<_> = registers.map(|it| &it["register_id"]).collect();
     assert_eq!(ids, [0xc01e, 0xc01d, 0x9028, 0x9020, 0xc00d, 0x402c]);
     assert!(good(&["reg", "list"]).contains("ROCE_ACCL"));
-    let text = good(&["reg", "show", "roce_accl"]);
+    let text = good(&["reg", "explain", "roce_accl"]);
     let line = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap();
     assert!(line("dec_mode_2 ").contains("0x20  27:26  RW"), "{text}");
     let (_, meaning) = text.split_once(line("dec_mode_2 ")).unwrap();
@@ -46,10 +46,10 @@ fn registers_are_listed_and_shown_without_a_device() {
         meaning.trim_start().starts_with("How the timeout shrinks"),
         "{meaning}"
     );
-    let fields = good_json(&["reg", "show", "0xc01d", "-j"]);
+    let fields = good_json(&["reg", "explain", "0xc01d", "-j"]);
     assert_eq!(fields["fields"][0]["name"], "time_unit_cap");
     assert_eq!(fields["fields"][2]["values"]["TIME_MSEC"], 3);
-    assert!(bad(&["reg", "show", "PAOS"]).contains("there are ADP_RETX_HISTOGRAM"));
+    assert!(bad(&["reg", "explain", "PAOS"]).contains("expected one of ADP_RETX_HISTOGRAM"));
 }
 
 #[test]
@@ -112,10 +112,10 @@ fn devices_have_pci_addresses_for_names() {
     place.good(&["adp", "apply", &fast(), "-d", "1a:00.0"]);
     let show = place.good(&["adp", "show", "-d", "1a:00.1"]);
     assert!(show.starts_with("# av0: a profile"), "{show}");
-    let (code, hist, note) = place.run(&["stat", "hist", "-p", "1a:00.1", "-n", "3", "-t", "0"]);
+    let (code, hist, note) = place.run(&["stat", "hist", "set", "1a:00.1", "-n", "3", "-t", "0"]);
     assert_eq!(code, 0, "{note}");
     assert!(
-        note.contains("the histogram of 1a:00.1 had other bins"),
+        note.contains("the histogram of av0 had other bins"),
         "{note}"
     );
     assert!(hist.contains("read 3 adaptive"), "{hist}");
@@ -171,8 +171,11 @@ fn what_is_wrong_is_said_with_what_would_be_right() {
     let place = Place::with("a", "127.63.1.3");
     let before = raw(&place);
     for (fields, said) in [
-        (&["time_base"][..], "write time_base=VALUE"),
-        (&["time_bas=4"], "`ferroce reg show ROCE_ACCL` lists them"),
+        (&["time_base"][..], "write time_base VALUE"),
+        (
+            &["time_bas=4"],
+            "`ferroce reg explain ROCE_ACCL` lists them",
+        ),
         (&["adp_retx_profile_max_id=1"], "can be read only"),
         (
             &["ack_dscp=64"],
@@ -323,7 +326,7 @@ fn emitted_commands_write_the_profile() {
     }
     let args = ["adp", "emit", &fast(), "--tool", "ferroce", "--undo", "-d"];
     let undo = good(&[&args[..], &["a"]].concat());
-    assert_eq!(undo, "ferroce dev reset a\n");
+    assert_eq!(undo, "ferroce adp reset a\n");
 }
 
 #[test]

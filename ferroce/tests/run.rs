@@ -274,13 +274,13 @@ fn counters_are_read_as_they_are() {
 
     assert_eq!(
         ferroce.good(&["-jd", "dev", "show", "fr1"]),
-        ferroce.good(&["dev", "show", "fr1", "-d", "-j"])
+        ferroce.good(&["dev", "show", "fr1", "--details", "-j"])
     );
     let stat = ferroce.good(&["stat", "show", "link", "fr1/1"]);
     assert_eq!(stat, "link fr1/1 rx_malformed 1\n");
     assert!(
         ferroce
-            .good(&["dev", "show", "fr1", "-d"])
+            .good(&["dev", "show", "fr1", "--details"])
             .ends_with(" processes 1\n")
     );
     let (code, error) = ferroce.bad(&["dev", "del", "fr1"]);
@@ -566,17 +566,19 @@ fn the_exit_code_is_the_programs() {
 #[test]
 fn settings_of_a_run_are_put_back() {
     let ferroce = Installation::new();
-    ferroce.good(&["impair", "fr0", "delay=1ms"]);
+    ferroce.good(&["impair", "set", "fr0", "delay=1ms"]);
     let program = ferroce.path("bin/ferroce").display().to_string();
-    let during = ferroce.good(&["run", "--impair", "loss=1%", &program, "impair", "fr0"]);
+    let during = ferroce.good(&[
+        "run", "--impair", "loss=1%", &program, "impair", "show", "fr0",
+    ]);
     assert_eq!(during, "dev fr0 egress loss=1% ingress none\n");
     assert_eq!(
-        ferroce.good(&["impair", "fr0"]),
+        ferroce.good(&["impair", "show", "fr0"]),
         "dev fr0 egress delay=1ms ingress none\n"
     );
 
     let (code, remark) = ferroce.bad(&[
-        "run", "--impair", "loss=1%", &program, "impair", "fr0", "loss=2%",
+        "run", "--impair", "loss=1%", &program, "impair", "set", "fr0", "loss=2%",
     ]);
     assert_eq!(code, Some(0));
     assert!(
@@ -584,7 +586,7 @@ fn settings_of_a_run_are_put_back() {
         "{remark}"
     );
     assert_eq!(
-        ferroce.good(&["impair", "fr0"]),
+        ferroce.good(&["impair", "show", "fr0"]),
         "dev fr0 egress loss=2% ingress none\n"
     );
 }
@@ -598,7 +600,7 @@ fn what_is_in_force_is_said_in_one_line() {
         text(&output.stderr).to_owned()
     };
     assert_eq!(said(&[]), "");
-    ferroce.good(&["impair", "fr0", "loss=1%"]);
+    ferroce.good(&["impair", "set", "fr0", "loss=1%"]);
     assert_eq!(said(&[]), "note: in force on fr0: impairment loss=1%\n");
     assert_eq!(said(&["-q"]), "");
     assert_eq!(said(&["--impair", "loss=2%"]), "", "it takes the place");
@@ -622,10 +624,10 @@ fn runs_that_overlap_put_back_what_was_there_before_all_of_them() {
     for (first, second) in [("loss=1%", "loss=1%"), ("loss=1%", "loss=2%")] {
         for first_ends_first in [true, false] {
             let ferroce = Installation::new();
-            ferroce.good(&["impair", "fr0", "delay=1ms"]);
+            ferroce.good(&["impair", "set", "fr0", "delay=1ms"]);
             let shown = |what: &str| {
                 let expected = format!("dev fr0 egress {what} ingress none\n");
-                assert_eq!(ferroce.good(&["impair", "fr0"]), expected);
+                assert_eq!(ferroce.good(&["impair", "show", "fr0"]), expected);
             };
             let one = Talking::impaired(&ferroce, first);
             shown(first);
@@ -689,20 +691,20 @@ impl Talking {
 #[test]
 fn settings_of_a_run_that_was_killed_are_put_back_by_the_next_command() {
     let ferroce = Installation::new();
-    ferroce.good(&["impair", "fr0", "delay=1ms"]);
+    ferroce.good(&["impair", "set", "fr0", "delay=1ms"]);
     let before = "dev fr0 egress delay=1ms ingress none\n";
     let mut child = Talking::impaired(&ferroce, "loss=1%").child;
-    let during = ferroce.good(&["impair", "fr0"]);
+    let during = ferroce.good(&["impair", "show", "fr0"]);
     assert_eq!(during, "dev fr0 egress loss=1% ingress none\n");
 
     let pid = child.id();
     child.kill().unwrap();
     child.wait().unwrap();
-    let output = ferroce.output(&["impair", "fr0"]);
+    let output = ferroce.output(&["impair", "show", "fr0"]);
     let remark = format!("run {pid} was killed and had left its settings on fr0");
     assert!(text(&output.stderr).contains(&remark));
     assert_eq!(text(&output.stdout), before);
-    assert_eq!(ferroce.good(&["impair", "fr0"]), before);
+    assert_eq!(ferroce.good(&["impair", "show", "fr0"]), before);
 }
 
 #[test]
@@ -789,7 +791,7 @@ fn registers_are_reached_through_the_nodes_of_cards() {
         ferroce.good(&[&table[..], &["fr1"]].concat())
     );
 
-    let hist = ["stat", "hist", "-p"];
+    let hist = ["stat", "hist", "show"];
     assert_eq!(
         ferroce.good(&as_cards(&program, &[&hist[..], &["fwctl1"]].concat())),
         ferroce.good(&[&hist[..], &["fr1"]].concat())

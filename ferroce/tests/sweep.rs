@@ -279,7 +279,7 @@ fn bad_input_is_named() {
     };
     let err = replaced("seeds = 10", "seed = 10");
     assert!(
-        err.contains("sweep.toml:4: error: unknown key seed; the nearest key is seeds"),
+        err.contains("sweep.toml:4: error: unknown key seed; did you mean seeds?"),
         "{err}"
     );
     let err = replaced("fault[0].probability", "fault[0].probabilty");
@@ -287,7 +287,7 @@ fn bad_input_is_named() {
         err.contains("axis fault[0].probabilty = \"0.1%\": unknown key"),
         "{err}"
     );
-    assert!(err.contains("the nearest key is probability"), "{err}");
+    assert!(err.contains("did you mean probability?"), "{err}");
     let err = replaced("\"1%\"", "\"101%\"");
     assert!(
         err.contains("axis fault[0].probability = \"101%\""),
@@ -299,7 +299,7 @@ fn bad_input_is_named() {
         "{err}"
     );
     assert!(bad(&["sweep", "plan", "no-such-sweep"]).contains("name a sweep file"));
-    assert!(bad(&["sweep", "collect", &out]).contains("ferroce sweep plan FILE.toml --out"));
+    assert!(bad(&["sweep", "collect", &out]).contains("ferroce sweep plan FILE.toml -o"));
     write_sweep(directory.path(), 10);
     let shard = bad(&["sweep", "run", &sweep, "--shard", "4/4"]);
     assert!(shard.contains("from 0 to S-1"), "{shard}");

@@ -60,7 +60,7 @@ fn warnings(status: &Value) -> Vec<&str> {
 fn status_tells_what_is_set_and_who_is_there() {
     let (place, device) = place(1);
     add_qps(&device, 3);
-    place.good(&["impair", "fr1", "loss=1%,delay=50us"]);
+    place.good(&["impair", "set", "fr1", "loss=1%,delay=50us"]);
     place.good(&["adp", "apply", "link-flap", "-d", "fr1"]);
     place.good(&["link", "set", "fr1", "down"]);
     let status = json(&place.good(&["-j", "status"]));
@@ -109,7 +109,7 @@ fn status_tells_what_is_set_and_who_is_there() {
     until("an impairment that nobody uses", || {
         let status = json(&place.good(&["-j", "status"]));
         let expected = "fr1: impaired (loss=1%,delay=50us), though no program uses it; `ferroce \
-                        impair fr1 clear`";
+                        impair clear fr1`";
         warnings(&status).contains(&expected)
     });
 }
@@ -355,7 +355,7 @@ fn what_is_in_force_is_a_label() {
         r#"ferroce_adp_profile_info{{{OF_FR1},policy="profile",profile="link-flap",hash=""#
     );
     assert!(profile().starts_with(&start), "{}", profile());
-    place.good(&["impair", "fr1", "loss=1%,down=1min@3s"]);
+    place.good(&["impair", "set", "fr1", "loss=1%,down=1min@3s"]);
     let expected = format!(
         r#"ferroce_impairment_info{{{OF_FR1},direction="egress",impairment="loss=1%,down"}} 1"#
     );
@@ -363,20 +363,20 @@ fn what_is_in_force_is_a_label() {
     for _ in 0..3 {
         assert_eq!(impairment().as_ref(), Some(&expected));
     }
-    place.good(&["impair", "fr1", "clear"]);
+    place.good(&["impair", "clear", "fr1"]);
     assert_eq!(impairment(), None);
 
     let changes = || {
         let name = format!("ferroce_adp_retx_wait_layout_changes_total{{{OF_FR1}}}");
         metric(&exporter.page(), &name)
     };
-    let hist = ["stat", "hist", "-p", "fr1", "-n", "4", "-t", "0"];
+    let hist = ["stat", "hist", "set", "fr1", "-n", "4", "-t", "0"];
     assert_eq!(changes(), 0.0);
     for expected in [1.0, 1.0] {
         assert_eq!(place.run(&hist).0, 0);
         assert_eq!(changes(), expected, "the same layout again is none");
     }
-    place.good(&["stat", "clear", "fr1"]);
+    place.good(&["stat", "hist", "clear", "fr1"]);
     assert_eq!(changes(), 1.0, "the bins are the same");
     place.good(&["dev", "reset", "fr1"]);
     assert_eq!(changes(), 2.0);

@@ -88,14 +88,14 @@ fn silent(page: &str) -> f64 {
     metric(page, &format!("ferroce_cc_silent_processes{{{OF_FR1}}}"))
 }
 
-/// What `ferroce cc watch` prints once all have told.
+/// What `ferroce cc rates` prints once all have told.
 fn watched(place: &Place, args: &[&str]) -> String {
     watched_in(80, place, args)
 }
 
 /// The same on a terminal of this width.
 fn watched_in(columns: usize, place: &Place, args: &[&str]) -> String {
-    let args = [&["cc", "watch"], args].concat();
+    let args = [&["cc", "rates"], args].concat();
     let mut command = place.command(&args);
     command.env("COLUMNS", columns.to_string());
     let started = Instant::now();
@@ -151,7 +151,7 @@ fn a_queue_pair_that_is_slowed_down_is_seen_from_outside() {
     assert_eq!(metric(&page, &gd), 11.0);
 
     let qpn = congested(&device);
-    let seen = watched(&place, &["-j", "-d", "fr1", "--count", "1"]);
+    let seen = watched(&place, &["-j", "fr1"]);
     let seen: Value = serde_json::from_str(&seen).unwrap();
     let [row] = seen["queue_pairs"].as_array().unwrap().as_slice() else {
         panic!("{seen}");
@@ -172,7 +172,7 @@ fn a_queue_pair_that_is_slowed_down_is_seen_from_outside() {
     assert!(["recovery", "additive", "hyper"].contains(&stage), "{row}");
 
     for columns in [80, 120] {
-        let table = watched_in(columns, &place, &["--count", "1"]);
+        let table = watched_in(columns, &place, &[]);
         let lines: Vec<_> = table.lines().collect();
         assert_eq!(lines.len(), 2, "{table}");
         assert!(lines.iter().all(|line| line.len() <= columns), "{table}");
@@ -181,7 +181,7 @@ fn a_queue_pair_that_is_slowed_down_is_seen_from_outside() {
             "{table}"
         );
     }
-    let table = watched_in(120, &place, &["--count", "2", "--interval", "0.01"]);
+    let table = watched_in(120, &place, &["--count", "2", "--watch", "0.01"]);
     let lines: Vec<_> = table.lines().collect();
     assert_eq!(lines.len(), 4, "{table}");
     assert!(
@@ -189,7 +189,7 @@ fn a_queue_pair_that_is_slowed_down_is_seen_from_outside() {
         "one CNP, and none since: {table}"
     );
 
-    let of_3 = ["-j", "--count", "1", "--prio", "3"];
+    let of_3 = ["-j", "--prio", "3"];
     let none = |silent: &str| {
         let document = r#"{"schema":"ferroce.cc.watch","version":1,"queue_pairs":[],"silent":"#;
         format!("{document}{silent}}}\n")
@@ -204,10 +204,7 @@ fn a_queue_pair_that_is_slowed_down_is_seen_from_outside() {
     assert!((499e6..1.2e9).contains(&lowest), "{lowest}");
     drop(device);
     // Programs that other tests are starting keep its slot until they run, and do not answer.
-    assert_eq!(
-        watched(&place, &["--count", "1"]),
-        "no queue pair has received a CNP\n"
-    );
+    assert_eq!(watched(&place, &[]), "no queue pair has received a CNP\n");
 
     place.good(&["dev", "set", "fr1", "speed", "25G"]);
     assert_eq!(metric(&exporter.page(), lowest_name), 3.125e9);
@@ -228,7 +225,7 @@ fn a_process_is_asked_only_if_it_may_have_something_to_tell() {
 
     congested(&device);
     assert_eq!(unanswered(), (0.0, 1.0));
-    let watch = ["cc", "watch", "-j", "--count", "2", "--interval", "0.01"];
+    let watch = ["cc", "rates", "-j", "--count", "2", "--watch", "0.01"];
     let watched = device.with(|_| place.command(&watch).output().unwrap());
     let [out, err] = [watched.stdout, watched.stderr].map(|it| String::from_utf8(it).unwrap());
     assert_eq!(common::schema::check_output(&out), 2);
@@ -248,7 +245,7 @@ fn a_process_is_asked_only_if_it_may_have_something_to_tell() {
     );
     // On a terminal a picture takes the place of what was there before.
     let (mut both, end) = std::io::pipe().unwrap();
-    let mut watch = place.command(&["cc", "watch", "--count", "1"]);
+    let mut watch = place.command(&["cc", "rates"]);
     watch.stdout(end.try_clone().unwrap()).stderr(end);
     device.with(|_| watch.status().unwrap());
     drop(watch);

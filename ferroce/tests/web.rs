@@ -147,7 +147,7 @@ fn devices_are_told_as_they_are() {
     );
     assert_eq!(device["qps"]["count"], 0);
     assert_eq!(device["counters"]["rdma_tx_packets"], 0);
-    server.place.good(&["impair", "web0", "loss=1%"]);
+    server.place.good(&["impair", "set", "web0", "loss=1%"]);
     server
         .place
         .good(&["adp", "apply", "link-flap", "-d", "web0"]);

@@ -126,10 +126,10 @@ pub fn observe(lab: &Lab, profiles: &[&str]) -> Observation {
     });
     thread::sleep(LIGHT);
     let shifts: Vec<Shift> = files.iter().map(|file| Shift::make(lab, file)).collect();
-    lab.ferroce(&["impair", "fr0", "loss=2%", "--direction", "ingress"])
+    lab.ferroce(&["impair", "set", "fr0", "loss=2%", "--direction", "ingress"])
         .success();
     thread::sleep(LIGHT);
-    lab.ferroce(&["impair", "fr0", "clear"]).success();
+    lab.ferroce(&["impair", "clear", "fr0"]).success();
     fs::write(&end, "").expect("own directory");
     let output = Output::parse(&Running::success(running));
     assert_eq!(output.qps.len(), all);
@@ -205,7 +205,7 @@ impl Shift {
         let (dark, after) = (DARK.as_millis(), DARK_AFTER.as_millis());
         let spec = format!("down={dark}ms@{after}ms");
         // Where packets arrive: those that leave are in the captures.
-        lab.ferroce(&["impair", "fr0", &spec, "--direction", "ingress"])
+        lab.ferroce(&["impair", "set", "fr0", &spec, "--direction", "ingress"])
             .success();
         sleep_until(begun + APPLY_AFTER);
         let applying_ns = now_ns();

@@ -271,7 +271,7 @@ fn commands_on_a_read_only_directory_name_it_and_what_to_do() {
         $ferroce dev
         mount --bind $LAB/ours $LAB/ours && mount -o remount,ro,bind $LAB/ours
         $ferroce dev add fr1 127.0.0.3 || echo code $?
-        $ferroce impair fr0 loss=1% || echo code $?
+        $ferroce impair set fr0 loss 1% || echo code $?
         $ferroce run -- true || echo code $?";
     let Some((_, text)) = in_namespaces(&lab, "-Urm", script) else {
         return;

@@ -120,7 +120,7 @@ fn wrong_calls_get_the_errors_of_the_headers() {
 fn the_bins_hold_what_the_counter_counts() {
     let lab = Lab::new("doca-count");
     let program = compile(&lab);
-    lab.ferroce(&["impair", "fr0", "loss=5%"]).success();
+    lab.ferroce(&["impair", "set", "fr0", "loss=5%"]).success();
     let mut round = 0;
     for unit in ["1", "2", "4", "8"] {
         for mode in ["0", "1"] {

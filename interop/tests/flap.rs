@@ -53,7 +53,8 @@ fn every_query_answers_while_links_flap() {
     thread::sleep(Duration::from_secs(2));
     let over = now();
 
-    lab.ferroce(&["impair", "fr0", "duplicate=1%"]).success();
+    lab.ferroce(&["impair", "set", "fr0", "duplicate=1%"])
+        .success();
     for query in dashboard_queries() {
         let mut answer = prometheus
             .query(&query)
@@ -186,7 +187,7 @@ fn other_bins_are_seen(lab: &Lab, prometheus: &Prometheus) {
     let quantile = "device:ferroce_adp_retx_wait_seconds:p99";
     until(quantile, || prometheus.value(quantile));
     let set = [
-        "stat", "hist", "-p", "fr0", "-u", "msec", "-n", "4", "-b0", "5", "-t", "0",
+        "stat", "hist", "set", "fr0", "-u", "msec", "-n", "4", "-b0", "5", "-t", "0",
     ];
     lab.ferroce(&set).success();
     until("a quantile to go", || {

@@ -51,7 +51,7 @@ impl Card {
     fn count(&self, device: &str, vhca_id: &str) {
         let options = "-u msec -n 2 -b0 2 -b1 1 -t 0 -vid";
         let options: Vec<_> = options.split(' ').collect();
-        let hist = [&["stat", "hist", "-p", device], &options[..], &[vhca_id]].concat();
+        let hist = [&["stat", "hist", "set", device], &options[..], &[vhca_id]].concat();
         self.lab.ferroce(&hist).success();
     }
 }
@@ -62,7 +62,7 @@ impl Card {
 fn a_profile_of_the_pf_acts_on_a_program_that_runs_on_a_vf() {
     let card = Card::new("vf-profile");
     let lab = &card.lab;
-    lab.ferroce(&["impair", "fr1", "loss=2%"]).success();
+    lab.ferroce(&["impair", "set", "fr1", "loss=2%"]).success();
     card.count("fr1", "1");
     card.count("fr1v0", "1");
     card.count("fr1v1", "2");
@@ -171,7 +171,7 @@ fn a_program_can_be_given_a_vf_alone() {
     let client = lab.run_with(&client, &[&pingpong[..], &["127.0.0.1"]].concat());
     client.success();
     server.success();
-    let link = lab.ferroce(&["impair", "fr1"]).success();
+    let link = lab.ferroce(&["impair", "show", "fr1"]).success();
     assert!(link.contains("egress none"), "{link}");
     lab.ferroce(&["dev", "del", "fr1"]).success();
 }

@@ -4,7 +4,7 @@ use ferroce_interop::lab::{Finished, Lab, Ready, Running, free_port, undisturbed
 
 /// Starts both ends over a link with this impairment.
 fn pingpong(lab: &Lab, impairment: &str, options: &[&str]) -> [Running; 2] {
-    lab.ferroce(&["impair", "fr0", impairment]).success();
+    lab.ferroce(&["impair", "set", "fr0", impairment]).success();
     let port = free_port();
     let port_text = port.to_string();
     let server = [
@@ -80,7 +80,7 @@ fn a_link_that_stays_down_ends_in_the_error_that_says_so() {
 #[test]
 fn rping_validates_its_data_over_a_lossy_link() {
     let lab = Lab::new("impaired-rping");
-    lab.ferroce(&["impair", "fr0", "loss=1%"]).success();
+    lab.ferroce(&["impair", "set", "fr0", "loss=1%"]).success();
     let (port, address) = (free_port(), lab.address());
     let port_text = port.to_string();
     let common = [

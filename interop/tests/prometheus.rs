@@ -31,9 +31,9 @@ fn prometheus_sees_what_the_device_has_counted() {
         &tcp,
     ];
     let client = [&transfer[..], &["127.0.0.1"]].concat();
-    lab.ferroce(&["impair", "fr0", "loss=10%"]).success();
+    lab.ferroce(&["impair", "set", "fr0", "loss=10%"]).success();
     lab.pair(&transfer, Ready::Tcp(tcp.parse().unwrap()), &client);
-    lab.ferroce(&["impair", "fr0", "none"]).success();
+    lab.ferroce(&["impair", "set", "fr0", "none"]).success();
 
     let prometheus = Prometheus::start(&lab, metrics);
     let stat: Value =
@@ -151,7 +151,7 @@ const NOT_ON_THE_DASHBOARD: [&str; 7] = [
 #[test]
 fn dashboard_and_rules_ask_only_for_metrics_there_are() {
     let lab = Lab::new("dashboard");
-    lab.ferroce(&["impair", "fr0", "loss=1%"]).success();
+    lab.ferroce(&["impair", "set", "fr0", "loss=1%"]).success();
     let metrics = free_port();
     let exporter = lab.ferroce(&["serve", "--metrics", &format!("127.0.0.1:{metrics}")]);
     let exporter = Ready::Tcp(metrics).wait(&lab, exporter);

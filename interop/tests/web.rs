@@ -275,7 +275,7 @@ fn devices_are_shown_live_until_the_server_is_gone() {
     assert!(browser.text("#changes").starts_with("Read only."));
     assert!(!browser.text(card).contains("Take the port down"));
 
-    lab.ferroce(&["impair", "fr0", "loss=2%"]).success();
+    lab.ferroce(&["impair", "set", "fr0", "loss=2%"]).success();
     browser.until_text(card, "loss=2%");
     lab.ferroce(&["adp", "apply", "link-flap", "-d", "fr0"])
         .success();

@@ -143,8 +143,15 @@ fn forms(raw: &RawProfile) -> Vec<(Form, String)> {
         (
             Form::Command,
             format!(
-                "ferroce reg set ROCE_ACCL -d fr0 adp_retx_profile_id=1 {}",
+                "ferroce reg set fr0 ROCE_ACCL adp_retx_profile_id=1 {}",
                 list(&named, " ")
+            ),
+        ),
+        (
+            Form::Command,
+            format!(
+                "ferroce reg set ROCE_ACCL -d fr0 adp_retx_profile_id 1 {}",
+                list(&named, " ").replace('=', " ")
             ),
         ),
     ]

@@ -85,15 +85,15 @@ fn a_message_alone_takes_the_ideal_time() {
 fn unknown_keys_are_named_with_the_nearest() {
     refused(
         &star("tiemout = 14"),
-        "7: unknown key job[0].tiemout; the nearest key is timeout",
+        "7: unknown key job[0].tiemout; did you mean timeout?",
     );
     refused(
         &star("[swich]"),
-        "7: unknown key swich; the nearest key is switch",
+        "7: unknown key swich; did you mean switch?",
     );
     refused(
         &star("[switch.ecn]\nkmni = 5\npreset = 'hpcc'"),
-        "8: unknown key switch.ecn.kmni; the nearest key is kmin",
+        "8: unknown key switch.ecn.kmni; did you mean kmin?",
     );
 }
 
@@ -214,7 +214,7 @@ fn values_can_be_put_in_their_place() {
     );
     assert_eq!(
         text(set("job.tiemout", "5")),
-        "unknown key job[0].tiemout; the nearest key is timeout"
+        "unknown key job[0].tiemout; did you mean timeout?"
     );
 }
 

@@ -538,7 +538,7 @@ range = ["0", "1ms"]
                 "seeds = 20",
                 "seedz = 20",
                 4,
-                "unknown key seedz; the nearest key is seeds",
+                "unknown key seedz; did you mean seeds?",
             ),
             (
                 "seeds = 20",
@@ -579,7 +579,7 @@ range = ["0", "1ms"]
                 "name = \"patient\"",
                 "nam = \"patient\"",
                 17,
-                "the nearest key is name",
+                "did you mean name?",
             ),
             (
                 "title =",

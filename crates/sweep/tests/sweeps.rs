@@ -224,7 +224,7 @@ fn wrong_fields_and_values_are_named_before_anything_runs() {
         (
             "fault[0].for",
             "fault[0].fro",
-            "unknown key fault[0].fro; the nearest key is",
+            "unknown key fault[0].fro; did you mean from?",
         ),
         (
             "fault[0].for",
@@ -234,7 +234,7 @@ fn wrong_fields_and_values_are_named_before_anything_runs() {
         (
             "job.incast.timeout",
             "job.incst.timeout",
-            "the nearest is incast",
+            "did you mean incast?",
         ),
         (
             "[8, 12]",

@@ -29,7 +29,7 @@ pub enum ParseError {
     /// A part without a name that means something.
     #[error(
         "unknown impairment {name:?}; expected one of {}; for example {EXAMPLE}",
-        names()
+        list()
     )]
     Unknown {
         /// What was found.
@@ -64,6 +64,11 @@ const DOWN: &str = "down=200ms@3s,down=1s@10s";
 const CARRIER: &str = "down=200ms@3s,carrier";
 const QUEUE: &str = "rate=1Gbit,red=5KB:200KB:1%";
 const NONE: &str = "none";
+
+/// The keys of impairments.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    PARTS.iter().map(|part| part.name)
+}
 
 /// Whether a word begins an impairment: a key, alone or with its value.
 pub fn is_key(word: &str) -> bool {
@@ -342,9 +347,8 @@ fn span(span: Span) -> Vec<String> {
     text.into_iter().collect()
 }
 
-fn names() -> String {
-    let names: Vec<_> = PARTS.iter().map(|part| part.name).collect();
-    names.join(", ")
+fn list() -> String {
+    names().collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

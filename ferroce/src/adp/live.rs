@@ -13,6 +13,7 @@ use ferroce_prm::{Image, LengthError};
 
 use super::codec::fields;
 use super::{FileArg, place, profile_of, read};
+use crate::cli::exit_codes;
 use crate::device;
 use crate::json::adp as json;
 use crate::naming::{self, DeviceArg};
@@ -68,17 +69,13 @@ pub(crate) struct Reset {
     json: bool,
 }
 
-const EXAMPLES: &str = "Examples:
+const EXAMPLES: &str = exit_codes!(
+    "Examples:
   ferroce adp apply link-flap fr0            a built-in profile
   ferroce adp apply profile.toml fr0
   ferroce adp apply link-flap fwctl0         a ConnectX or BlueField, as root
-  ferroce adp reset fr0                      the way back
-
-Exit codes:
-  0  success, including a closed pipe
-  1  operation failed or output could not be written
-  2  bad input: flags, files or values; standard error says what and what to
-  write instead";
+  ferroce adp reset fr0                      the way back"
+);
 
 impl Apply {
     pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {

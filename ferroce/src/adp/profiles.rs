@@ -34,7 +34,7 @@ enum Verb {
     },
 }
 
-/// `ferroce adp profiles [NAME]`.
+/// `ferroce adp profiles [NAME]`, as the previous release took it.
 #[derive(Args, Debug)]
 pub(crate) struct Old {
     #[arg(value_name = "NAME", value_parser = named)]

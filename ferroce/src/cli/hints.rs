@@ -43,11 +43,15 @@ pub(super) fn on(mut error: Error, args: &[OsString], root: &Command) -> Error {
             }
         }
         ErrorKind::UnknownArgument => {
-            // clap proposes to write a device as the program's own argument.
-            if let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg)
-                && !word.starts_with('-')
-            {
-                error.remove(ContextKind::Suggested);
+            // clap proposes to pass it on behind --, where no command but `run` takes anything.
+            error.remove(ContextKind::TrailingArg);
+            error.remove(ContextKind::Suggested);
+            let word = match error.get(ContextKind::InvalidArg) {
+                Some(ContextValue::String(word)) => word.clone(),
+                _ => String::new(),
+            };
+            if !word.starts_with('-') && !word.is_empty() {
+                suggest(&mut error, "a command takes one device".to_owned());
             }
         }
         _ => {}

@@ -29,6 +29,7 @@ use self::rates::Rates;
 use super::format::{Row, print};
 use super::watch::interval;
 use super::{each, observe, registry};
+use crate::cli::exit_codes;
 use crate::json::cc::{DeviceParameters, Shown};
 use crate::naming::{self, DeviceArg, EachDevice};
 use crate::output::{Failure, Output};
@@ -115,18 +116,14 @@ enum Verb {
     },
 }
 
-const EXAMPLES: &str = "Examples:
+const EXAMPLES: &str = exit_codes!(
+    "Examples:
   ferroce cc set fr0 rpg_ai_rate 10
   ferroce cc set fr0 rpg_ai_rate=10 min_time_between_cnps=50
   ferroce cc set fr0 enable 0 --prio 3
   ferroce cc set fr0 --preset barre
-  ferroce cc show fr1 | ferroce cc set fr0 --from /dev/stdin
-
-Exit codes:
-  0  success, including a closed pipe
-  1  operation failed or output could not be written
-  2  bad input: flags, files or values; standard error says what and what to
-  write instead";
+  ferroce cc show fr1 | ferroce cc set fr0 --from /dev/stdin"
+);
 
 /// Of what there are eight.
 fn priority() -> clap::builder::RangedI64ValueParser<u8> {
@@ -182,6 +179,16 @@ impl Cc {
             prio: self.prio,
             names: None,
         });
+        let in_vain = match verb {
+            Verb::Explain(_) | Verb::Preset { .. } if self.device.is_some() => Some("-d"),
+            Verb::Explain(_) | Verb::Preset { .. } | Verb::Emit(_) => self.prio.map(|_| "--prio"),
+            _ => None,
+        };
+        if let Some(option) = in_vain {
+            return Err(Failure::input(format_args!(
+                "{option} has no effect here; leave it out"
+            )));
+        }
         match verb {
             Verb::Show {
                 device,

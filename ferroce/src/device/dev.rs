@@ -1,10 +1,11 @@
 //! `ferroce dev`: the devices themselves.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use ferroce_hca::{Function, Window};
+use ferroce_hca::Function;
 use ferroce_sysfs::guid;
 use ferroce_udp::{
     DeviceSpec, Inquiry, LinkSetting, PeerLink, PeerRow, Query, Registry, Resource, SpecError,
@@ -263,9 +264,10 @@ fn document(
         device: spec.name.clone(),
         index,
         address: spec.address,
-        udp_port: spec.port,
+        port: spec.port,
         link: spec.link.to_string(),
         vfs: spec.vfs,
+        vf_address: spec.vf_address,
         parent: spec.vf.is_some().then(|| spec.pf().name.clone()),
         vhca_id: spec.vhca_id(),
         pci: spec.pci_at(index).to_string(),
@@ -277,15 +279,26 @@ fn document(
         board_id: spec.board_id.clone(),
         packet_lifetime: spec.packet_lifetime,
         ca_ack_delay: spec.ca_ack_delay,
-        speed_gbps: spec.speed.gbps().into(),
-        window_bytes: match spec.window.get() {
-            Window::Auto => None,
-            Window::Fixed(bytes) => Some(bytes),
-        },
+        speed: format!("{}G", spec.speed.gbps()),
+        window: spec.window.to_string(),
         seed: spec.seed,
+        personality: personality(spec)?,
         processes,
         peers: of_device(peers, (index, &spec.name)),
     })
+}
+
+/// The parts of the personality, as the device's file has them.
+fn personality(spec: &DeviceSpec) -> Result<BTreeMap<String, serde_json::Value>, Failure> {
+    let text = spec.to_toml().map_err(Failure::broken)?;
+    let mut table: BTreeMap<String, Value> = toml::from_str(&text).map_err(Failure::broken)?;
+    let parts = table.remove("personality").and_then(|it| match it {
+        Value::Table(parts) => Some(parts),
+        _ => None,
+    });
+    let parts = parts.unwrap_or_default().into_iter();
+    let value = |value: Value| serde_json::to_value(value).map_err(Failure::broken);
+    parts.map(|(key, part)| Ok((key, value(part)?))).collect()
 }
 
 /// What carries packets to the peers of the processes that have devices open.
@@ -335,7 +348,7 @@ fn details(row: &mut Row, registry: &Registry, spec: &DeviceSpec) -> Result<(), 
     row.put("board_id", spec.board_id.as_str());
     row.put("packet_lifetime", spec.packet_lifetime);
     row.put("ca_ack_delay", spec.ca_ack_delay);
-    row.put("speed_gbps", spec.speed.gbps());
+    row.put("speed", format!("{}G", spec.speed.gbps()));
     row.put("window", spec.window.to_string());
     row.put("seed", spec.seed);
     row.put("processes", processes(registry, spec)?);
@@ -427,11 +440,39 @@ fn put(table: &mut Table, key: &str, value: &str) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     fn set(settings: &[&str]) -> Result<DeviceSpec, String> {
         let settings: Vec<_> = settings.iter().map(|text| (*text).to_owned()).collect();
         changed(&DeviceSpec::default_device(), &settings).map_err(|failure| failure.to_string())
+    }
+
+    #[test]
+    fn json_has_the_keys_of_settings() {
+        let private = fs::Permissions::from_mode(0o700);
+        let directory = tempfile::Builder::new().permissions(private).tempdir();
+        let directory = directory.unwrap();
+        let registry = Registry::at(directory.path()).unwrap();
+        let spec = DeviceSpec::default_device();
+        let document = document(&registry, (0, &spec), &[]).unwrap();
+        let json = serde_json::to_value(document).unwrap();
+        for key in DeviceSpec::KEYS {
+            assert!(json.get(key).is_some(), "{key}: {json}");
+        }
+        assert_eq!(json["personality"]["adaptive"], true);
+        // The keys are those that a file may have.
+        let error = set(&["colour", "red"]).unwrap_err();
+        assert_eq!(
+            error.matches('`').count() / 2,
+            DeviceSpec::KEYS.len() + 1,
+            "{error}"
+        );
+        for key in DeviceSpec::KEYS {
+            assert!(error.contains(&format!("`{key}`")), "{key}: {error}");
+        }
     }
 
     #[test]

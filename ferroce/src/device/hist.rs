@@ -171,9 +171,10 @@ impl Unit {
 }
 
 impl Hist {
-    pub(super) fn run(self, is_json: bool, to: &mut Output<'_>) -> Result<(), Failure> {
+    /// Returns the device whose histogram was cleared, if that was asked for.
+    pub(super) fn run(self, is_json: bool, to: &mut Output<'_>) -> Result<Option<String>, Failure> {
         let (device, bins, reads) = match self.verb {
-            Some(Verb::Clear(device)) => return clear(device, to),
+            Some(Verb::Clear(device)) => return clear(device, to).map(Some),
             Some(Verb::Show { device, reads }) => (device, None, reads),
             Some(Verb::Set {
                 device,
@@ -188,7 +189,8 @@ impl Hist {
             bins,
             reads,
         };
-        of.run(&*device, is_json, to)
+        of.run(&*device, is_json, to)?;
+        Ok(None)
     }
 }
 
@@ -237,12 +239,13 @@ impl Before {
     }
 }
 
-/// Sets the histogram of a device to zero.
-pub(super) fn clear(device: DeviceArg, to: &mut Output<'_>) -> Result<(), Failure> {
+/// Sets the histogram of a device to zero, and returns the device's name.
+pub(super) fn clear(device: DeviceArg, to: &mut Output<'_>) -> Result<String, Failure> {
     let registry = registry(to)?;
     let spec = naming::find(&registry, device.named()?.as_deref())?;
     let cleared = observe(&registry, &spec)?.state().clear_histogram();
-    cleared.map_err(Failure::broken)
+    cleared.map_err(Failure::broken)?;
+    Ok(spec.name)
 }
 
 /// What is asked of the histogram of a device.

@@ -8,6 +8,7 @@ use ferroce_udp::{Observer, Registry, impairment};
 
 use super::format::{Row, print};
 use super::{each, observe, registry};
+use crate::cli::exit_codes;
 use crate::json::device as json;
 use crate::naming::{self, DeviceArg, EachDevice};
 use crate::output::{Failure, Output};
@@ -69,17 +70,13 @@ enum Verb {
     },
 }
 
-const EXAMPLES: &str = "Examples:
+const EXAMPLES: &str = exit_codes!(
+    "Examples:
   ferroce impair set fr0 loss 1% delay 50us
   ferroce impair set fr0 rate 10Gbit red 20KB:80KB:10% --direction egress
   ferroce impair set fr0 down 300ms@2s        an outage that begins in two seconds
-  ferroce impair clear fr0
-
-Exit codes:
-  0  success, including a closed pipe
-  1  operation failed or output could not be written
-  2  bad input: flags, files or values; standard error says what and what to
-  write instead";
+  ferroce impair clear fr0"
+);
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Which {

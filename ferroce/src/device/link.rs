@@ -13,6 +13,7 @@ use ferroce_units::TIME;
 
 use super::format::{Row, print};
 use super::{each, observe, registry};
+use crate::cli::exit_codes;
 use crate::json::device as json;
 use crate::naming::{self, DeviceArg, EachDevice};
 use crate::output::{Failure, Output};
@@ -49,11 +50,13 @@ enum Verb {
     },
 }
 
-const EXAMPLES: &str = "Examples:
+const EXAMPLES: &str = exit_codes!(
+    "Examples:
   ferroce link set fr0 down                  until `ferroce link set fr0 up`
   ferroce link set fr0 down for 300ms
   ferroce link set fr0 flap 10x 200ms/2s     down for 200 ms every 2 s, ten times
-  ferroce link set fr0 times outages.txt     a file with lines such as 200ms@3s";
+  ferroce link set fr0 times outages.txt     a file with lines such as 200ms@3s"
+);
 
 /// The words with which that begins which may follow the device's name.
 const STATES: [&str; 4] = ["down", "up", "flap", "times"];

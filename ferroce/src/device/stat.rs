@@ -105,14 +105,17 @@ impl Stat {
                     .show(&registry(to)?, &wanted, format, to)
             }
             Some(Verb::Explain { counters }) => explain(&counters, format.json, to),
-            Some(Verb::Hist(hist)) => hist.run(format.json, to),
+            Some(Verb::Hist(hist)) => match hist.run(format.json, to)? {
+                Some(cleared) => self.look.show_cleared(cleared, format, to),
+                None => Ok(()),
+            },
             Some(Verb::Names) => {
                 spelling::old("ferroce stat explain", to)?;
                 explain(&[], format.json, to)
             }
             Some(Verb::Clear(device)) => {
                 spelling::old("ferroce stat hist clear [DEV]", to)?;
-                hist::clear(device, to)
+                self.look.show_cleared(hist::clear(device, to)?, format, to)
             }
         }
     }
@@ -151,6 +154,23 @@ fn unknown(name: &str) -> Failure {
 }
 
 impl Look {
+    /// Prints for programs what is left of a device whose histogram was cleared.
+    fn show_cleared(
+        self,
+        device: String,
+        format: Format,
+        to: &mut Output<'_>,
+    ) -> Result<(), Failure> {
+        let wanted = Wanted {
+            device: Some(device),
+            ..Wanted::default()
+        };
+        match format.json {
+            true => self.show(&registry(to)?, &wanted, format, to),
+            false => Ok(()),
+        }
+    }
+
     /// Whether a counter with this value is shown to people.
     fn shows(self, wanted: &Wanted, value: u64) -> bool {
         value > 0 || self.all || !wanted.counters.is_empty()

@@ -9,6 +9,7 @@ use clap::Args;
 use ferroce_hca::WcStatus;
 
 use self::causes::{CAUSES, Cause, Signs};
+use crate::cli::exit_codes;
 use crate::json::explain as json;
 use crate::lines::Lines;
 use crate::naming::DeviceArg;
@@ -33,33 +34,32 @@ pub(crate) struct Error {
     json: bool,
 }
 
-const EXAMPLES: &str = "Examples:
+const EXAMPLES: &str = exit_codes!(
+    "Examples:
   ferroce explain error fr0              the last errors of a device
   ferroce explain error 12 0x81          a completion's status and vendor_err
-  ferroce explain error RETRY_EXC_ERR
+  ferroce explain error RETRY_EXC_ERR"
+);
 
-Exit codes:
-  0  success, including a closed pipe
-  1  operation failed or output could not be written
-  2  bad input: flags, files or values; standard error says what and what to
-  write instead";
+/// Whether a word is meant as a status: a number, or a name in capitals.
+fn is_status(word: &str) -> bool {
+    word.starts_with(|it: char| it.is_ascii_digit() || it.is_ascii_uppercase())
+        && !word.contains(['.', ':'])
+        || parse_status(word).is_ok()
+}
 
-/// A word that is neither a device alone nor a status.
+/// A word behind a device, where a status may stand instead.
 fn not_both(device: &str, word: &str) -> Failure {
-    match parse_status(device) {
-        Ok(_) => Failure::input(format_args!("unexpected {word:?}")),
-        Err(error) => Failure::input(format_args!(
-            "unexpected {word:?} behind the device {device:?}; if that is a status: {}",
-            error.to_string().trim_start_matches("error: ").trim_end()
-        )),
-    }
+    Failure::input(format_args!(
+        "unexpected {word:?} behind the device {device:?}; write a device, or a status such as 12"
+    ))
 }
 
 impl Error {
     pub(crate) fn run(mut self, to: &mut Output<'_>) -> Result<(), Failure> {
         let device = mem::take(&mut self.device);
         let completion = mem::take(&mut self.completion);
-        let (device, completion) = device.before(completion, |word| parse_status(word).is_ok());
+        let (device, completion) = device.before(completion, is_status);
         let (status, vendor_err) = match (&device, completion.as_slice()) {
             (Some(device), []) => return seen::explain(device, self.json, to),
             (None, []) => return self.list(CAUSES.iter(), to),

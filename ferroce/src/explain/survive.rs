@@ -206,7 +206,7 @@ impl Survive<'_> {
             if let Under::OwnTotal(name, total) = policy {
                 lines.across("");
                 lines.across(&format!(
-                    "[1] as `ferroce adp profiles {name}` prints it, with qp_total_timeout = false \
+                    "[1] as `ferroce adp profile show {name}` prints it, with qp_total_timeout = false \
                      and retx_total_timeout = {total}"
                 ));
             }

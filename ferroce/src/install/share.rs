@@ -5,13 +5,12 @@
 use std::io;
 use std::path::Path;
 
-use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
 use ferroce_adp::builtin;
 
 use super::put;
-use crate::cli;
+use crate::cli::{self, complete};
 use crate::json;
 use crate::output::Failure;
 
@@ -47,10 +46,10 @@ const UNIT: (&str, &str, &str) = (
 );
 
 /// Where each shell looks for completions, below `share`.
-const COMPLETIONS: [(Shell, &str, &str); 3] = [
-    (Shell::Bash, "bash-completion/completions", "ferroce"),
-    (Shell::Zsh, "zsh/site-functions", "_ferroce"),
-    (Shell::Fish, "fish/vendor_completions.d", "ferroce.fish"),
+const COMPLETIONS: [(&str, &str, &str); 3] = [
+    ("bash", "bash-completion/completions", "ferroce"),
+    ("zsh", "zsh/site-functions", "_ferroce"),
+    ("fish", "fish/vendor_completions.d", "ferroce.fish"),
 ];
 
 /// Writes profiles, dashboards, schemas, completions, manual pages and a unit for systemd below
@@ -77,7 +76,7 @@ pub(super) fn install(prefix: &Path) -> Result<(), Failure> {
     for (shell, directory, name) in COMPLETIONS {
         let directory = share.join(directory);
         put::directory(&directory)?;
-        put::text(&directory.join(name), &completions(shell))?;
+        put::text(&directory.join(name), &complete::script(shell)?)?;
     }
     let (directory, name, unit) = UNIT;
     let directory = share.join(directory);
@@ -87,13 +86,6 @@ pub(super) fn install(prefix: &Path) -> Result<(), Failure> {
     let unit = unit.replace("@PREFIX@", &prefix.display().to_string());
     put::text(&directory.join(name), unit.as_bytes())?;
     manual(&share.join("man/man1"))
-}
-
-/// What a shell reads to complete the arguments of `ferroce`.
-pub(super) fn completions(shell: Shell) -> Vec<u8> {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut cli::command(), "ferroce", &mut script);
-    script
 }
 
 /// One manual page for the program and one for each of its commands.

@@ -1,5 +1,6 @@
 //! Documents of `ferroce dev`, `link`, `stat`, `impair` and `status`.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use serde::Serialize;
@@ -25,11 +26,13 @@ pub(crate) struct Device {
     /// Its address.
     pub(crate) address: IpAddr,
     /// The UDP port of it and its peers.
-    pub(crate) udp_port: u16,
+    pub(crate) port: u16,
     /// What carries packets: auto, udp or shm.
     pub(crate) link: String,
     /// Virtual functions of the card.
     pub(crate) vfs: u8,
+    /// The address of the first of them, if it was set.
+    pub(crate) vf_address: Option<IpAddr>,
     /// The card that it is a virtual function of; null if it is none.
     pub(crate) parent: Option<String>,
     /// The function's number on its card: 0 is the card itself, 1 its first virtual function.
@@ -52,17 +55,22 @@ pub(crate) struct Device {
     pub(crate) packet_lifetime: u8,
     /// local_ca_ack_delay, a code: 4.096 us doubled so many times.
     pub(crate) ca_ack_delay: u8,
-    /// Speed of the port.
-    pub(crate) speed_gbps: u64,
-    /// What is kept on the wire to one peer; null if the device finds that out itself.
-    pub(crate) window_bytes: Option<u32>,
+    /// Speed of the port, such as 25G.
+    pub(crate) speed: String,
+    /// What is kept on the wire to one peer, such as 256KiB; auto if the device finds that out itself.
+    pub(crate) window: String,
     /// Seed of everything random in it; 0 leaves that to the system.
     pub(crate) seed: u32,
+    /// Behaviour of the firmware that no register controls: the parts of `personality`.
+    pub(crate) personality: Settings,
     /// Processes that have it open.
     pub(crate) processes: usize,
     /// What carries packets from these to their peers.
     pub(crate) peers: Vec<Peer>,
 }
+
+/// Settings by name.
+type Settings = BTreeMap<String, serde_json::Value>;
 
 /// What carries a process's packets to the processes of a device.
 #[derive(Debug, Serialize)]
@@ -130,7 +138,7 @@ pub(crate) struct DeviceCounters {
     pub(crate) device: String,
     /// Its place among all devices.
     pub(crate) index: usize,
-    /// Every counter by its name, as in /sys; `ferroce stat names` explains them.
+    /// Every counter by its name, as in /sys; `ferroce stat explain` explains them.
     pub(crate) counters: Named<u64>,
     /// Timeouts of adaptive retransmission, by wait.
     pub(crate) histogram: Histogram,

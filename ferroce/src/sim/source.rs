@@ -39,6 +39,14 @@ pub(super) const BUILT_IN: &[(&str, &str)] = &[
     built_in!("dcqcn-barre"),
 ];
 
+/// Their names.
+pub(crate) fn names() -> Vec<String> {
+    BUILT_IN
+        .iter()
+        .map(|(name, _)| (*name).to_owned())
+        .collect()
+}
+
 /// Which scenario, and what is changed of it.
 #[derive(Args, Debug)]
 pub(super) struct Which {

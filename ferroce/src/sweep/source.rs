@@ -191,7 +191,7 @@ fn make(
 pub(super) fn read_plan(directory: &Path) -> Result<Plan, Failure> {
     let plan = Plan::read(directory).map_err(|error| {
         Failure::input(format_args!(
-            "cannot read the plan {error}; make one: ferroce sweep plan FILE.toml --out {}",
+            "cannot read the plan {error}; make one: ferroce sweep plan FILE.toml -o {}",
             directory.display()
         ))
     })?;

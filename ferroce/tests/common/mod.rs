@@ -55,6 +55,11 @@ pub(crate) fn bad(args: &[&str]) -> String {
 pub(crate) struct Place(tempfile::TempDir);
 
 impl Place {
+    /// With fr0 alone.
+    pub(crate) fn empty() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
     /// With a device, beside fr0.
     pub(crate) fn with(name: &str, address: &str) -> Self {
         let place = Self(tempfile::tempdir().unwrap());

@@ -65,7 +65,7 @@ fn of_device(status: &Status, device: &DeviceLook, seen: &Seen, warnings: &mut V
         && !is_used(status, name)
     {
         warnings.push(format!(
-            "{name}: impaired ({impairment}), though no program uses it; `ferroce impair {name} clear`"
+            "{name}: impaired ({impairment}), though no program uses it; `ferroce impair clear {name}`"
         ));
     }
 }

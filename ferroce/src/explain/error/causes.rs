@@ -97,7 +97,7 @@ pub(super) const CAUSES: &[Cause] = &[
         responder: NOTHING,
         next: &[
             "compare address and length of each element with what ibv_reg_mr was given",
-            "`ferroce res show mr -d` lists the regions of running programs",
+            "`ferroce res show mr --details` lists the regions of running programs",
         ],
     },
     Cause {

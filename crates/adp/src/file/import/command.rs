@@ -104,16 +104,28 @@ impl Options {
         options
     }
 
-    /// `ferroce reg set ROCE_ACCL -d DEV name=value name=value`: an index is one of the names.
+    /// `ferroce reg set DEV ROCE_ACCL name value name=value`: an index is one of the names.
     fn of_ferroce(words: &[String]) -> Self {
-        let fields = words
-            .iter()
-            .filter(|word| word.contains('=') && !word.starts_with('-'));
-        let is_index = |word: &&String| word.starts_with("adp_retx_profile_id=");
-        let (indexes, data): (Vec<_>, Vec<_>) = fields.cloned().partition(|word| is_index(&word));
-        let mut registers = words.iter().filter(|word| *word == ROCE_ACCL.name());
+        let place = words.iter().position(|word| word == ROCE_ACCL.name());
+        let mut rest = words[place.map_or(words.len(), |at| at + 1)..].iter();
+        let mut fields = Vec::new();
+        while let Some(word) = rest.next() {
+            match word.as_str() {
+                "-d" | "--device" => drop(rest.next()),
+                option if option.starts_with('-') => {}
+                pair if pair.contains('=') => fields.push(pair.to_string()),
+                name => {
+                    let value = rest.next().map_or("", |value| value);
+                    fields.push(format!("{name}={value}"));
+                }
+            }
+        }
+        let is_index = |word: &String| word.starts_with("adp_retx_profile_id=");
+        let (indexes, data): (Vec<_>, Vec<_>) = fields.into_iter().partition(is_index);
         Self {
-            name: registers.next().or_else(|| words.first()).cloned(),
+            name: place
+                .map_or_else(|| words.first(), |at| words.get(at))
+                .cloned(),
             id: None,
             indexes: indexes.join(","),
             data: Some(data.join(",")),

@@ -1,0 +1,123 @@
+//! docs/commands.md: the spellings that it promises.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+
+use common::Place;
+
+/// The rows of a page's table of old spellings: what was written, and what is.
+fn old_spellings() -> Vec<(String, String)> {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/commands.md");
+    let page = fs::read_to_string(page).unwrap();
+    let (_, table) = page.split_once("| old | new |").unwrap();
+    let row = |line: &str| {
+        let mut cells = line.split('`');
+        let old = cells.nth(1)?.strip_prefix("ferroce ")?.to_owned();
+        Some((old, cells.nth(1)?.to_owned()))
+    };
+    table.lines().filter_map(row).collect()
+}
+
+#[test]
+fn old_spellings_work_and_say_the_new_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let output = directory.path().join("sweep").display().to_string();
+    let old = old_spellings();
+    assert!(old.len() > 10, "{old:?}");
+    for (old, new) in old {
+        let place = Place::empty();
+        let args: Vec<_> = old
+            .split(' ')
+            .map(|word| if word == "DIR" { output.as_str() } else { word })
+            .collect();
+        let (code, _, err) = place.run(&args);
+        assert_eq!(code, 0, "{old}: {err}");
+        assert!(
+            err.contains("note: this is an old spelling"),
+            "{old}: {err}"
+        );
+        assert!(err.contains(&new), "{old}: {err}");
+    }
+}
+
+#[test]
+fn the_only_device_need_not_be_named() {
+    let place = Place::empty();
+    let set = place.run(&["stat", "hist", "set", "-n", "2", "-t", "0"]);
+    assert_eq!(set.0, 0, "{}", set.2);
+    for args in [
+        &["impair", "set", "loss", "1%"][..],
+        &["impair", "clear"],
+        &["link", "set", "down", "for", "1ms"],
+        &["cc", "set", "rpg_ai_rate", "10"],
+        &["cc", "reset"],
+        &["adp", "apply", "link-flap"],
+        &["adp", "show"],
+        &["adp", "reset"],
+        &["reg", "set", "ROCE_ACCL", "ack_dscp", "5"],
+        &["reg", "get", "ROCE_ACCL"],
+        &["stat", "hist", "clear"],
+        &["dev", "set", "seed", "5"],
+        &["dev", "reset"],
+    ] {
+        place.good(args);
+    }
+    place.good(&["dev", "add", "fr1", "127.0.0.2"]);
+    for args in [
+        &["impair", "set", "loss", "1%"][..],
+        &["impair", "clear"],
+        &["link", "set", "down"],
+        &["cc", "set", "rpg_ai_rate", "10"],
+        &["adp", "apply", "link-flap"],
+        &["adp", "reset"],
+        &["reg", "get", "ROCE_ACCL"],
+        &["stat", "hist", "show"],
+        &["dev", "reset"],
+    ] {
+        let error = place.bad(2, args);
+        assert!(error.contains("write one of fr0, fr1"), "{args:?}: {error}");
+    }
+    for args in [
+        &["link", "set", "fr9", "down"][..],
+        &["impair", "clear", "fr9"],
+        &["adp", "show", "fr9"],
+        &["reg", "get", "fr9", "MGIR"],
+        &["explain", "error", "fr9"],
+    ] {
+        let error = place.bad(2, args);
+        assert!(error.contains("available: fr0, fr1"), "{args:?}: {error}");
+    }
+    let error = place.bad(2, &["adp", "show", "fr0", "fr1"]);
+    assert!(error.contains("a command takes one device"), "{error}");
+}
+
+/// A profile goes, and the histogram keeps what it has counted.
+#[test]
+fn adp_reset_is_the_way_back() {
+    let place = Place::with("a", "127.63.1.77");
+    assert_eq!(
+        place
+            .run(&["stat", "hist", "set", "a", "-n", "3", "-b0", "7", "-t", "0"])
+            .0,
+        0
+    );
+    let before = place.good(&["reg", "get", "a", "ADP_RETX_HISTOGRAM_CONFIG"]);
+    place.good(&["adp", "apply", "link-flap", "a"]);
+    assert!(
+        place
+            .good(&["adp", "show", "a"])
+            .starts_with("# a: a profile")
+    );
+    place.good(&["adp", "reset", "a"]);
+    let shown = place.good(&["adp", "show", "a"]);
+    assert_eq!(
+        shown,
+        "# a: the firmware's own timeouts, minimum ACK timeout enforced\n"
+    );
+    let after = place.good(&["reg", "get", "a", "ADP_RETX_HISTOGRAM_CONFIG"]);
+    assert_eq!(before, after);
+    let error = place.bad(2, &["adp", "reset", "fwctl0"]);
+    assert!(error.contains("mstfwreset -d fwctl0"), "{error}");
+}
