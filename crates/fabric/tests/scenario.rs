@@ -129,8 +129,8 @@ fn values_out_of_range_are_named_with_what_is_allowed() {
         ),
         (
             "[[fault]]\nkind = 'link-down'\nlink = 'h9'",
-            "9: invalid fault[0].link \"h9\": no such link; the nearest is \"h0-switch0\"; write the \
-             names of its ends, a host's name for its link, all, hosts or fabric",
+            "9: invalid fault[0].link \"h9\": no such link; write the names of its ends, a \
+             host's name for its link, all, hosts or fabric, for example h0-switch0",
         ),
         (
             "[[fault]]\nkind = 'loss'\nlink = 'all'\nprobability = 2",
@@ -139,7 +139,7 @@ fn values_out_of_range_are_named_with_what_is_allowed() {
         ),
         (
             "[[fault]]\nkind = 'switch-reboot'\nswitch = 'leaf0'\nfor = '1s'",
-            "9: invalid fault[0].switch \"leaf0\": no such switch; the nearest is \"switch0\"",
+            "9: invalid fault[0].switch \"leaf0\": no such switch; write a name such as switch0",
         ),
         (
             "[device]\nmtu = 1500",

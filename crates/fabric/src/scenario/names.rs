@@ -188,10 +188,10 @@ pub(super) fn port_named(text: &str, topology: &Topology) -> Result<(usize, usiz
         Some((ends, which)) => (ends, Some(which)),
     };
     let none = || {
-        let near = near_link(text, topology);
+        let such_as = such_as(text, topology);
         format!(
-            "no such port; {near}write the names of a link's ends, first that of \
-             the one whose port it is, or a host's name"
+            "no such port; write the names of a link's ends, first that of the one whose port it is, \
+             or a host's name{such_as}"
         )
     };
     let (from, _) = ends_named(ends, topology).ok_or_else(none)?;
@@ -208,22 +208,26 @@ pub(super) fn port_named(text: &str, topology: &Topology) -> Result<(usize, usiz
     Ok((cable, usize::from(topology.cables[cable].ends[0] != from)))
 }
 
-/// The name of the link that was probably meant, for a complaint.
-fn near_link(text: &str, topology: &Topology) -> String {
+/// The link that was probably meant, or one as an example, for a complaint.
+fn such_as(text: &str, topology: &Topology) -> String {
     let names = topology.cables.iter().take(10_000).map(|it| {
         let [a, b] = it.ends.map(|node| topology.name(node));
         format!("{a}-{b}")
     });
     let names: Vec<_> = names.collect();
     let near = near(text, names.iter().map(String::as_str));
-    near.map_or_else(String::new, |near| format!("did you mean {near}? "))
+    match (near, names.first()) {
+        (Some(near), _) => format!("; did you mean {near}?"),
+        (None, Some(first)) => format!(", for example {first}"),
+        (None, None) => String::new(),
+    }
 }
 
 fn unknown(text: &str, topology: &Topology) -> String {
-    let near = near_link(text, topology);
+    let such_as = such_as(text, topology);
     format!(
-        "no such link; {near}write the names of its ends, \
-         a host's name for its link, all, hosts or fabric"
+        "no such link; write the names of its ends, a host's name for its link, all, hosts or \
+         fabric{such_as}"
     )
 }
 
