@@ -13,11 +13,13 @@
 //! | `gate` | access control for the page and for changes |
 //! | `site` | the contents of each path |
 //! | `reply` | an answer |
+//! | `connections` | which connections are open, and which makes room for a new one |
 //! | `http` | receives requests and sends answers |
 
 mod census;
 mod change;
 mod congestion;
+mod connections;
 mod gate;
 mod http;
 mod limited;

@@ -5,7 +5,7 @@ mod common;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::{Place, address};
 use serde_json::{Value, json};
@@ -354,7 +354,7 @@ fn other_sites_and_other_names_are_refused() {
         "localhost.evil.example.org:9880",
         "192.0.2.1",
     ] {
-        for path in ["/", "/api/devices", "/server.js"] {
+        for path in ["/", "/api/devices", "/server.js", "/metrics"] {
             let refused = server.ask("GET", path, &format!("Host: {host}\r\n"), "");
             assert_eq!(refused.0, 403, "{host} {path}");
             assert!(complaint(&refused).contains("does not go by that name"));
@@ -396,13 +396,26 @@ fn other_sites_and_other_names_are_refused() {
         QUESTION,
     );
     assert_eq!(status, 415);
-    // Prometheus may call the server by any name.
-    assert_eq!(
-        server
-            .ask("GET", "/metrics", "Host: exporter.example.org\r\n", "")
-            .0,
-        200
-    );
+}
+
+/// Prometheus calls the server as its configuration does.
+#[test]
+fn metrics_are_scraped_by_address_and_by_known_names() {
+    let own = Server::new(13, &[]);
+    let known = Server::new(14, &["--remote=exporter.example.org"]);
+    let scrape = |server: &Server, host: &str| {
+        let host = format!("Host: {host}\r\n");
+        server.ask("GET", "/metrics", &host, "").0
+    };
+    for host in ["127.0.0.1:9880", "localhost:9880", "[::1]"] {
+        assert_eq!(
+            (scrape(&own, host), scrape(&known, host)),
+            (200, 200),
+            "{host}"
+        );
+    }
+    let name = "exporter.example.org:9880";
+    assert_eq!((scrape(&own, name), scrape(&known, name)), (403, 200));
 }
 
 #[test]
@@ -489,8 +502,19 @@ fn what_is_not_http_or_text_ends_the_connection_and_not_the_server() {
 #[test]
 fn clients_that_say_nothing_do_not_keep_others_out() {
     let server = Server::new(12, &[]);
+    let begun = Instant::now();
+    // One with a request under way, before all others.
+    let head = format!("POST /api/design HTTP/1.1\r\nHost: {}\r\n{JSON}", server.at);
+    let head = format!(
+        "{head}Connection: close\r\nContent-Length: {}\r\n\r\n",
+        QUESTION.len()
+    );
+    let mut busy = server.stream();
+    busy.write_all(head.as_bytes()).unwrap();
+    // Its head is read before the server answers another one.
+    assert_eq!(server.get("/api/about").0, 200);
     // As many as are served at a time, and more than that.
-    let silent: Vec<_> = (0..40).map(|_| server.stream()).collect();
+    let mut silent: Vec<_> = (0..40).map(|_| server.stream()).collect();
     let slow: Vec<_> = (0..4)
         .map(|_| {
             let mut stream = server.stream();
@@ -498,7 +522,15 @@ fn clients_that_say_nothing_do_not_keep_others_out() {
             stream
         })
         .collect();
-    // They lose their places once their time is up.
+    // The oldest of those that are idle make room at once.
     assert_eq!(server.get("/api/about").0, 200);
+    let is_closed = |stream: &mut TcpStream| !matches!(stream.read(&mut [0]), Ok(1));
+    assert!(silent[..12].iter_mut().all(is_closed));
+    busy.write_all(QUESTION.as_bytes()).unwrap();
+    let mut text = String::new();
+    busy.read_to_string(&mut text).unwrap();
+    assert!(text.starts_with("HTTP/1.1 200"), "{text}");
+    // Not because their time was up.
+    assert!(begun.elapsed() < Duration::from_secs(10));
     drop((silent, slow));
 }

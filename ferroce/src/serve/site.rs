@@ -131,8 +131,9 @@ impl Site {
                 ..Reply::plain(StatusCode::METHOD_NOT_ALLOWED, &line)
             });
         }
-        if !matches!(route, Route::Metrics { .. }) {
-            self.gate.visitor(&head.headers, peer)?;
+        match route {
+            Route::Metrics { .. } => self.gate.scraper(&head.headers, peer)?,
+            _ => self.gate.visitor(&head.headers, peer)?,
         }
         if path.starts_with("/api/") {
             Gate::own_page(&head.headers)?;
