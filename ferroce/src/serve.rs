@@ -9,6 +9,7 @@
 //! | `limited` | queries programs for queue pairs that are slowed down |
 //! | `plain` | the metrics in the older text format |
 //! | `live` | the devices as the page shows them |
+//! | `history` | what the devices counted in the last minutes |
 //! | `change` | changes that the page can make to devices |
 //! | `gate` | access control for the page and for changes |
 //! | `site` | the contents of each path |
@@ -21,6 +22,7 @@ mod change;
 mod congestion;
 mod connections;
 mod gate;
+mod history;
 mod http;
 mod limited;
 mod live;

@@ -8,6 +8,9 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{Place, address};
+use ferroce_hca::{QpAttr, QpInit, QpType, SendOp, SendWr, Sge};
+use ferroce_udp::{AttachOptions, Device, Endpoint};
+use ferroce_wire::Psn;
 use serde_json::{Value, json};
 
 /// A server for a test, with devices of its own.
@@ -163,6 +166,73 @@ fn devices_are_told_as_they_are() {
     );
     let (_, about) = server.get("/api/about");
     assert!(about.contains("\"allow_changes\":false"), "{about}");
+}
+
+/// A page that is opened later shows what was counted before, and the errors of programs that have
+/// ended.
+#[test]
+fn the_past_is_told() {
+    let server = Server::new(15, &[]);
+    let history = || {
+        let (status, text) = server.get("/api/history");
+        assert_eq!(status, 200, "{text}");
+        serde_json::from_str::<Value>(&text).unwrap()
+    };
+    let before = history()["devices"]["web0"].as_array().map_or(0, Vec::len);
+    assert_eq!(server.devices()["errors"], json!({"count": 0, "rows": []}));
+
+    let options = AttachOptions::default();
+    let device = Device::attach(&server.place.registry(), "web0", options).unwrap();
+    let (cq, qpn) = device.with(|hca| {
+        let pd = hca.alloc_pd().unwrap();
+        let cq = hca.create_cq(16).unwrap();
+        let init = QpInit::new(QpType::Rc, pd, cq);
+        (cq, hca.create_qp(&init).unwrap())
+    });
+    let psn = Psn::new(0);
+    let address = device.address().ip();
+    let own = Endpoint { address, qpn, psn };
+    device.connect(own, own, &QpAttr::default()).unwrap();
+    // Memory that was never registered.
+    let sge = Sge {
+        addr: 4096,
+        length: 8,
+        lkey: 1,
+    };
+    let request = SendWr::new(1, SendOp::Send { imm: None }, sge);
+    device.post_send(qpn, [request]).unwrap();
+    let mut done = Vec::new();
+    let patience = Duration::from_secs(60);
+    device.wait(cq, 1, &mut done, patience).unwrap();
+    drop(device);
+
+    // The page looks more rarely than the server keeps what it has looked at.
+    std::thread::sleep(Duration::from_millis(300));
+    let errors = server.devices()["errors"].clone();
+    assert_eq!(errors["count"], 1);
+    assert_eq!(errors["rows"][0]["name"], "IBV_WC_LOC_PROT_ERR", "{errors}");
+    assert_eq!(errors["rows"][0]["qpn"], qpn.value());
+
+    // No page has asked meanwhile.
+    let begun = Instant::now();
+    let readings = loop {
+        let past = history();
+        assert_eq!(past["counters"][0], "rdma_tx_bytes");
+        let readings = past["devices"]["web0"].as_array().unwrap().clone();
+        if readings.len() > before + 1 {
+            break readings;
+        }
+        assert!(begun.elapsed() < patience, "{readings:?}");
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    let counters = history()["counters"].as_array().unwrap().len();
+    assert!(
+        readings
+            .iter()
+            .all(|it| it.as_array().unwrap().len() == 1 + counters)
+    );
+    let times = readings.iter().map(|it| it[0].as_u64().unwrap());
+    assert!(times.is_sorted());
 }
 
 #[test]

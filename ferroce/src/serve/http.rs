@@ -19,9 +19,10 @@ use tokio::net::TcpStream;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::LocalSet;
-use tokio::time::timeout;
+use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::connections::{Connections, Place};
+use super::history;
 use super::reply::Reply;
 use super::site::Site;
 
@@ -60,7 +61,8 @@ pub(super) fn serve(listener: TcpListener, site: Site) -> io::Result<()> {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;
         tokio::select! {
-            result = accept(listener, site) => result,
+            result = accept(listener, Rc::clone(&site)) => result,
+            never = read_counters(&site) => match never {},
             _ = interrupt.recv() => Ok(()),
             _ = terminate.recv() => Ok(()),
         }
@@ -68,6 +70,17 @@ pub(super) fn serve(listener: TcpListener, site: Site) -> io::Result<()> {
 }
 
 type Shared = Rc<RefCell<Site>>;
+
+/// Keeps what the devices count, whether a page is open or not.
+async fn read_counters(site: &Shared) -> Infallible {
+    let mut turn = interval(history::EVERY);
+    // After a time in which this program did not run, nothing is to be made up for.
+    turn.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        turn.tick().await;
+        site.borrow_mut().read_counters();
+    }
+}
 
 async fn accept(listener: tokio::net::TcpListener, site: Shared) -> io::Result<()> {
     let connections = Connections::default();
