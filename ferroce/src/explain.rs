@@ -7,6 +7,7 @@ mod timeout;
 
 use clap::{Args, Subcommand};
 
+pub(crate) use self::error::recent_errors;
 use crate::output::{Failure, Output};
 
 /// The commands that explain.

@@ -9,16 +9,20 @@
 //! | `limited` | queries programs for queue pairs that are slowed down |
 //! | `plain` | the metrics in the older text format |
 //! | `live` | the devices as the page shows them |
+//! | `history` | what the devices counted in the last minutes |
 //! | `change` | changes that the page can make to devices |
 //! | `gate` | access control for the page and for changes |
 //! | `site` | the contents of each path |
 //! | `reply` | an answer |
+//! | `connections` | which connections are open, and which makes room for a new one |
 //! | `http` | receives requests and sends answers |
 
 mod census;
 mod change;
 mod congestion;
+mod connections;
 mod gate;
+mod history;
 mod http;
 mod limited;
 mod live;

@@ -5,9 +5,12 @@ mod common;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::{Place, address};
+use ferroce_hca::{QpAttr, QpInit, QpType, SendOp, SendWr, Sge};
+use ferroce_udp::{AttachOptions, Device, Endpoint};
+use ferroce_wire::Psn;
 use serde_json::{Value, json};
 
 /// A server for a test, with devices of its own.
@@ -163,6 +166,73 @@ fn devices_are_told_as_they_are() {
     );
     let (_, about) = server.get("/api/about");
     assert!(about.contains("\"allow_changes\":false"), "{about}");
+}
+
+/// A page that is opened later shows what was counted before, and the errors of programs that have
+/// ended.
+#[test]
+fn the_past_is_told() {
+    let server = Server::new(15, &[]);
+    let history = || {
+        let (status, text) = server.get("/api/history");
+        assert_eq!(status, 200, "{text}");
+        serde_json::from_str::<Value>(&text).unwrap()
+    };
+    let before = history()["devices"]["web0"].as_array().map_or(0, Vec::len);
+    assert_eq!(server.devices()["errors"], json!({"count": 0, "rows": []}));
+
+    let options = AttachOptions::default();
+    let device = Device::attach(&server.place.registry(), "web0", options).unwrap();
+    let (cq, qpn) = device.with(|hca| {
+        let pd = hca.alloc_pd().unwrap();
+        let cq = hca.create_cq(16).unwrap();
+        let init = QpInit::new(QpType::Rc, pd, cq);
+        (cq, hca.create_qp(&init).unwrap())
+    });
+    let psn = Psn::new(0);
+    let address = device.address().ip();
+    let own = Endpoint { address, qpn, psn };
+    device.connect(own, own, &QpAttr::default()).unwrap();
+    // Memory that was never registered.
+    let sge = Sge {
+        addr: 4096,
+        length: 8,
+        lkey: 1,
+    };
+    let request = SendWr::new(1, SendOp::Send { imm: None }, sge);
+    device.post_send(qpn, [request]).unwrap();
+    let mut done = Vec::new();
+    let patience = Duration::from_secs(60);
+    device.wait(cq, 1, &mut done, patience).unwrap();
+    drop(device);
+
+    // The page looks more rarely than the server keeps what it has looked at.
+    std::thread::sleep(Duration::from_millis(300));
+    let errors = server.devices()["errors"].clone();
+    assert_eq!(errors["count"], 1);
+    assert_eq!(errors["rows"][0]["name"], "IBV_WC_LOC_PROT_ERR", "{errors}");
+    assert_eq!(errors["rows"][0]["qpn"], qpn.value());
+
+    // No page has asked meanwhile.
+    let begun = Instant::now();
+    let readings = loop {
+        let past = history();
+        assert_eq!(past["counters"][0], "rdma_tx_bytes");
+        let readings = past["devices"]["web0"].as_array().unwrap().clone();
+        if readings.len() > before + 1 {
+            break readings;
+        }
+        assert!(begun.elapsed() < patience, "{readings:?}");
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    let counters = history()["counters"].as_array().unwrap().len();
+    assert!(
+        readings
+            .iter()
+            .all(|it| it.as_array().unwrap().len() == 1 + counters)
+    );
+    let times = readings.iter().map(|it| it[0].as_u64().unwrap());
+    assert!(times.is_sorted());
 }
 
 #[test]
@@ -354,7 +424,7 @@ fn other_sites_and_other_names_are_refused() {
         "localhost.evil.example.org:9880",
         "192.0.2.1",
     ] {
-        for path in ["/", "/api/devices", "/server.js"] {
+        for path in ["/", "/api/devices", "/server.js", "/metrics"] {
             let refused = server.ask("GET", path, &format!("Host: {host}\r\n"), "");
             assert_eq!(refused.0, 403, "{host} {path}");
             assert!(complaint(&refused).contains("does not go by that name"));
@@ -396,13 +466,26 @@ fn other_sites_and_other_names_are_refused() {
         QUESTION,
     );
     assert_eq!(status, 415);
-    // Prometheus may call the server by any name.
-    assert_eq!(
-        server
-            .ask("GET", "/metrics", "Host: exporter.example.org\r\n", "")
-            .0,
-        200
-    );
+}
+
+/// Prometheus calls the server as its configuration does.
+#[test]
+fn metrics_are_scraped_by_address_and_by_known_names() {
+    let own = Server::new(13, &[]);
+    let known = Server::new(14, &["--remote=exporter.example.org"]);
+    let scrape = |server: &Server, host: &str| {
+        let host = format!("Host: {host}\r\n");
+        server.ask("GET", "/metrics", &host, "").0
+    };
+    for host in ["127.0.0.1:9880", "localhost:9880", "[::1]"] {
+        assert_eq!(
+            (scrape(&own, host), scrape(&known, host)),
+            (200, 200),
+            "{host}"
+        );
+    }
+    let name = "exporter.example.org:9880";
+    assert_eq!((scrape(&own, name), scrape(&known, name)), (403, 200));
 }
 
 #[test]
@@ -489,8 +572,19 @@ fn what_is_not_http_or_text_ends_the_connection_and_not_the_server() {
 #[test]
 fn clients_that_say_nothing_do_not_keep_others_out() {
     let server = Server::new(12, &[]);
+    let begun = Instant::now();
+    // One with a request under way, before all others.
+    let head = format!("POST /api/design HTTP/1.1\r\nHost: {}\r\n{JSON}", server.at);
+    let head = format!(
+        "{head}Connection: close\r\nContent-Length: {}\r\n\r\n",
+        QUESTION.len()
+    );
+    let mut busy = server.stream();
+    busy.write_all(head.as_bytes()).unwrap();
+    // Its head is read before the server answers another one.
+    assert_eq!(server.get("/api/about").0, 200);
     // As many as are served at a time, and more than that.
-    let silent: Vec<_> = (0..40).map(|_| server.stream()).collect();
+    let mut silent: Vec<_> = (0..40).map(|_| server.stream()).collect();
     let slow: Vec<_> = (0..4)
         .map(|_| {
             let mut stream = server.stream();
@@ -498,7 +592,15 @@ fn clients_that_say_nothing_do_not_keep_others_out() {
             stream
         })
         .collect();
-    // They lose their places once their time is up.
+    // The oldest of those that are idle make room at once.
     assert_eq!(server.get("/api/about").0, 200);
+    let is_closed = |stream: &mut TcpStream| !matches!(stream.read(&mut [0]), Ok(1));
+    assert!(silent[..12].iter_mut().all(is_closed));
+    busy.write_all(QUESTION.as_bytes()).unwrap();
+    let mut text = String::new();
+    busy.read_to_string(&mut text).unwrap();
+    assert!(text.starts_with("HTTP/1.1 200"), "{text}");
+    // Not because their time was up.
+    assert!(begun.elapsed() < Duration::from_secs(10));
     drop((silent, slow));
 }

@@ -33,6 +33,7 @@ pub fn ring(data: &[u8]) {
                 let offset = match input.u8() {
                     0 => 128,
                     1 => 256,
+                    u8::MAX => 144,
                     n => 4096 + usize::from(n - 2) * 64,
                 };
                 stray.scribble(offset, &input.u64().to_le_bytes());

@@ -12,7 +12,7 @@ use ferroce_interop::lab::{Lab, Ready, Running, free_port, until};
 use serde_json::Value;
 
 const WIDE: (u32, u32) = (1280, 900);
-const NARROW: (u32, u32) = (360, 740);
+const NARROW: [(u32, u32); 2] = [(400, 740), (360, 740)];
 
 /// A server in a lab, and the link to its page.
 struct Server {
@@ -302,7 +302,7 @@ fn devices_are_shown_live_until_the_server_is_gone() {
         browser.run(bars).as_u64().filter(|bars| *bars > 0)
     });
     let lines = "return document.querySelectorAll('#list article:first-child .plot path').length";
-    assert_eq!(browser.run(lines), 4);
+    assert_eq!(browser.run(lines), 7);
 
     // A program that waits has queue pairs.
     let waiting = lab.run(&[
@@ -320,8 +320,31 @@ fn devices_are_shown_live_until_the_server_is_gone() {
     if env::var_os("FERROCE_UPDATE").is_some() {
         save(&browser.picture(), "web-devices.png");
     }
+    // In a narrow window too, all that is said of it can be read.
+    browser.resize(NARROW[0]);
+    until("records", || {
+        let head = "return getComputedStyle(document.querySelector('#list thead')).display";
+        (browser.run(head) == "none").then_some(())
+    });
+    assert_eq!(browser.run(CLIPPED), serde_json::json!([]));
+    browser.resize(WIDE);
     waiting.kill();
     browser.until_text(card, "No queue pairs.");
+
+    // A page that is opened later has the lines of the minutes before, at its first look.
+    browser.go("about:blank");
+    browser.go(&server.link);
+    browser.until_text(card, "ACTIVE");
+    let points = "return document.querySelector('#list article:first-child .plot path')
+                      .getAttribute('d').split('L').length";
+    until("the lines", || {
+        (browser.run(points).as_u64()? > 2).then_some(())
+    });
+    let first = "return devices.cards.get('fr0').history[0].at";
+    assert!(
+        browser.run(first).as_u64().unwrap() < 2000,
+        "since the server's start"
+    );
 
     // A page that is not seen does not ask.
     let hide = |hidden: bool| {
@@ -477,16 +500,21 @@ fn narrow_windows_and_dark_systems_are_served() {
     if env::var_os("FERROCE_UPDATE").is_some() {
         save(&browser.picture(), "web-designer.png");
     }
-    browser.resize(NARROW);
-    for view in ["#designer", "#devices"] {
-        browser.run(&format!("location.hash = '{view}'"));
-        until("the view", || {
-            let shown = format!("return document.querySelector('{view}').hidden");
-            (browser.run(&shown) == false).then_some(())
-        });
-        // Nothing is wider than the window but what scrolls by itself.
-        let widths = browser.run("return [document.documentElement.scrollWidth, innerWidth]");
-        assert_eq!(widths[0], widths[1], "{view}");
+    let none = serde_json::json!([]);
+    assert_eq!(browser.run(CLIPPED), none, "{WIDE:?}");
+    for size in NARROW {
+        browser.resize(size);
+        for view in ["#designer", "#devices"] {
+            browser.run(&format!("location.hash = '{view}'"));
+            until("the view", || {
+                let shown = format!("return document.querySelector('{view}').hidden");
+                (browser.run(&shown) == false).then_some(())
+            });
+            // Nothing is wider than the window but what scrolls by itself.
+            let widths = browser.run("return [document.documentElement.scrollWidth, innerWidth]");
+            assert_eq!(widths[0], widths[1], "{view}");
+            assert_eq!(browser.run(CLIPPED), none, "{size:?} {view}");
+        }
     }
     browser.run("location.hash = '#designer'");
     until("a picture that fits", || {
@@ -514,6 +542,27 @@ fn narrow_windows_and_dark_systems_are_served() {
     assert_eq!(browser.complaints(), [""; 0]);
     server.running.kill();
 }
+
+/// Choices whose text has no room, names of fields that are broken, and tables that are cut.
+const CLIPPED: &str = "
+    const clipped = [];
+    for (const it of document.querySelectorAll('select')) {
+        if (!it.getClientRects().length) continue;
+        const alone = it.cloneNode(true);
+        Object.assign(alone.style, {position: 'absolute', width: 'auto', maxWidth: 'none'});
+        document.body.append(alone);
+        if (alone.offsetWidth > it.offsetWidth) clipped.push(it.id);
+        alone.remove();
+    }
+    for (const it of document.querySelectorAll('.field label')) {
+        const range = document.createRange();
+        range.selectNodeContents(it);
+        if (range.getClientRects().length > 1) clipped.push(it.textContent);
+    }
+    for (const it of document.querySelectorAll('.device .wide')) {
+        if (it.scrollWidth > it.clientWidth) clipped.push(it.getAttribute('aria-label'));
+    }
+    return clipped;";
 
 /// Texts whose contrast to what is behind them is below 4.5, as WCAG 2 computes it.
 const FAINT: &str = "

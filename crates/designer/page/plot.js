@@ -224,10 +224,10 @@ function drawLines(place, series, seconds, unit, label) {
   const ticks = linearTicks(most > 0 ? most : 1, 3);
   const y = linearScale(ticks[ticks.length - 1], area.bottom, area.top);
   const x = (ago) => area.right - (ago / seconds) * (area.right - area.left);
-  const times = [seconds, (seconds * 2) / 3, seconds / 3, 0];
+  const times = [seconds, seconds / 2, 0];
   axes(
     area,
-    times.map((ago) => ({ at: x(ago), text: ago ? `-${Math.round(ago)} s` : "now", anchor: ago ? "middle" : "end" })),
+    times.map((ago) => ({ at: x(ago), text: ago ? `-${ago / 60} min` : "now", anchor: ago ? "middle" : "end" })),
     ticks.map((value) => ({ at: y(value), text: countText(value) })),
     { x: "time", y: unit },
   );

@@ -195,7 +195,7 @@ fn summary(group: &Group, rows: &BTreeMap<Id, Row>) -> Summary {
         let samples = sound
             .iter()
             .filter_map(|(it, baseline)| (metric.of)(it, *baseline));
-        mean(&samples.collect::<Vec<_>>())
+        Some(mean(&samples.collect::<Vec<_>>())?.at_least(metric.least))
     });
     Summary {
         labels: group.labels.clone(),

@@ -70,6 +70,8 @@ pub struct Metric {
     pub name: &'static str,
     /// What it is.
     pub doc: &'static str,
+    /// The least that it can be.
+    pub least: f64,
     /// Computes it from a run and the run it is compared with; `None` if it does not apply.
     pub of: fn(&Outcome, Option<&Outcome>) -> Option<f64>,
 }
@@ -82,6 +84,7 @@ macro_rules! count {
         Metric {
             name: stringify!($name),
             doc: $doc,
+            least: 0.0,
             of: |it, _| Some(it.$name as f64),
         }
     };
@@ -92,16 +95,19 @@ pub const METRICS: &[Metric] = &[
     Metric {
         name: "ended_ms",
         doc: "when the last job was done, of runs that survived",
+        least: 0.0,
         of: |it, _| Some(it.ended_ps? as f64 / PS_PER_MS),
     },
     Metric {
         name: "time_lost_ms",
         doc: "how much later that was than without faults",
+        least: f64::NEG_INFINITY,
         of: |it, baseline| Some((it.ended_ps? as f64 - baseline?.ended_ps? as f64) / PS_PER_MS),
     },
     Metric {
         name: "died_ms",
         doc: "when the first job died, of runs that did not survive",
+        least: 0.0,
         of: |it, _| Some(it.died_ps? as f64 / PS_PER_MS),
     },
     count!(failures, "queue pairs that failed"),

@@ -15,6 +15,18 @@ pub struct Estimate {
     pub samples: u64,
 }
 
+impl Estimate {
+    /// Returns the estimate of a value that cannot be below `least`: its interval begins there at the
+    /// earliest.
+    #[must_use]
+    pub fn at_least(self, least: f64) -> Self {
+        Self {
+            low: self.low.max(least),
+            ..self
+        }
+    }
+}
+
 /// Returns the mean, with Student's t interval, or `None` without samples. With one sample, the
 /// interval is infinite.
 #[must_use]
@@ -111,6 +123,9 @@ mod tests {
         assert!(none.low == 0.0 && none.high > 0.1 && none.high < 0.2);
         let all = share(20, 20).unwrap();
         assert!(all.high == 1.0 && all.low < 0.9 && all.low > 0.8);
+        let few = mean(&[0.0, 0.0, 9.0]).unwrap();
+        assert!(few.low < 0.0 && few.at_least(0.0).low == 0.0);
+        assert_eq!(few.at_least(f64::NEG_INFINITY), few);
         let same = mean(&[2.0; 4]).unwrap();
         assert!(same.low == 2.0 && same.high == 2.0);
     }

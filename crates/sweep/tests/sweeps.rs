@@ -182,6 +182,31 @@ fn results_that_differ_are_found_and_foreign_ones_left_out() {
 }
 
 #[test]
+fn intervals_of_counts_and_times_do_not_begin_below_zero() {
+    let directory = tempfile::tempdir().unwrap();
+    let plan = plan(SWEEP, SCENARIO).unwrap();
+    work(&plan, directory.path(), ALL);
+    let mut parts = Parts::read(directory.path()).unwrap();
+    // One point in three with many: the interval is wider than the mean is large.
+    for (n, row) in parts.rows.iter_mut().enumerate() {
+        row.outcome.timeouts = if n % 3 == 0 { 9000 } else { 0 };
+    }
+    let collected = Collected::new(&plan, parts);
+    let table = collected.table();
+    let mut lines = table.lines();
+    let header: Vec<_> = lines.next().unwrap().split(',').collect();
+    for line in lines {
+        for (name, cell) in header.iter().zip(line.split(',')) {
+            let may_be_negative = name.starts_with("time_lost_ms");
+            assert!(
+                may_be_negative || !cell.starts_with('-'),
+                "{name} is {cell}"
+            );
+        }
+    }
+}
+
+#[test]
 fn a_worker_stops_between_points_and_goes_on_later() {
     let plan = plan(SWEEP, SCENARIO).unwrap();
     let directory = tempfile::tempdir().unwrap();

@@ -108,6 +108,7 @@ counters! {
     RxWrongService "rx_wrong_service" ferroce "rx_wrong_service" "Packets dropped because their opcode belongs to another service.";
     RxUnexpectedResponse "rx_unexpected_response" ferroce "rx_unexpected_response" "Responses dropped because they answer nothing outstanding.";
     RxSocketOverflow "rx_socket_overflow" ferroce "rx_socket_overflow" "Packets the kernel dropped because the receive buffer of the device's socket was full.";
+    RxRingOverflow "rx_ring_overflow" ferroce "rx_ring_overflow" "Packets from processes on this host dropped because this process left its ring full for 2 ms.";
     RxForwarded "rx_forwarded" ferroce "rx_forwarded" "Packets for another process of the device, handed on to it.";
     RxForwardDropped "rx_forward_dropped" ferroce "rx_forward_dropped" "Packets for another process of the device dropped because it did not accept them in time.";
     RxForeignSource "rx_foreign_source" ferroce "rx_foreign_source" "Packets dropped because they claim an address of this host, but not the device's port.";

@@ -3,6 +3,8 @@
 
 mod common;
 
+use std::time::{Duration, Instant};
+
 use common::datagrams::{datagram, datagrams};
 use common::echo::{echo, exchange};
 use common::{
@@ -11,7 +13,9 @@ use common::{
 };
 use ferroce_capture::analyse;
 use ferroce_hca::{Counter, Direction, Hca, Impairment, WcStatus};
-use ferroce_udp::{AttachOptions, Device, DeviceSpec, LinkSetting, Registry, Tap, TapDirection};
+use ferroce_udp::{
+    AttachOptions, Device, DeviceSpec, LinkSetting, Observer, Registry, Tap, TapDirection,
+};
 
 const LEN: usize = 1 << 20;
 
@@ -32,6 +36,12 @@ fn place(test: u8, links: &[LinkSetting]) -> Place {
 
 fn name(host: usize) -> String {
     char::from(b'a' + host as u8).to_string()
+}
+
+fn observe(place: &Place, name: &str) -> Observer {
+    let registry = place.registry();
+    let spec = registry.device(name).unwrap();
+    registry.observe_device(spec).unwrap()
 }
 
 fn attach(place: &Place, name: &str) -> Node {
@@ -170,11 +180,62 @@ fn a_ring_that_is_full_for_good_holds_up_no_others() {
     node.succeed(FLOOD + 1);
     assert_eq!(node.device.state().counter(Counter::TxDropped), 0);
 
-    // It takes what the ring holds, and the ring takes more then.
+    // It takes what the ring holds, and the ring takes more then. What was lost is not the kernel's
+    // doing.
     child.resume();
     node.post(qpn, 0, memory.write(), small);
     node.succeed(1);
     check_all_kinds(&node, &third, qps, 10_000, 3);
+    let counted = |counter| observe(&place, "b").state().counter(counter);
+    let dropped = counted(Counter::RxRingOverflow);
+    // A ring holds 1024 at most.
+    assert!(
+        (FLOOD as u64 / 2..FLOOD as u64).contains(&dropped),
+        "{dropped}"
+    );
+    assert_eq!(counted(Counter::RxSocketOverflow), 0);
+}
+
+/// What a window lets onto the wire fits the ring, wherever the ring was when it was found empty: a
+/// process that does not run for a while loses nothing.
+#[test]
+fn a_window_fits_a_ring() {
+    if let Some(role) = role() {
+        return other(&role);
+    }
+    let test = "a_window_fits_a_ring";
+    let place = place(9, &[LinkSetting::Shm, LinkSetting::Shm]);
+    let registry = place.registry();
+    let window = "2MiB".parse().unwrap();
+    let spec = registry.device("a").unwrap();
+    registry.replace(&DeviceSpec { window, ..spec }).unwrap();
+    let node = attach(&place, "a");
+    let mut child = start(test, &place, "b", "target");
+    let Link { qpn, memory, .. } = child.connect(&node, &patient_attr());
+    assert_eq!(child.hear(), "connected");
+    // 64 of them take the ring to where it starts again the next time that it is found empty.
+    for packets in 61..68 {
+        for _ in 0..packets {
+            node.post(qpn, 0, memory.write(), node.sge(0, 4096));
+            node.succeed(1);
+        }
+        child.stop();
+        for _ in 0..3 {
+            node.post(qpn, 0, memory.write(), node.sge(0, LEN as u32));
+        }
+        // Ten times as long as packets wait for room.
+        let stopped = Instant::now();
+        while stopped.elapsed() < Duration::from_millis(20) {
+            node.device.progress();
+        }
+        child.resume();
+        node.succeed(3);
+        let dropped = observe(&place, "b")
+            .state()
+            .counter(Counter::RxRingOverflow);
+        assert_eq!(dropped, 0, "after {packets} packets");
+    }
+    nothing_was_lost(&node);
 }
 
 #[test]

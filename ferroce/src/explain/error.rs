@@ -9,6 +9,7 @@ use clap::Args;
 use ferroce_hca::WcStatus;
 
 use self::causes::{CAUSES, Cause, Signs};
+pub(crate) use self::seen::recent_errors;
 use crate::cli::exit_codes;
 use crate::json::explain as json;
 use crate::lines::Lines;

@@ -362,6 +362,9 @@ pub(crate) struct DeviceStatus {
     pub(crate) cnps: Option<Count>,
     /// Packets that the kernel dropped because the receive buffer was full.
     pub(crate) kernel_drops: Option<Count>,
+    /// Packets from programs on this host that were dropped because the receiving program did not take
+    /// them from shared memory.
+    pub(crate) ring_drops: Option<Count>,
 }
 
 /// What was counted.

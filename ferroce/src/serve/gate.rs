@@ -29,12 +29,27 @@ pub(super) struct Gate {
 impl Gate {
     /// Whether the page is shown to a client at this address, under the name it calls.
     pub(super) fn visitor(&self, headers: &HeaderMap, peer: IpAddr) -> Result<(), Reply> {
-        let forbidden = |text: &str| Err(Reply::error(StatusCode::FORBIDDEN, text));
         if self.remote.is_none() && !peer.to_canonical().is_loopback() {
-            return forbidden(
+            return Err(Reply::error(
+                StatusCode::FORBIDDEN,
                 "only this machine may open the page; start the server with --remote for others",
-            );
+            ));
         }
+        self.called(headers)
+    }
+
+    /// Whether the metrics are shown to a client at this address, under the name it calls. Other
+    /// machines were given the address to listen on, and call it by any name. A browser of this machine
+    /// may run the page of a site whose name was pointed here; it always says which name it calls.
+    pub(super) fn scraper(&self, headers: &HeaderMap, peer: IpAddr) -> Result<(), Reply> {
+        match peer.to_canonical().is_loopback() && headers.contains_key(HOST) {
+            true => self.called(headers),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether the client calls this server by a name that no other site can have.
+    fn called(&self, headers: &HeaderMap) -> Result<(), Reply> {
         let Some(host) = one(headers, &HOST) else {
             return Err(Reply::error(
                 StatusCode::BAD_REQUEST,
@@ -43,10 +58,11 @@ impl Gate {
         };
         match host.parse::<Authority>() {
             Ok(host) if self.is_own_name(host.host()) => Ok(()),
-            _ => forbidden(
+            _ => Err(Reply::error(
+                StatusCode::FORBIDDEN,
                 "this server does not go by that name; call it by its address or as localhost, or \
-                 start it with --remote NAME",
-            ),
+                 start it with --remote=NAME",
+            )),
         }
     }
 
@@ -244,6 +260,40 @@ mod tests {
         let peer = HERE.parse().unwrap();
         assert!(gate(None).visitor(&twice, peer).is_err());
         assert!(gate(None).visitor(&HeaderMap::new(), peer).is_err());
+    }
+
+    #[test]
+    fn metrics_are_for_all_who_reach_the_address_but_not_for_rebound_names() {
+        let scrapes = |gate: &Gate, host: &str, peer: &str| {
+            let headers = headers(&[(HOST, host)]);
+            gate.scraper(&headers, peer.parse().unwrap()).is_ok()
+        };
+        for host in ["127.0.0.1:9880", "localhost:9880", "[::1]:9880"] {
+            for peer in [HERE, "::1", "::ffff:127.0.0.1"] {
+                assert!(scrapes(&gate(None), host, peer), "{host} {peer}");
+            }
+        }
+        for host in ["nic.example.org:9880", "192.0.2.1:9880", ""] {
+            assert!(scrapes(&gate(None), host, THERE), "{host}");
+        }
+        let rebound = "evil.example.org:9880";
+        for peer in [HERE, "127.8.8.8", "::1", "::ffff:127.0.0.1"] {
+            assert!(!scrapes(&gate(None), rebound, peer), "{peer}");
+            assert!(
+                !scrapes(&gate(Some(&["nic.example.org"])), rebound, peer),
+                "{peer}"
+            );
+        }
+        assert!(scrapes(
+            &gate(Some(&["nic.example.org"])),
+            "NIC.example.org",
+            HERE
+        ));
+        let peer = HERE.parse().unwrap();
+        // As in HTTP 1.0, which browsers do not use.
+        assert!(gate(None).scraper(&HeaderMap::new(), peer).is_ok());
+        let twice = headers(&[(HOST, "localhost"), (HOST, "localhost")]);
+        assert!(gate(None).scraper(&twice, peer).is_err());
     }
 
     #[test]

@@ -6,7 +6,6 @@ use std::io;
 use std::net::{IpAddr, TcpListener};
 use std::pin::pin;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
@@ -19,15 +18,14 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::Semaphore;
 use tokio::task::LocalSet;
-use tokio::time::timeout;
+use tokio::time::{MissedTickBehavior, interval, timeout};
 
+use super::connections::{Connections, Place};
+use super::history;
 use super::reply::Reply;
 use super::site::Site;
 
-/// Connections at a time; further ones wait.
-const CONNECTIONS_MAX: usize = 32;
 /// How long a client may take for the head of a request, and as long again for its body.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long one may keep its connection; the next one is opened when it is needed.
@@ -63,7 +61,8 @@ pub(super) fn serve(listener: TcpListener, site: Site) -> io::Result<()> {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;
         tokio::select! {
-            result = accept(listener, site) => result,
+            result = accept(listener, Rc::clone(&site)) => result,
+            never = read_counters(&site) => match never {},
             _ = interrupt.recv() => Ok(()),
             _ = terminate.recv() => Ok(()),
         }
@@ -72,31 +71,43 @@ pub(super) fn serve(listener: TcpListener, site: Site) -> io::Result<()> {
 
 type Shared = Rc<RefCell<Site>>;
 
-async fn accept(listener: tokio::net::TcpListener, site: Shared) -> io::Result<()> {
-    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+/// Keeps what the devices count, whether a page is open or not.
+async fn read_counters(site: &Shared) -> Infallible {
+    let mut turn = interval(history::EVERY);
+    // After a time in which this program did not run, nothing is to be made up for.
+    turn.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        let Ok(place) = Arc::clone(&room).acquire_owned().await else {
-            return Ok(()); // nobody closes the semaphore
-        };
+        turn.tick().await;
+        site.borrow_mut().read_counters();
+    }
+}
+
+async fn accept(listener: tokio::net::TcpListener, site: Shared) -> io::Result<()> {
+    let connections = Connections::default();
+    loop {
         let Ok((stream, peer)) = listener.accept().await else {
             // The client is gone already, or descriptors are short: both pass.
             tokio::time::sleep(Duration::from_millis(10)).await;
             continue;
         };
         let site = Rc::clone(&site);
-        tokio::task::spawn_local(async move {
-            let _place = place;
-            converse(stream, peer.ip(), &site).await;
+        connections.admit(|place| {
+            let conversation = async move { converse(stream, peer.ip(), &site, place).await };
+            tokio::task::spawn_local(conversation).abort_handle()
         });
     }
 }
 
 /// Answers the requests of one connection. What goes wrong with it is the client's business.
-async fn converse(stream: TcpStream, peer: IpAddr, site: &Shared) {
+async fn converse(stream: TcpStream, peer: IpAddr, site: &Shared, place: Place) {
+    let place = RefCell::new(place);
+    let place = &place;
     let service = service_fn(|request| async move {
+        place.borrow_mut().set_busy(true);
         let reply = match answer(request, peer, site).await {
             Ok(reply) | Err(reply) => reply,
         };
+        place.borrow_mut().set_busy(false);
         Ok::<_, Infallible>(response(reply))
     });
     let connection = http1::Builder::new()

@@ -13,6 +13,7 @@ use hyper::body::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::device::impair;
+use crate::explain::recent_errors;
 use crate::json::shared::Bin;
 use crate::output::Failure;
 use crate::policy::Policy;
@@ -21,31 +22,22 @@ use crate::policy::Policy;
 const EVERY: Duration = Duration::from_millis(250);
 /// How long the programs on all devices may take to tell of their queue pairs.
 const PATIENCE: Duration = Duration::from_millis(100);
+/// Error completions of a device that are listed, the last ones.
+const ERRORS_MAX: usize = 10;
 /// Queue pairs of a device that are listed.
 const QPS_MAX: usize = 100;
 
 /// Looks at the devices.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Live {
-    begun: Instant,
     inquiry: Inquiry,
     /// What was last seen, and when.
     seen: Option<(Instant, Bytes)>,
 }
 
-impl Default for Live {
-    fn default() -> Self {
-        Self {
-            begun: Instant::now(),
-            inquiry: Inquiry::default(),
-            seen: None,
-        }
-    }
-}
-
 impl Live {
-    /// All devices as JSON.
-    pub(super) fn look(&mut self, registry: &Registry) -> Result<Bytes, Failure> {
+    /// All devices as JSON; `begun` is when the server was started.
+    pub(super) fn look(&mut self, registry: &Registry, begun: Instant) -> Result<Bytes, Failure> {
         let now = Instant::now();
         if let Some((then, seen)) = &self.seen
             && now.duration_since(*then) < EVERY
@@ -62,7 +54,7 @@ impl Live {
             }
         });
         let devices: Vec<_> = devices.collect();
-        let at_ms = u64::try_from(now.duration_since(self.begun).as_millis()).unwrap_or(u64::MAX);
+        let at_ms = u64::try_from(now.duration_since(begun).as_millis()).unwrap_or(u64::MAX);
         let text = json!({"at_ms": at_ms, "devices": devices}).to_string();
         let seen = Bytes::from(text);
         self.seen = Some((now, seen.clone()));
@@ -108,6 +100,10 @@ impl Live {
             },
             "processes": processes.iter().map(|it| json!({"pid": it.pid, "comm": it.comm})).collect::<Vec<_>>(),
             "qps": qps,
+            "errors": {
+                "count": state.errors().count(),
+                "rows": recent_errors(state, ERRORS_MAX),
+            },
         })
     }
 

@@ -1,6 +1,7 @@
 //! The contents of each path.
 
 use std::net::IpAddr;
+use std::time::Instant;
 
 use ferroce_designer::{Refusal, page};
 use ferroce_hca::Counter;
@@ -12,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::change::Change;
 use super::gate::Gate;
+use super::history::History;
 use super::live::Live;
 use super::reply::{PLAIN, Reply};
 use super::{metrics, plain};
@@ -51,6 +53,8 @@ pub(super) enum Route {
     About,
     /// The devices as they are now.
     Devices,
+    /// Their counters in the last minutes.
+    History,
     /// A question to the designer.
     Design(&'static str),
     Change(Change),
@@ -70,6 +74,7 @@ impl Route {
             "/" => Self::Page,
             "/api/about" => Self::About,
             "/api/devices" => Self::Devices,
+            "/api/history" => Self::History,
             "/api/catalogue" => Self::Design("catalogue"),
             "/api/design" => Self::Design("design"),
             "/api/profile" => Self::Change(Change::Profile),
@@ -104,6 +109,9 @@ pub(super) struct Site {
     gate: Gate,
     asked: metrics::Asked,
     live: Live,
+    history: History,
+    /// From here on times are counted.
+    begun: Instant,
 }
 
 impl Site {
@@ -113,7 +121,14 @@ impl Site {
             gate,
             asked: metrics::Asked::default(),
             live: Live::default(),
+            history: History::default(),
+            begun: Instant::now(),
         }
+    }
+
+    /// Reads the counters that the page draws over time; to be called every [`super::history::EVERY`].
+    pub(super) fn read_counters(&mut self) {
+        self.history.read(&self.registry, self.begun);
     }
 
     /// What a request is for, if it may have that.
@@ -131,8 +146,9 @@ impl Site {
                 ..Reply::plain(StatusCode::METHOD_NOT_ALLOWED, &line)
             });
         }
-        if !matches!(route, Route::Metrics { .. }) {
-            self.gate.visitor(&head.headers, peer)?;
+        match route {
+            Route::Metrics { .. } => self.gate.scraper(&head.headers, peer)?,
+            _ => self.gate.visitor(&head.headers, peer)?,
         }
         if path.starts_with("/api/") {
             Gate::own_page(&head.headers)?;
@@ -152,10 +168,11 @@ impl Site {
             Route::Page => Reply::ok(HTML, PAGE.replace(page::PLACE, page::DESIGNER_HTML)),
             Route::File(kind, text) => Reply::ok(kind, text),
             Route::About => Reply::json(&self.about()),
-            Route::Devices => match self.live.look(&self.registry) {
+            Route::Devices => match self.live.look(&self.registry, self.begun) {
                 Ok(text) => Reply::of_json(text),
                 Err(failure) => failed(&failure),
             },
+            Route::History => Reply::json(&self.history.json()),
             Route::Design(question) => match ferroce_designer::answer(question, body) {
                 Some(Ok(text)) => Reply::of_json(text),
                 Some(Err(refusal)) => refused(&refusal),

@@ -184,7 +184,7 @@ impl Inlet {
         self.consumer.release();
         let dropped = self.consumer.take_dropped();
         if dropped > 0 {
-            hca.count(Counter::RxSocketOverflow, dropped);
+            hca.count(Counter::RxRingOverflow, dropped);
         }
         taken
     }

@@ -25,7 +25,7 @@ use crate::wait::Clock;
 /// Bytes that are written before they are flushed: as much as one system call sends.
 const BATCH_BYTES: usize = 64 << 10;
 /// How long a packet waits for room while its reader takes nothing. After that it is stopped, and
-/// packets for it are lost as they are in a full socket.
+/// packets for it are lost; `rx_ring_overflow` counts them.
 const STALL_NS: u64 = 2_000_000;
 /// How soon a packet that waits for room is offered again if the program does not poll.
 const RETRY_NS: u64 = 50_000;

@@ -17,6 +17,8 @@ pub struct Consumer {
     /// Up to where packets are read, and up to where the producer knows of that.
     head: u64,
     released: u64,
+    /// The position of the ring's first byte.
+    start: u64,
     /// Up to where the producer had written when it was looked at last.
     tail: u64,
     /// Packets without room that are counted.
@@ -47,6 +49,7 @@ impl Consumer {
             memory,
             head: 0,
             released: 0,
+            start: 0,
             tail: 0,
             dropped: 0,
             is_given_up: false,
@@ -82,6 +85,11 @@ impl Consumer {
             return Ok(false);
         }
         let tail = self.memory.tail().load(Ordering::Acquire);
+        let start = self.memory.start().load(Ordering::Relaxed);
+        if start != self.start {
+            // The ring starts again only where all has been read.
+            self.start = Some(start).filter(|at| *at == self.head).ok_or(Broken)?;
+        }
         let seen = self.tail - self.head;
         let left = between(self.head, tail).filter(|left| *left >= seen);
         self.tail = self.head + left.ok_or(Broken)?;
@@ -103,9 +111,9 @@ impl Consumer {
         }
         let mut header = self.header()?;
         if header == Header::Wrap {
-            // Never at the beginning, so there are no two in a row.
-            let skip = to_end(self.head);
-            if offset(self.head) == 0 || skip > left {
+            // Never at the first byte, so there are no two in a row.
+            let skip = to_end(self.head - self.start);
+            if offset(self.head - self.start) == 0 || skip > left {
                 return Err(Broken);
             }
             self.head += skip;
@@ -124,12 +132,12 @@ impl Consumer {
             return Err(Broken);
         };
         let need = room_for(len);
-        if need > left.min(to_end(self.head)) {
+        if need > left.min(to_end(self.head - self.start)) {
             return Err(Broken);
         }
         let bytes = &mut buffer[..len];
-        let start = DATA + offset(self.head) + HEADER;
-        self.memory.region.read(start, bytes);
+        let begin = DATA + offset(self.head - self.start) + HEADER;
+        self.memory.region.read(begin, bytes);
         self.head += need;
         if self.head - self.released >= UNRELEASED_BYTES_MAX {
             self.release();
@@ -143,7 +151,10 @@ impl Consumer {
 
     #[inline]
     fn header(&self) -> Result<Header, Broken> {
-        let word = self.memory.region.word(DATA + offset(self.head));
+        let word = self
+            .memory
+            .region
+            .word(DATA + offset(self.head - self.start));
         Header::from_word(word.load(Ordering::Relaxed)).ok_or(Broken)
     }
 

@@ -1,8 +1,11 @@
 //! What lies where in a ring.
 //!
-//! Positions count bytes from the ring's beginning and never go back; modulo the capacity they say
-//! where in the ring a packet lies. Each is a multiple of [`LINE`], so that a packet shares its cache
-//! lines with no other one.
+//! Positions count bytes and never go back; the distance from the ring's start, modulo the capacity,
+//! says where in the ring a packet lies. Each is a multiple of [`LINE`], so that a packet shares its
+//! cache lines with no other one.
+//!
+//! The start is the position of the ring's first byte. A ring that was found empty may start again at
+//! any position, with all of its room: nothing has to be left out to get back to the first byte.
 
 /// How many bytes of packets a ring holds: more than what the windows of a process let it have on the
 /// wire, with the answers to its READs, so that only packets without a window can fill it.
@@ -14,12 +17,14 @@ pub(super) const LEN: usize = DATA + CAPACITY;
 
 /// The word that says what the memory is. It changes with the meaning of anything in it.
 pub(super) const MAGIC_AT: usize = 0;
-pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"ferroce1");
+pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"ferroce2");
 /// Up to where the producer has written. In cache lines of its own, like the next: each of the two
 /// processes writes one of them all the time.
 pub(super) const TAIL_AT: usize = 128;
 /// Packets that found no room, modulo 2^64.
 pub(super) const DROPPED_AT: usize = 136;
+/// The start. It is written when the ring starts again, before the tail that follows.
+pub(super) const START_AT: usize = 144;
 /// Up to where the consumer has read.
 pub(super) const HEAD_AT: usize = 256;
 
@@ -48,7 +53,7 @@ pub(super) enum Header {
         traffic_class: u8,
         len: usize,
     },
-    /// Nothing is here; the next packet is at the beginning of the ring.
+    /// Nothing is here; the next packet is at the ring's first byte.
     Wrap,
 }
 
@@ -102,17 +107,17 @@ pub(super) fn room_for(len: usize) -> u64 {
     (HEADER as u64 + len as u64).next_multiple_of(LINE)
 }
 
-/// Where in the ring's bytes a position is.
+/// Where in the ring's bytes a position is that lies this far from the start.
 #[inline]
-pub(super) fn offset(position: u64) -> usize {
+pub(super) fn offset(distance: u64) -> usize {
     // Below the capacity.
-    (position % CAPACITY as u64) as usize
+    (distance % CAPACITY as u64) as usize
 }
 
-/// Bytes from a position to the end of the ring.
+/// Bytes from there to the end of the ring.
 #[inline]
-pub(super) fn to_end(position: u64) -> u64 {
-    CAPACITY as u64 - position % CAPACITY as u64
+pub(super) fn to_end(distance: u64) -> u64 {
+    CAPACITY as u64 - distance % CAPACITY as u64
 }
 
 /// Bytes between two positions, if there can be as many: the one that the other process has written

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::layout::{DROPPED_AT, HEAD_AT, LEN, MAGIC, MAGIC_AT, TAIL_AT};
+use super::layout::{DROPPED_AT, HEAD_AT, LEN, MAGIC, MAGIC_AT, START_AT, TAIL_AT};
 use crate::sys::{Region, fixed_memory_file};
 
 /// The memory of a ring, mapped. It is gone when both ends have dropped it or have died.
@@ -46,6 +46,11 @@ impl Memory {
     #[inline]
     pub(super) fn head(&self) -> &AtomicU64 {
         self.region.word(HEAD_AT)
+    }
+
+    #[inline]
+    pub(super) fn start(&self) -> &AtomicU64 {
+        self.region.word(START_AT)
     }
 
     #[inline]

@@ -7,8 +7,8 @@ use super::layout::{
 };
 use super::memory::Memory;
 
-/// A ring that is found empty goes on at its beginning if it has come this far: so traffic that is
-/// taken at once stays in the caches.
+/// A ring that is found empty starts again if it has come this far: so traffic that is taken at once
+/// stays in the caches.
 const ANEW_BYTES: u64 = 256 << 10;
 /// How far apart are the positions at which it is asked whether the ring is empty.
 const ASK_BYTES: u64 = 64 << 10;
@@ -23,6 +23,8 @@ pub struct Producer {
     /// Up to where packets are written, and up to where the consumer knows of them.
     tail: u64,
     published: u64,
+    /// The position of the ring's first byte.
+    start: u64,
     /// Up to where the consumer had read when it was looked at last.
     head: u64,
     /// Where the producer was when it looked whether the ring is empty.
@@ -49,6 +51,7 @@ impl Producer {
             memory,
             tail: 0,
             published: 0,
+            start: 0,
             head: 0,
             asked: 0,
             rested: 0,
@@ -60,12 +63,12 @@ impl Producer {
     pub(super) fn at(memory: Memory, position: u64) -> Self {
         let [tail, published, head, asked, rested] = [position; 5];
         Self {
-            memory,
             tail,
             published,
             head,
             asked,
             rested,
+            ..Self::new(memory)
         }
     }
 
@@ -92,14 +95,15 @@ impl Producer {
             return Err(Refused::Never);
         }
         let need = room_for(len);
+        self.start_again_if_empty();
         let skip = self.skip(need);
         if !self.has_room(skip + need)? {
             return Err(Refused::Full);
         }
         let at = self.tail + skip;
-        let start = DATA + offset(at);
+        let begin = DATA + offset(at - self.start);
         let region = &mut self.memory.region;
-        if !region.write(start + HEADER, len, write) {
+        if !region.write(begin + HEADER, len, write) {
             return Err(Refused::Never);
         }
         let header = Header::Packet {
@@ -108,10 +112,10 @@ impl Producer {
             len,
         };
         region
-            .word(start)
+            .word(begin)
             .store(header.to_word(), Ordering::Relaxed);
         if skip > 0 {
-            let wrap = region.word(DATA + offset(self.tail));
+            let wrap = region.word(DATA + offset(self.tail - self.start));
             wrap.store(Header::Wrap.to_word(), Ordering::Relaxed);
         }
         self.tail = at + need;
@@ -137,15 +141,20 @@ impl Producer {
         }
     }
 
-    /// Bytes to leave out so that a packet lies in one piece, or near the beginning.
+    /// Bytes to leave out so that a packet lies in one piece.
     #[inline]
-    fn skip(&mut self, need: u64) -> u64 {
-        let left = to_end(self.tail);
-        let is_far = CAPACITY as u64 - left >= ANEW_BYTES;
-        match need > left || is_far && self.is_empty() {
-            // At the beginning there is nothing to leave out.
-            true if left < CAPACITY as u64 => left,
-            _ => 0,
+    fn skip(&self, need: u64) -> u64 {
+        let left = to_end(self.tail - self.start);
+        if need > left { left } else { 0 }
+    }
+
+    /// Writes to the ring's first byte next if the consumer has taken all.
+    #[inline]
+    fn start_again_if_empty(&mut self) {
+        if offset(self.tail - self.start) as u64 >= ANEW_BYTES && self.is_empty() {
+            [self.start, self.head] = [self.tail; 2];
+            // The tail that follows makes it visible.
+            self.memory.start().store(self.start, Ordering::Relaxed);
         }
     }
 

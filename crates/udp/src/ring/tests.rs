@@ -6,7 +6,7 @@ use std::thread;
 
 use proptest::prelude::*;
 
-use super::layout::{CAPACITY, DATA, HEAD_AT, Header, LINE, TAIL_AT};
+use super::layout::{CAPACITY, DATA, HEAD_AT, Header, LINE, START_AT, TAIL_AT, room_for};
 use super::*;
 
 fn ends() -> (Producer, Consumer) {
@@ -102,21 +102,51 @@ fn a_full_ring_takes_more_when_something_was_read() {
 fn a_ring_that_is_emptied_stays_near_its_beginning() {
     let (mut producer, mut consumer) = ends();
     let mut buffer = [0; PACKET_BYTES_MAX];
-    let mut wraps = 0;
     for number in 0..100_000 {
-        let before = consumer_offset(&consumer);
         push(&mut producer, number, 40).unwrap();
         producer.publish();
         check(&read(&mut consumer, &mut buffer).unwrap().unwrap(), number);
         consumer.release();
-        wraps += usize::from(consumer_offset(&consumer) < before);
     }
     // 64 bytes each: without that the ring would have come round once.
-    assert!(wraps > 5, "{wraps}");
+    let mut middle = vec![0; CAPACITY / 2];
+    producer
+        .memory()
+        .region
+        .read(DATA + CAPACITY / 4, &mut middle);
+    assert!(middle.iter().all(|byte| *byte == 0));
 }
 
-fn consumer_offset(consumer: &Consumer) -> u64 {
-    consumer.position() % CAPACITY as u64
+/// Wherever the ring was found empty, what is written then has all of its room: a window that fits an
+/// unused ring fits any.
+#[test]
+fn a_ring_that_was_found_empty_has_all_its_room() {
+    const LEN: usize = 4136;
+    let mut buffer = [0; PACKET_BYTES_MAX];
+    for before in [0, 1, 10, 100, 200, 300, 1100] {
+        let (mut producer, mut consumer) = ends();
+        for number in 0..before {
+            push(&mut producer, number, LEN).unwrap();
+            producer.publish();
+            check(&read(&mut consumer, &mut buffer).unwrap().unwrap(), number);
+            consumer.release();
+        }
+        let mut next = before;
+        while push(&mut producer, next, LEN).is_ok() {
+            next += 1;
+        }
+        let unused = CAPACITY as u64 - (next - before) as u64 * room_for(LEN);
+        // The packet that does not fit, and another one that would not lie in one piece.
+        assert!(
+            unused < 2 * room_for(LEN),
+            "{before} packets, then {unused} bytes unused"
+        );
+        producer.publish();
+        for number in before..next {
+            check(&read(&mut consumer, &mut buffer).unwrap().unwrap(), number);
+        }
+        assert_eq!(read(&mut consumer, &mut buffer), Ok(None));
+    }
 }
 
 /// Positions beyond 2^32 and 2^63 are like others, and so are laps of the ring. 2^24 packets of one line
@@ -221,6 +251,32 @@ fn a_producer_that_lies_is_found_out() {
             read(&mut consumer, &mut buffer),
             Err(Broken),
             "{header:x} {tail}"
+        );
+    }
+}
+
+#[test]
+fn a_ring_starts_again_only_where_all_was_read() {
+    for lie in [0, LINE, 3 * LINE, u64::MAX, CAPACITY as u64] {
+        let (mut producer, mut consumer) = ends();
+        let mut buffer = [0; PACKET_BYTES_MAX];
+        for number in 0..4 {
+            push(&mut producer, number, 40).unwrap();
+        }
+        producer.publish();
+        for number in 0..2 {
+            check(&read(&mut consumer, &mut buffer).unwrap().unwrap(), number);
+        }
+        producer
+            .memory()
+            .region
+            .word(START_AT)
+            .store(lie, Ordering::Relaxed);
+        // Where it has always been is no lie.
+        assert_eq!(
+            consumer.look(),
+            if lie == 0 { Ok(true) } else { Err(Broken) },
+            "{lie}"
         );
     }
 }

@@ -6,7 +6,10 @@ use std::mem::offset_of;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-use ferroce_hca::{CounterSlab, ErrorLog, Function, LeaseTable, MappedState, StateBlock, VfBlock};
+use ferroce_hca::{
+    Counter, CounterInfo, CounterSlab, ErrorLog, Function, LeaseTable, MappedState, StateBlock,
+    VfBlock,
+};
 
 use super::SLOT_MAX;
 use super::gids::SharedGids;
@@ -16,7 +19,7 @@ use crate::sys::shareable;
 /// "ferroce" and a zero.
 const MAGIC: u64 = u64::from_be_bytes(*b"ferroce\0");
 /// Rises with every change of what lies where.
-const VERSION: u32 = 17;
+const VERSION: u32 = 18;
 
 shareable! {
     /// What lies where in a device's shared file. Zeros, as a new file has them, are a valid content
@@ -25,9 +28,8 @@ shareable! {
     pub(crate) struct Layout {
         magic: AtomicU64,
         version: AtomicU32,
-        /// Size of this structure. With the version it tells files of other releases apart, which have
-        /// other counters.
-        size: AtomicU32,
+        /// See [`shape`]. With the version it tells files of other releases apart.
+        shape: AtomicU32,
         /// The slot that was taken last, and above its 8 bits how many have been taken so far.
         last_slot: AtomicU32,
         /// Where the search for a free port begins.
@@ -110,15 +112,36 @@ pub(crate) type Services = [[AtomicU16; 1 << 16]; 4];
 /// entry that is free. Requests for more of them than this take a detour.
 pub(crate) type Listeners = [AtomicU32; 256];
 
+/// A hash (FNV-1a) of a size and of the names of counters in their order: one more counter may fit
+/// without a change of the size, and those behind it would be taken for each other.
+const fn shape(size: u64, counters: &[CounterInfo]) -> u32 {
+    let mut hash = 0x811c_9dc5 ^ size as u32;
+    let mut index = 0;
+    while index < counters.len() {
+        let name = counters[index].name.as_bytes();
+        let mut at = 0;
+        while at < name.len() {
+            hash = (hash ^ name[at] as u32).wrapping_mul(0x0100_0193);
+            at += 1;
+        }
+        // Names do not run into each other.
+        hash = hash.wrapping_mul(0x0100_0193);
+        index += 1;
+    }
+    hash
+}
+
 impl Layout {
     /// Bytes of a file.
     pub(crate) const SIZE: u64 = size_of::<Self>() as u64;
+
+    const SHAPE: u32 = shape(Self::SIZE, Counter::TABLE);
 
     /// Whether the file has been filled, by a program with the same idea of what lies where.
     pub(crate) fn is_ready(&self) -> bool {
         self.magic.load(Ordering::Acquire) == MAGIC
             && self.version.load(Ordering::Relaxed) == VERSION
-            && u64::from(self.size.load(Ordering::Relaxed)) == Self::SIZE
+            && self.shape.load(Ordering::Relaxed) == Self::SHAPE
     }
 
     /// Whether the file has been marked as filled, by whichever release. That takes no memory.
@@ -136,7 +159,7 @@ impl Layout {
     /// Marks the file as filled.
     pub(crate) fn set_ready(&self) {
         self.version.store(VERSION, Ordering::Relaxed);
-        self.size.store(Self::SIZE as u32, Ordering::Relaxed);
+        self.shape.store(Self::SHAPE, Ordering::Relaxed);
         self.magic.store(MAGIC, Ordering::Release);
     }
 
@@ -327,6 +350,18 @@ mod tests {
         let seen = member.announced();
         member.announce();
         assert!(member.announced() != seen);
+    }
+
+    #[test]
+    fn other_counters_are_another_shape() {
+        let own = shape(Layout::SIZE, Counter::TABLE);
+        assert_eq!(own, Layout::SHAPE);
+        let (last, rest) = Counter::TABLE.split_last().unwrap();
+        let turned = [std::slice::from_ref(last), rest].concat();
+        for counters in [rest, &turned[..], &[Counter::TABLE, rest].concat()] {
+            assert_ne!(shape(Layout::SIZE, counters), own);
+        }
+        assert_ne!(shape(Layout::SIZE + 64, Counter::TABLE), own);
     }
 
     #[test]

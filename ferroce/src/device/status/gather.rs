@@ -66,6 +66,7 @@ pub(super) struct Totals {
     pub(super) failed: u64,
     pub(super) cnps: u64,
     pub(super) kernel_drops: u64,
+    pub(super) ring_drops: u64,
 }
 
 /// A program on a device.
@@ -179,6 +180,7 @@ impl Status {
             failed_queue_pairs: count(|it| it.failed),
             cnps: count(|it| it.cnps),
             kernel_drops: count(|it| it.kernel_drops),
+            ring_drops: count(|it| it.ring_drops),
         }
     }
 }
@@ -227,6 +229,7 @@ impl Totals {
                 + count(Counter::ReqRnrRetriesExceeded),
             cnps,
             kernel_drops: count(Counter::RxSocketOverflow),
+            ring_drops: count(Counter::RxRingOverflow),
         }
     }
 
@@ -239,6 +242,7 @@ impl Totals {
             failed: moved(self.failed, before.failed),
             cnps: moved(self.cnps, before.cnps),
             kernel_drops: moved(self.kernel_drops, before.kernel_drops),
+            ring_drops: moved(self.ring_drops, before.ring_drops),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! The lines, limited to a terminal of 24 lines and to its width.
 
+use ferroce_hca::Span;
+
 use super::super::stat::per_second;
 use super::gather::{Condition, DeviceLook, Program, Seen, Status};
 use crate::adp::plot::short;
@@ -134,10 +136,16 @@ fn port(seen: &Seen) -> String {
     match seen.port.changes_in {
         None => state,
         Some(left) => {
-            let ms = left.as_nanos().div_ceil(1_000_000);
-            format!("{state} for {}", short((ms * 1_000_000) as f64))
+            let next = if seen.port.is_up { "down" } else { "up" };
+            format!("{state}, {next} in {}", rounded(left))
         }
     }
+}
+
+/// A time that is left, in whole milliseconds at least.
+pub(super) fn rounded(left: Span) -> String {
+    let ms = left.as_nanos().div_ceil(1_000_000);
+    short((ms * 1_000_000) as f64)
 }
 
 fn counters(status: &Status, devices: &[&DeviceLook], all: bool) -> Vec<String> {
@@ -249,4 +257,4 @@ fn lines_of(table: Table, all: bool) -> Vec<String> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use super::super::stat::per_second;
 use super::gather::{Condition, DeviceLook, Program, Seen, Status};
+use super::screen::rounded;
 
 /// From which share of stolen time on times cannot be trusted.
 const STEAL: f64 = 0.05;
@@ -40,7 +42,9 @@ fn of_device(status: &Status, device: &DeviceLook, seen: &Seen, warnings: &mut V
     if !seen.port.is_up {
         warnings.push(match (seen.is_set_down, seen.port.changes_in) {
             (false, _) => format!("{name}: its interface has no carrier"),
-            (true, Some(_)) => format!("{name}: the port is down, for a while"),
+            (true, Some(left)) => {
+                format!("{name}: the port is down; it comes up in {}", rounded(left))
+            }
             (true, None) => {
                 let pf = &device.spec.pf().name;
                 format!("{name}: the port is down until `ferroce link set {pf} up`")
@@ -48,15 +52,27 @@ fn of_device(status: &Status, device: &DeviceLook, seen: &Seen, warnings: &mut V
         });
     }
     if seen.moved.kernel_drops > 0 {
-        let rate = status.rate(seen.moved.kernel_drops);
+        let rate = per_second(status.rate(seen.moved.kernel_drops));
         warnings.push(format!(
-            "{name}: the kernel drops {rate:.0} packets a second; raise net.core.rmem_max and restart \
-             the programs"
+            "{name}: the kernel drops {rate} packets a second; raise net.core.rmem_max and restart the \
+             programs"
         ));
     } else if seen.totals.kernel_drops > 0 {
         warnings.push(format!(
             "{name}: the kernel has dropped {} packets so far (receive buffer full)",
             seen.totals.kernel_drops
+        ));
+    }
+    if seen.moved.ring_drops > 0 {
+        let rate = per_second(status.rate(seen.moved.ring_drops));
+        warnings.push(format!(
+            "{name}: {rate} packets a second from this host are dropped because a program does not \
+             take them; resume it if it is stopped, otherwise send less at a time"
+        ));
+    } else if seen.totals.ring_drops > 0 {
+        warnings.push(format!(
+            "{name}: {} packets from this host were dropped so far (a program did not take them)",
+            seen.totals.ring_drops
         ));
     }
     if let Some(impairment) = seen.impairment()
@@ -115,5 +131,57 @@ fn of_machine(status: &Status, warnings: &mut Vec<String>) {
             "busy machine: this program woke up {:.0} ms late",
             machine.late.as_secs_f64() * 1e3
         ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::gather::Totals;
+    use super::super::screen::tests::status;
+    use super::*;
+
+    /// What is said of a device that has dropped packets so, a rate and a total.
+    fn said(moved: Totals, totals: Totals) -> Vec<String> {
+        let mut status = status(1, 0, 0);
+        let Ok(seen) = &mut status.devices[0].seen else {
+            panic!("it was made readable");
+        };
+        (seen.moved, seen.totals) = (moved, totals);
+        of(&status, Vec::new())
+    }
+
+    #[test]
+    fn each_kind_of_drop_has_its_own_remedy() {
+        let none = Totals::default();
+        let (kernel, ring) = (
+            Totals {
+                kernel_drops: 7,
+                ..none
+            },
+            Totals {
+                ring_drops: 7,
+                ..none
+            },
+        );
+        assert_eq!(said(none, none), [""; 0]);
+        for (drops, words, remedy) in [
+            (kernel, "the kernel", "rmem_max"),
+            (ring, "packets", "resume it if it is stopped"),
+        ] {
+            let now = said(drops, drops);
+            assert!(
+                now.len() == 1 && now[0].contains(words) && now[0].contains(remedy),
+                "{now:?}"
+            );
+            assert!(now[0].contains(" 14 packets a second"), "{now:?}");
+            let before = said(none, drops);
+            assert!(before.len() == 1 && before[0].contains(words), "{before:?}");
+        }
+        let of_rings = [said(ring, ring), said(none, ring)].concat();
+        assert!(
+            !of_rings
+                .iter()
+                .any(|it| it.contains("kernel") || it.contains("rmem"))
+        );
     }
 }

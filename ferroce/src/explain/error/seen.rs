@@ -175,3 +175,11 @@ fn add_values(lines: &mut Lines, name: &str, state: &DeviceState, signs: &Signs)
         lines.add("", &format!("{:<31} {}", value.name, value.value));
     }
 }
+
+/// The last errors of a device, the latest first.
+pub(crate) fn recent_errors(state: &DeviceState, max: usize) -> Vec<json::SeenError> {
+    let clock = WallClock::new(|| Clock.now());
+    let errors = state.errors().last();
+    let latest = errors.iter().rev().take(max);
+    latest.map(|it| error_json(it, clock)).collect()
+}

@@ -1,7 +1,11 @@
 "use strict";
 // One device: what it is, what it counts, and what may be changed on it.
 
-const PLOT_SECONDS = 120;
+/** How far back lines may go. */
+const PLOT_SECONDS = [120, 600];
+
+const QP_COLUMNS = ["Queue pair", "Type", "State", "Peer", "timeout/retry_cnt", "In flight", "Rate", "CNPs", "Program"];
+const ERROR_COLUMNS = ["Time", "Queue pair", "Peer", "Request", "Error", "vendor_err", "Flushed behind it"];
 
 /** The parts of a device's card that change, in their place. */
 function deviceCard(name) {
@@ -12,21 +16,26 @@ function deviceCard(name) {
   part.problem = element("p", { class: "error" });
   part.traffic = element("div", { class: "plot" });
   part.timeouts = element("div", { class: "plot" });
+  part.congestion = element("div", { class: "plot" });
   part.histogram = element("div", { class: "plot" });
-  part.qps = table(["Queue pair", "Type", "State", "Peer", "timeout/retry_cnt", "In flight", "Rate", "Program"]);
+  part.qps = table(QP_COLUMNS);
   part.qpsNote = element("p", { class: "hint" });
-  part.counters = table(["Counter", "Total", "Per second"]);
+  part.errors = table(ERROR_COLUMNS);
+  part.errorsNote = element("p", { class: "hint" });
+  part.counters = table(["Counter", "Total", "Per second"], [1, 2]);
   part.countersNote = element("p", { class: "hint" });
   const lines = (names) => element("span", { class: "series" }, ...names.map((text, index) => element("label", {},
     drawn("svg", { viewBox: "0 0 28 10", "aria-hidden": "true" }, drawn("line", { class: `s${index}`, x1: 0, x2: 28, y1: 5, y2: 5 })), text)));
   const plots = element("div", { class: "plots" },
     figure("Throughput", part.traffic, lines(["sent", "received"])),
-    figure("Timeouts and retransmissions", part.timeouts, lines(["timeouts", "retransmitted packets"])),
+    figure("Timeouts and retransmissions", part.timeouts, lines(["timeouts", "retransmissions"])),
+    figure("CNPs and marked packets", part.congestion, lines(["handled", "sent", "marked"])),
     figure("Waits before adaptive retransmissions", part.histogram));
   const changes = deviceForm(name);
   const root = element("article", { class: "device", "aria-labelledby": id("name") },
     element("h2", { id: id("name") }, name, part.port), part.problem, part.facts, changes, plots,
     element("h3", {}, "Queue pairs"), wide(part.qps, `Queue pairs of ${name}`), part.qpsNote,
+    element("h3", {}, "Recent errors"), wide(part.errors, `Recent errors of ${name}`), part.errorsNote,
     element("h3", {}, "Counters"), wide(part.counters, `Counters of ${name}`), part.countersNote);
   return { root, part, changes, history: [], device: null };
 }
@@ -34,8 +43,9 @@ function deviceCard(name) {
 const figure = (title, plot, ...rest) => element("figure", {}, element("figcaption", {}, title, ...rest), plot);
 const wide = (content, label) => element("div", { class: "wide", role: "region", "aria-label": label, tabindex: 0 }, content);
 
-function table(columns) {
-  const head = columns.map((name) => element("th", { scope: "col" }, name));
+/** `numbers` are the indices of columns with numbers. */
+function table(columns, numbers = []) {
+  const head = columns.map((name, at) => element("th", { scope: "col", class: numbers.includes(at) ? "number" : null }, name));
   return element("table", {}, element("thead", {}, element("tr", {}, ...head)), element("tbody"));
 }
 
@@ -56,15 +66,22 @@ function showDevice({ part, changes, device, history }) {
     ["Impairment", impaired(impairment), impairment.egress !== "none" || impairment.ingress !== "none"],
     ["Programs", programs || "none"],
   ]);
+  const oldest = history.length > 0 ? (history[history.length - 1].at - history[0].at) / 1000 : 0;
+  const seconds = PLOT_SECONDS.find((most) => oldest <= most) ?? PLOT_SECONDS[PLOT_SECONDS.length - 1];
   const bits = (points) => points.map(([ago, value]) => [ago, value * 8]);
   const sent = bits(rates(history, ["rdma_tx_bytes"]));
   const received = bits(rates(history, ["rdma_rx_bytes"]));
-  drawLines(part.traffic, [sent, received], PLOT_SECONDS, "bit/s", `Throughput of ${device.name}`);
+  drawLines(part.traffic, [sent, received], seconds, "bit/s", `Throughput of ${device.name}`);
   const timeouts = rates(history, ["timeouts_ib", "timeouts_firmware", "timeouts_profile"]);
   const repeated = rates(history, ["retransmitted_packets"]);
-  drawLines(part.timeouts, [timeouts, repeated], PLOT_SECONDS, "per second", `Timeouts of ${device.name}`);
+  drawLines(part.timeouts, [timeouts, repeated], seconds, "per second", `Timeouts of ${device.name}`);
+  // Retransmissions after a timeout are among those handled.
+  const handled = rates(history, ["rp_cnp_handled"], ["roce_slow_restart_cnps"]);
+  const congestion = [handled, rates(history, ["np_cnp_sent"]), rates(history, ["np_ecn_marked_roce_packets"])];
+  drawLines(part.congestion, congestion, seconds, "per second", `CNPs and marked packets of ${device.name}`);
   drawBars(part.histogram, device.histogram.bins, `Histogram of waits of ${device.name}`);
   showQps(part, device.qps);
+  showErrors(part, device.errors);
   showCounters(part, device.counters, history);
 }
 
@@ -92,16 +109,18 @@ function impaired({ egress, ingress }) {
 }
 
 function showQps(part, { count, silent, rows }) {
-  part.qps.tBodies[0].replaceChildren(...rows.map((qp) => element("tr", {},
-    element("th", { scope: "row" }, String(qp.lqpn)),
-    element("td", {}, qp.type),
-    element("td", {}, qp.state),
-    element("td", {}, qp.peer ? `${qp.peer}${qp.rqpn === null ? "" : ` ${qp.rqpn}`}` : ""),
-    element("td", {}, `${qp.timeout}/${qp.retry_cnt}`),
-    element("td", { class: "number" }, String(qp.in_flight)),
-    element("td", { class: qp.is_limited ? "warn" : null },
-      qp.is_limited ? `${countText(qp.rate_bps)}bit/s, slowed by CNPs` : `${countText(qp.rate_bps)}bit/s`),
-    element("td", {}, `${qp.comm} (${qp.pid})`))));
+  part.qps.hidden = rows.length === 0;
+  part.qps.tBodies[0].replaceChildren(...rows.map((qp) => record(QP_COLUMNS, [
+    String(qp.lqpn),
+    qp.type,
+    qp.state,
+    qp.peer ? `${qp.peer}${qp.rqpn === null ? "" : ` ${qp.rqpn}`}` : "",
+    `${qp.timeout}/${qp.retry_cnt}`,
+    String(qp.in_flight),
+    qp.is_limited ? `${countText(qp.rate_bps)}bit/s, slowed by CNPs` : `${countText(qp.rate_bps)}bit/s`,
+    String(qp.cnps),
+    `${qp.comm} (${qp.pid})`,
+  ], qp.is_limited)));
   const notes = [];
   if (count === 0 && silent === 0) notes.push("No queue pairs.");
   if (count > rows.length) notes.push(`${count - rows.length} more are not listed; \`ferroce res show qp\` lists all.`);
@@ -109,9 +128,32 @@ function showQps(part, { count, silent, rows }) {
   part.qpsNote.textContent = notes.join(" ");
 }
 
+/** A row whose cells know their columns, so that a narrow window can show one below the other. */
+function record(columns, cells, isWarning) {
+  return element("tr", { class: isWarning ? "warn" : null }, ...cells.map((text, at) => at === 0
+    ? element("th", { scope: "row", "data-column": columns[at] }, text)
+    : element("td", { "data-column": columns[at] }, text)));
+}
+
+function showErrors(part, { count, rows }) {
+  part.errors.hidden = rows.length === 0;
+  part.errors.tBodies[0].replaceChildren(...rows.map((error) => record(ERROR_COLUMNS, [
+    new Date(error.unix_ns / 1e6).toLocaleTimeString("en-GB"),
+    String(error.qpn),
+    error.peer === null ? "" : `${error.peer} ${error.peer_qpn}`,
+    error.request,
+    error.name,
+    `0x${error.vendor_err.toString(16)}`,
+    String(error.flushed),
+  ])));
+  const more = count > rows.length ? ` The latest ${rows.length} of ${count}.` : "";
+  part.errorsNote.textContent = count === 0 ? "No errors." : `\`ferroce explain error\` explains them.${more}`;
+}
+
 function showCounters({ counters: place, countersNote }, counters, history) {
   const recent = history.slice(-2);
   const rows = Object.entries(counters).filter(([, count]) => count > 0 || byId("zeros").checked);
+  place.hidden = rows.length === 0;
   countersNote.textContent = rows.length === 0 ? "All counters are zero." : "";
   place.tBodies[0].replaceChildren(...rows.map(([name, count]) => {
     const rate = rates(recent, [name])[0]?.[1] ?? 0;

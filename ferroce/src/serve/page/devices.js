@@ -1,11 +1,14 @@
 "use strict";
-// The devices as they are, and as they were in the last two minutes.
+// The devices as they are, and as they were in the last ten minutes.
 
-const KEEP_MS = 120_000;
+const KEEP_MS = 600_000;
 const devices = { cards: new Map(), last: null };
 
-/** A new look at all devices. Cards stay where they are, so that what is typed in them does too. */
-function showDevices(look) {
+/**
+ * A new look at all devices, and what was counted before if this page did not look. Cards stay where
+ * they are, so that what is typed in them does too.
+ */
+function showDevices(look, past) {
   const names = look.devices.map(({ name }) => name);
   for (const [name, card] of devices.cards) {
     if (!names.includes(name)) {
@@ -20,6 +23,7 @@ function showDevices(look) {
       byId("list").append(card.root);
     }
     const card = devices.cards.get(device.name);
+    if (past?.devices[device.name]) recall(card, past.counters, past.devices[device.name]);
     remember(card, look.at_ms, device);
     card.device = device;
     if (!byId("devices").hidden) showDevice(card);
@@ -33,11 +37,20 @@ function showDevices(look) {
 
 function remember(card, at, device) {
   const last = card.history[card.history.length - 1];
-  // A server that was started anew counts its time from the start.
-  if (last && at < last.at) card.history = [];
-  if (last && at === last.at) return;
+  // A server that was started anew counts its time from the start; a look may be a little older than
+  // what was last read.
+  if (last && at < last.at - 1000) card.history = [];
+  else if (last && at <= last.at) return;
   card.history.push({ at, counters: device.counters ?? {} });
   while (card.history[0].at < at - KEEP_MS) card.history.shift();
+}
+
+/** What the server has read while this page did not look. */
+function recall(card, names, readings) {
+  card.history = readings.map(([at, ...counts]) => ({
+    at,
+    counters: Object.fromEntries(names.map((name, index) => [name, counts[index]])),
+  }));
 }
 
 function redrawDevices() {
@@ -54,13 +67,20 @@ function showChanges() {
   if (byId("changes").textContent !== text) byId("changes").textContent = text;
 }
 
-/** By how much counters have risen a second, of each two looks that follow each other. */
-function rates(history, names) {
+/**
+ * By how much counters have risen a second, of each two looks that follow each other; less those by
+ * which others have.
+ */
+function rates(history, names, less = []) {
   const points = [];
   const now = history[history.length - 1]?.at ?? 0;
-  const sum = (look) => names.reduce((all, name) => all + (look.counters[name] ?? 0), 0);
+  const total = (look, of) => of.reduce((all, name) => all + (look.counters[name] ?? 0), 0);
+  const sum = (look) => total(look, names) - total(look, less);
+  const knows = (look) => names.every((name) => name in look.counters);
   for (let at = 1; at < history.length; at += 1) {
     const [before, after] = [history[at - 1], history[at]];
+    // What the server keeps has the counters that are drawn only.
+    if (!knows(before) || !knows(after)) continue;
     const seconds = (after.at - before.at) / 1000;
     points.push([(now - after.at) / 1000, Math.max(0, sum(after) - sum(before)) / seconds]);
   }

@@ -3,7 +3,7 @@
 // seen.
 
 const EVERY_MS = 1000;
-const server = { about: null, token: null, timer: null, isGone: false };
+const server = { about: null, token: null, timer: null, isGone: false, hasMissed: true };
 
 /** Asks the server; `question` makes it a POST. What is refused is thrown with its field. */
 async function fetched(path, question, headers = {}) {
@@ -53,13 +53,16 @@ function showState(text, isGone) {
 async function look() {
   clearTimeout(server.timer);
   if (document.hidden) {
+    server.hasMissed = true;
     showState("paused", false);
     return;
   }
   try {
     const wasGone = server.isGone;
     if (server.about === null || wasGone) server.about = await fetched("/api/about");
-    showDevices(await fetched("/api/devices"));
+    const past = server.hasMissed || wasGone ? await fetched("/api/history") : null;
+    showDevices(await fetched("/api/devices"), past);
+    server.hasMissed = false;
     showState("live", false);
   } catch (error) {
     if (error.isRefusal) showState(error.message, true);

@@ -50,7 +50,7 @@ fn program(number: u32) -> Program {
     }
 }
 
-fn status(devices: usize, programs: u32, warnings: usize) -> Status {
+pub(in super::super) fn status(devices: usize, programs: u32, warnings: usize) -> Status {
     let warning = |n: usize| format!("fr{n}: {}", "words ".repeat(1 + n % 30).trim_end());
     Status {
         devices: (0..devices).map(device).collect(),
@@ -98,8 +98,8 @@ fn a_small_machine_is_this_screen() {
         panic!("it was made readable");
     };
     seen.port.downed = 2;
-    seen.port.changes_in = Some(ferroce_hca::Span::from_millis(1234));
-    seen.egress = Some("loss=1%,delay=50us".to_owned());
+    seen.port.changes_in = Some(Span::from_millis(1234));
+    seen.egress = Some("loss=1%".to_owned());
     seen.policy = Policy::Profile {
         name: Some("link-flap"),
         hash: 0x5a3c_90e1,
@@ -108,9 +108,9 @@ fn a_small_machine_is_this_screen() {
     let expected = "\
 2 devices, 2 programs, 1 queue pair; rates over 0.5 s
 
-device  address    port           flaps  policy              impairment
-fr0     127.0.0.1  up                 0  firmware            none
-fr1     127.0.0.2  up for 1.23 s      2  link-flap 5a3c90e1  loss=1%,delay=50us
+device  address    port                flaps  policy              impairment
+fr0     127.0.0.1  up                      0  firmware            none
+fr1     127.0.0.2  up, down in 1.23 s      2  link-flap 5a3c90e1  loss=1%
 
 device  resent  per s  timeouts  per s  failed QPs  CNPs  per s  slowed QPs
 fr0         12     24         3    6.0           0     0      0           0
