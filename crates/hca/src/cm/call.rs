@@ -161,6 +161,12 @@ impl Cm {
         Ok(())
     }
 
+    /// Whether the peer takes it for a connection, or has done so: there is something to end.
+    pub fn was_ever_connected(&self, comm: CommId) -> bool {
+        let connection = self.connections.get(&comm);
+        connection.is_some_and(|it| it.was_connected || it.state.knows_peer())
+    }
+
     /// Ends a connection, or agrees to its end. Does nothing if it is already ending or has ended.
     /// One that never began cannot end.
     pub fn disconnect(
@@ -169,9 +175,9 @@ impl Cm {
         comm: CommId,
         private: Private<220>,
     ) -> Result<(), CmError> {
-        let has_ended = self.connection(comm)?.was_connected;
-        let ends = |state: CmState| has_ended || state.knows_peer();
-        let connection = self.in_state(comm, "disconnect", "established and REP sent", ends)?;
+        let is_one = self.was_ever_connected(comm);
+        let allowed = "established and REP sent";
+        let connection = self.in_state(comm, "disconnect", allowed, |_| is_one)?;
         match connection.state {
             CmState::RepSent | CmState::Established => self.ask_to_end(now, comm, private),
             CmState::DreqReceived => self.agree_to_end(now, comm),
