@@ -1,9 +1,9 @@
 //! Who sent a message, and whether a request comes from where it says.
 //!
-//! A program connects its queue pair to the address that a request names. Whoever could name
-//! another host's would have the program send to that host, and would pass by any list of addresses
-//! that the program keeps. A packet's source is the only address that its receiver did not read in
-//! the message itself.
+//! A program connects its queue pair to the address that a request names. A peer that could name
+//! another host's address would have the program send to that host, and would get around any list
+//! of addresses that the program keeps. A packet's source is the only address that its receiver did
+//! not read in the message itself.
 
 use std::net::IpAddr;
 
