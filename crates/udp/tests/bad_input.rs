@@ -100,7 +100,7 @@ fn payload(opcode: Opcode) -> &'static [u8] {
 }
 
 #[test]
-fn packets_of_a_stranger() {
+fn packets_of_an_outsider() {
     let (a, b, qps, stranger) = scene(0);
     let remote = b.remote(LEN - 64);
     let mut sent = 0;
