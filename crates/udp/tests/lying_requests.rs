@@ -7,10 +7,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use common::stranger::Stranger;
-use common::{Node, PATIENCE, address};
+use common::{Node, PATIENCE, Place, address, check_all_kinds, patient_attr};
 use ferroce_hca::cm::{CmEventKind, ConnectRequest, Transport};
 use ferroce_hca::{Counter, Hca, Mtu};
 use ferroce_udp::socket::ROCE_PORT;
+use ferroce_udp::{DeviceSpec, LinkSetting};
 use ferroce_wire::cm::{
     AddressHeader, Bits, Mad, Message, PortSpace, Private, RejectReason, Req, ServiceId, SidrRep,
     SidrReq,
@@ -21,7 +22,10 @@ const SERVICE: ServiceId = ServiceId::new(PortSpace::Tcp, 7174);
 
 /// A device that listens.
 fn listener(address: IpAddr) -> Node {
-    let node = Node::open(address, 64 << 10);
+    listening(Node::open(address, 64 << 10))
+}
+
+fn listening(node: Node) -> Node {
     node.device.join().unwrap();
     node.device
         .with(|hca| hca.cm_mut().listen(SERVICE, 16))
@@ -180,28 +184,40 @@ fn connect(from: &Node, to: IpAddr, private: Private<92>) {
 }
 
 /// Devices at several loopback addresses are as many hosts; a device that sends to itself may be
-/// called by any of them.
+/// called by any of them. The rings through which they exchange other packets change nothing.
 #[test]
 fn devices_on_loopback_are_hosts_of_their_own() {
-    let [own, other] = [0, 1].map(|host| address(85, 2, host));
-    let (node, peer) = (listener(own), Node::open(other, 64 << 10));
-    connect(&peer, own, header(other, own));
-    let asked = |expected| {
-        let CmEventKind::Request { source, req } = event(&node) else {
-            panic!("no request of {expected}");
+    for (link, test) in [LinkSetting::Udp, LinkSetting::Shm].into_iter().zip(2..) {
+        let place = Place::new();
+        let [own, other] = [0, 1].map(|host| address(85, test, host));
+        let [node, peer] = [("a", own), ("b", other)].map(|(name, address)| {
+            let spec = DeviceSpec {
+                link,
+                ..DeviceSpec::new(name, address)
+            };
+            place.registry().add(&spec).unwrap();
+            Node::attach(&place.registry(), name, 256 << 10)
+        });
+        let node = listening(node);
+        let qps = common::connect(&node, &peer, &patient_attr());
+        check_all_kinds(&node, &peer, qps, 20_000, 1);
+        connect(&peer, own, header(other, own));
+        let asked = |expected| {
+            let CmEventKind::Request { source, req } = event(&node) else {
+                panic!("no request of {expected}");
+            };
+            assert_eq!((source, req.local_gid.ip()), (expected, expected));
         };
-        assert_eq!((source, req.local_gid.ip()), (expected, expected));
-    };
-    asked(other);
-    let loopback = "127.0.0.1".parse().unwrap();
-    connect(&node, own, header(loopback, loopback));
-    asked(own);
-    connect(&peer, own, header(loopback, own));
-    let CmEventKind::Rejected { reason, .. } = ({
+        asked(other);
+        let loopback = "127.0.0.1".parse().unwrap();
+        connect(&node, own, header(loopback, loopback));
+        asked(own);
+        // The loopback of another device is not this one's.
+        connect(&peer, own, header(loopback, own));
         node.device.progress();
-        event(&peer)
-    }) else {
-        panic!("another device's loopback is not this one's");
-    };
-    assert_eq!(reason, RejectReason::INVALID_GID);
+        let CmEventKind::Rejected { reason, .. } = event(&peer) else {
+            panic!("no rejection");
+        };
+        assert_eq!(reason, RejectReason::INVALID_GID);
+    }
 }
