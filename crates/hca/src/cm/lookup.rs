@@ -9,10 +9,6 @@ use super::{Cm, CmEventKind, CmState, CommId, ConnectRequest};
 
 impl Cm {
     pub(super) fn handle_sidr_req(&mut self, from: Sender, req: &SidrReq) {
-        if !from.has_sent_lookup(req) {
-            self.refuse_lookup(from, req, SidrRep::REJECTED);
-            return;
-        }
         let origin = Origin::datagram(from.source, req.request_id);
         if self.is_repeated(from, origin) {
             return;
@@ -42,7 +38,7 @@ impl Cm {
         self.tell(comm, CmEventKind::SidrRequest { source, req });
     }
 
-    fn refuse_lookup(&mut self, from: Sender, req: &SidrReq, status: u8) {
+    pub(super) fn refuse_lookup(&mut self, from: Sender, req: &SidrReq, status: u8) {
         let rep = SidrRep {
             request_id: req.request_id,
             status,

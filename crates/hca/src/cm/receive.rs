@@ -3,7 +3,7 @@
 use ferroce_transport::{Counter, Span, Time};
 use ferroce_wire::Qpn;
 use ferroce_wire::cm::{
-    Answered, Drep, Dreq, Mad, Message, Mra, Private, Rej, RejectReason, Rep, Req, Rtu,
+    Answered, Drep, Dreq, Mad, Message, Mra, Private, Rej, RejectReason, Rep, Req, Rtu, SidrRep,
 };
 
 use super::bounds::PATIENCE_MAX;
@@ -25,13 +25,21 @@ impl Cm {
         let sender = Sender::of(now, packet, mad);
         let is_ours = match &mad.message {
             _ if !sender.is_a_host() => false,
-            Message::Req(req) => {
+            Message::Req(req) if sender.has_sent(req) => {
                 self.handle_req(sender, req);
                 true
             }
-            Message::SidrReq(req) => {
+            Message::Req(req) => {
+                self.refuse_req(sender, req, RejectReason::INVALID_GID);
+                false
+            }
+            Message::SidrReq(req) if sender.has_sent_lookup(req) => {
                 self.handle_sidr_req(sender, req);
                 true
+            }
+            Message::SidrReq(req) => {
+                self.refuse_lookup(sender, req, SidrRep::REJECTED);
+                false
             }
             Message::Mra(mra) => self.handle_mra(sender, mra),
             Message::Rej(rej) => self.handle_rej(sender, rej),
@@ -47,10 +55,6 @@ impl Cm {
     }
 
     fn handle_req(&mut self, from: Sender, req: &Req) {
-        if !from.has_sent(req) {
-            self.refuse_req(from, req, RejectReason::INVALID_GID);
-            return;
-        }
         let origin = Origin::connection(from.source, req.ca_guid, req.local_comm_id);
         if self.is_repeated(from, origin) {
             return;

@@ -50,8 +50,8 @@ impl Sender {
         self.fits(req.service_id, &req.private.0)
     }
 
-    /// Services outside the port spaces have private data of their own, without addresses; so have
-    /// requests that the listening program's library will refuse.
+    /// Services outside the port spaces have private data of their own, and data that are no header
+    /// name no addresses.
     fn fits(self, service: ServiceId, private: &[u8]) -> bool {
         let header = service.space().and_then(|_| AddressHeader::parse(private));
         header.is_none_or(|header| header.fits(self.source, self.dest))

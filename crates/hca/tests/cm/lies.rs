@@ -247,6 +247,7 @@ fn lies_leave_nothing_behind() {
     net.settle();
     assert_eq!(net.count(B), 0);
     assert_eq!(net.counter(B, Counter::CmBacklogFull), 0);
+    assert_eq!(net.counter(B, Counter::CmUnmatched), 200);
     let kinds: Vec<u16> = net.messages().into_iter().map(|(_, kind)| kind).collect();
     assert_eq!(kinds, [REJ, SIDR_REP].repeat(100));
 }
