@@ -207,8 +207,8 @@ fn other_transports_are_named_or_refused() {
     net.connect(0x111);
     net.settle();
     let mut mad = net.seen[0].mad;
-    if let ferroce_wire::cm::Message::Req(req) = &mut mad.message {
-        req.transport = ferroce_wire::cm::Bits::saturating(2);
+    if let Message::Req(req) = &mut mad.message {
+        req.transport = Bits::saturating(2);
         req.local_comm_id = 5;
         req.qpn = Qpn::new(0x999);
     }
@@ -370,7 +370,8 @@ fn what_is_answered_or_given_up_leaves_the_backlog() {
             _ => net.destroy(A, active),
         }
         net.settle();
-        (net.events(A), net.events(B));
+        net.events(A);
+        net.events(B);
     }
     assert_eq!(net.counter(B, Counter::CmBacklogFull), 0);
 }
