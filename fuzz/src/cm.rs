@@ -226,6 +226,9 @@ impl Stage {
                     CmEventKind::Request { .. } | CmEventKind::SidrRequest { .. } => {
                         assert!(!known, "{event:?}");
                         comms.push(event.comm);
+                        if event.comm.0 & 1 == 0 {
+                            hca.cm_mut().take_request(event.comm);
+                        }
                     }
                     _ => assert!(known, "{event:?}"),
                 }

@@ -85,7 +85,14 @@ static void requests(struct ibv_context *other)
 	ibv_wr_send(ud);
 	ibv_wr_set_ud_addr(ud, ah, 1 << 24, 0);
 	STATUS("ibv_wr_set_ud_addr to the QPN 1 << 24", ibv_wr_complete(ud));
-	CHECK(!ibv_destroy_ah(ah));
+	struct ibv_pd *pd = ibv_alloc_pd(on.context);
+	struct ibv_ah *of_other = ibv_create_ah(pd, &attr);
+	CHECK(pd && of_other);
+	ibv_wr_start(ud);
+	ibv_wr_send(ud);
+	ibv_wr_set_ud_addr(ud, of_other, 1, 0);
+	STATUS("ibv_wr_set_ud_addr by an AH of another PD", ibv_wr_complete(ud));
+	CHECK(!ibv_destroy_ah(of_other) && !ibv_dealloc_pd(pd) && !ibv_destroy_ah(ah));
 	ibv_wr_start(ud);
 	ibv_wr_send(ud);
 	ibv_wr_set_ud_addr(ud, ah, 1, 0);

@@ -224,6 +224,18 @@ static void foreign(const struct objects *on, const struct objects *other, const
 						    .addr = (uintptr_t)on->buffer };
 	STATUS(NAMED("bind_mw of an MW"), ibv_bind_mw(qp, mw_of_other, &bind));
 	CHECK(!ibv_dealloc_mw(mw) && !ibv_dealloc_mw(mw_of_other) && !ibv_destroy_qp(qp));
+
+	struct ibv_qp *ud = make_qp(on, IBV_QPT_UD);
+	connect_qp(ud, 0);
+	struct ibv_ah_attr to = to_itself(other->context);
+	struct ibv_ah *ah = ibv_create_ah(other->pd, &to);
+	CHECK(ah);
+	struct ibv_send_wr send = {
+		.opcode = IBV_WR_SEND,
+		.wr.ud = { .ah = ah, .remote_qpn = ud->qp_num, .remote_qkey = 0x11111111 },
+	}, *bad;
+	STATUS(NAMED("post_send by an AH"), ibv_post_send(ud, &send, &bad));
+	CHECK(!ibv_destroy_ah(ah) && !ibv_destroy_qp(ud));
 }
 
 static void in_use(struct ibv_context *context)

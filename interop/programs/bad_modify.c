@@ -2,6 +2,8 @@
 // answer is EINVAL, and ibv_query_qp shows that nothing has changed.
 #include "bad.h"
 
+#include <arpa/inet.h>
+
 static const struct {
 	int bit;
 	const char *name;
@@ -131,6 +133,24 @@ static void steps(const struct objects *on, enum ibv_qp_type type, const char *n
 		end_modify(try_modify(qp, &attr, mask));                               \
 	} while (0)
 
+// A connected queue pair's peer is one host.
+static void peers(struct ibv_qp *qp, enum ibv_qp_state from, enum ibv_qp_state to, int mask)
+{
+	static const char *const ADDRESSES[] = {
+		"::", "::ffff:0.0.0.0", "::ffff:255.255.255.255", "::ffff:239.1.2.3", "ff0e::1",
+		"ff0e::ffff:239.1.2.3",
+	};
+	for (size_t i = 0; i < sizeof ADDRESSES / sizeof *ADDRESSES; i++) {
+		char name[64];
+		bring(qp, from);
+		struct ibv_qp_attr attr = good(qp, to, qp->qp_num);
+		CHECK(inet_pton(AF_INET6, ADDRESSES[i], attr.ah_attr.grh.dgid.raw) == 1);
+		snprintf(name, sizeof name, "type %d to %s", qp->qp_type, ADDRESSES[i]);
+		begin(name);
+		end_modify(try_modify(qp, &attr, mask));
+	}
+}
+
 static void values(const struct objects *on)
 {
 	struct ibv_qp *qp = make_qp(on, IBV_QPT_RC);
@@ -152,6 +172,7 @@ static void values(const struct objects *on)
 	VALUE(IBV_QPS_INIT, IBV_QPS_RTR, RC_TO_RTR, ah_attr.is_global, 0);
 	VALUE(IBV_QPS_INIT, IBV_QPS_RTR, RC_TO_RTR, ah_attr.grh.sgid_index, 2);
 	VALUE(IBV_QPS_INIT, IBV_QPS_RTR, RC_TO_RTR, ah_attr.grh.sgid_index, 255);
+	peers(qp, IBV_QPS_INIT, IBV_QPS_RTR, RC_TO_RTR);
 	VALUE(IBV_QPS_RTR, IBV_QPS_RTS, RC_TO_RTS, timeout, 31);
 	VALUE(IBV_QPS_RTR, IBV_QPS_RTS, RC_TO_RTS, timeout, 32);
 	VALUE(IBV_QPS_RTR, IBV_QPS_RTS, RC_TO_RTS, retry_cnt, 8);
@@ -166,6 +187,9 @@ static void values(const struct objects *on)
 	VALUE(IBV_QPS_RTR, IBV_QPS_RTS, RC_TO_RTS | 1 << 30, timeout, 14);
 	VALUE(IBV_QPS_RTS, IBV_QPS_RTS, IBV_QP_MIN_RNR_TIMER, min_rnr_timer, 33);
 	VALUE(IBV_QPS_SQD, IBV_QPS_SQD, IBV_QP_TIMEOUT, timeout, 33);
+	CHECK(!ibv_destroy_qp(qp));
+	qp = make_qp(on, IBV_QPT_UC);
+	peers(qp, IBV_QPS_INIT, IBV_QPS_RTR, UC_TO_RTR);
 	CHECK(!ibv_destroy_qp(qp));
 }
 

@@ -428,7 +428,7 @@ static void refused_by_nobody(struct rdma_event_channel *on)
 	struct rdma_cm_event *event = next(on, RDMA_CM_EVENT_REJECTED);
 	CHECK(event->status == 8);
 	CHECK(!rdma_ack_cm_event(event));
-	CHECK(!rdma_disconnect(id));
+	FAILS(rdma_disconnect(id), EINVAL);
 	end(id);
 }
 
@@ -471,6 +471,235 @@ static void ends(void)
 	FAILS(rdma_connect(client, NULL), ECONNREFUSED);
 	CHECK(client->event && client->event->event == RDMA_CM_EVENT_REJECTED);
 	end(client);
+	rdma_destroy_event_channel(on);
+	rdma_destroy_event_channel(of_server);
+}
+
+static enum ibv_qp_state state_of(struct rdma_cm_id *id)
+{
+	struct ibv_qp_attr attr;
+	struct ibv_qp_init_attr init;
+	CHECK(!ibv_query_qp(id->qp, &attr, IBV_QP_STATE, &init));
+	return attr.qp_state;
+}
+
+/* What was never connected cannot end, and keeps its queue pair: it can still be connected. */
+static void disconnects(void)
+{
+	struct rdma_event_channel *on = channel(), *of_server = channel();
+	struct ibv_qp_init_attr init = queues;
+	struct rdma_cm_id *server = listener(of_server), *client = routed(on, PORT), *asked;
+	struct rdma_cm_id *datagrams = create(on, RDMA_PS_UDP);
+	struct rdma_cm_event *event;
+
+	FAILS(rdma_disconnect(server), EINVAL);
+	FAILS(rdma_disconnect(client), EINVAL);
+	CHECK(!rdma_bind_addr(datagrams, at(0)));
+	FAILS(rdma_disconnect(datagrams), EINVAL);
+	end(datagrams);
+	CHECK(!rdma_connect(client, NULL));
+	event = next(of_server, RDMA_CM_EVENT_CONNECT_REQUEST);
+	asked = event->id;
+	CHECK(!rdma_ack_cm_event(event));
+	CHECK(!rdma_create_qp(asked, NULL, &init));
+	FAILS(rdma_disconnect(client), EINVAL);
+	FAILS(rdma_disconnect(asked), EINVAL);
+	CHECK(state_of(client) == IBV_QPS_INIT && state_of(asked) == IBV_QPS_INIT);
+	CHECK(!rdma_accept(asked, NULL));
+	pass(on, RDMA_CM_EVENT_ESTABLISHED);
+	pass(of_server, RDMA_CM_EVENT_ESTABLISHED);
+
+	/* And what was may be asked to end again and again. */
+	CHECK(!rdma_disconnect(client));
+	pass(of_server, RDMA_CM_EVENT_DISCONNECTED);
+	CHECK(!rdma_disconnect(asked) && !rdma_disconnect(asked));
+	pass(on, RDMA_CM_EVENT_DISCONNECTED);
+	CHECK(!rdma_disconnect(client));
+	pass(on, RDMA_CM_EVENT_TIMEWAIT_EXIT);
+	pass(of_server, RDMA_CM_EVENT_TIMEWAIT_EXIT);
+	CHECK(!rdma_disconnect(client) && !rdma_disconnect(asked));
+	FAILS(rdma_disconnect(server), EINVAL);
+	end(client);
+	end(asked);
+	end(server);
+
+	/* Without a channel there is nothing to wait for. */
+	server = listener(of_server);
+	client = routed(on, PORT);
+	CHECK(!rdma_connect(client, NULL));
+	event = next(of_server, RDMA_CM_EVENT_CONNECT_REQUEST);
+	asked = event->id;
+	CHECK(!rdma_ack_cm_event(event));
+	CHECK(!rdma_migrate_id(asked, NULL));
+	FAILS(rdma_disconnect(asked), EINVAL);
+	end(client);
+	end(asked);
+	end(server);
+	rdma_destroy_event_channel(on);
+	rdma_destroy_event_channel(of_server);
+}
+
+/* Nothing comes after a rejection, whoever rejects: TIMEWAIT_EXIT follows DISCONNECTED. */
+static void rejections(void)
+{
+	struct rdma_event_channel *on = channel(), *of_server = channel();
+	struct rdma_conn_param param = { .qp_num = 1 };
+	struct ibv_qp_init_attr init = queues;
+	struct rdma_cm_id *server = listener(of_server), *client, *asked, *clients[2], *answered;
+	struct rdma_cm_event *event;
+
+	client = routed(on, PORT);
+	CHECK(!rdma_connect(client, NULL));
+	event = next(of_server, RDMA_CM_EVENT_CONNECT_REQUEST);
+	asked = event->id;
+	CHECK(!rdma_reject(asked, NULL, 0));
+	CHECK(!rdma_ack_cm_event(event));
+	pass(on, RDMA_CM_EVENT_REJECTED);
+	clients[0] = client;
+
+	/* The client rejects the reply: it has no queue pair, so that it is asked. */
+	client = routed(on, PORT);
+	rdma_destroy_qp(client);
+	CHECK(!rdma_connect(client, &param));
+	event = next(of_server, RDMA_CM_EVENT_CONNECT_REQUEST);
+	answered = event->id;
+	CHECK(!rdma_ack_cm_event(event));
+	CHECK(!rdma_create_qp(answered, NULL, &init));
+	CHECK(!rdma_accept(answered, NULL));
+	pass(on, RDMA_CM_EVENT_CONNECT_RESPONSE);
+	CHECK(!rdma_reject(client, NULL, 0));
+	pass(of_server, RDMA_CM_EVENT_REJECTED);
+	clients[1] = client;
+
+	/* Longer than any of them is remembered: twice the wait for an answer. */
+	sleep(14);
+	nothing_on(on);
+	nothing_on(of_server);
+	end(clients[0]);
+	end(clients[1]);
+	end(asked);
+	end(answered);
+	end(server);
+	rdma_destroy_event_channel(on);
+	rdma_destroy_event_channel(of_server);
+}
+
+/* A backlog of two, and a server that takes five requests before it answers one. */
+static void backlog(void)
+{
+	enum { CLIENTS = 5 };
+	struct rdma_event_channel *on = channel(), *of_server = channel();
+	struct rdma_cm_id *server = create(of_server, RDMA_PS_TCP);
+	struct rdma_cm_id *clients[CLIENTS], *asked[CLIENTS + 1], *another;
+	struct rdma_cm_event *event;
+
+	CHECK(!rdma_bind_addr(server, at(PORT)));
+	CHECK(!rdma_listen(server, 2));
+	for (int i = 0; i < CLIENTS; i++) {
+		clients[i] = routed(on, PORT);
+		CHECK(!rdma_connect(clients[i], NULL));
+	}
+	for (int i = 0; i < CLIENTS; i++) {
+		event = next(of_server, RDMA_CM_EVENT_CONNECT_REQUEST);
+		asked[i] = event->id;
+		CHECK(!rdma_ack_cm_event(event));
+	}
+	/* That it fails to accept some makes no difference. */
+	for (int i = 0; i < CLIENTS; i++) {
+		struct ibv_qp_init_attr init = queues;
+		if (i == 0)
+			FAILS(rdma_accept(asked[i], NULL), EINVAL);
+		CHECK(!rdma_create_qp(asked[i], NULL, &init));
+		CHECK(!rdma_accept(asked[i], NULL));
+	}
+	for (int i = 0; i < CLIENTS; i++) {
+		pass(on, RDMA_CM_EVENT_ESTABLISHED);
+		pass(of_server, RDMA_CM_EVENT_ESTABLISHED);
+	}
+	another = routed(on, PORT);
+	CHECK(!rdma_connect(another, NULL));
+	event = next(of_server, RDMA_CM_EVENT_CONNECT_REQUEST);
+	asked[CLIENTS] = event->id;
+	CHECK(!rdma_ack_cm_event(event));
+	end(another);
+	for (int i = 0; i < CLIENTS; i++) {
+		end(clients[i]);
+		end(asked[i]);
+	}
+	end(asked[CLIENTS]);
+	end(server);
+	rdma_destroy_event_channel(on);
+	rdma_destroy_event_channel(of_server);
+}
+
+/* rdma_get_request takes a request as well. */
+static void requests(void)
+{
+	enum { CLIENTS = 3 };
+	struct rdma_event_channel *on = channel();
+	struct rdma_addrinfo hints = { .ai_flags = RAI_PASSIVE, .ai_port_space = RDMA_PS_TCP };
+	struct rdma_addrinfo *info;
+	struct ibv_qp_init_attr init = queues;
+	struct rdma_cm_id *server, *clients[CLIENTS], *asked[CLIENTS];
+	char port[8];
+
+	snprintf(port, sizeof port, "%d", PORT);
+	CHECK(!rdma_getaddrinfo(address, port, &hints, &info));
+	CHECK(!rdma_create_ep(&server, info, NULL, &init));
+	CHECK(!rdma_listen(server, 1));
+	for (int i = 0; i < CLIENTS; i++) {
+		clients[i] = routed(on, PORT);
+		CHECK(!rdma_connect(clients[i], NULL));
+	}
+	for (int i = 0; i < CLIENTS; i++)
+		CHECK(!rdma_get_request(server, &asked[i]));
+	for (int i = 0; i < CLIENTS; i++) {
+		end(clients[i]);
+		rdma_destroy_ep(asked[i]);
+	}
+	rdma_destroy_ep(server);
+	rdma_freeaddrinfo(info);
+	rdma_destroy_event_channel(on);
+}
+
+/* Who is asked finds the path of the request, seen from this side; a datagram service has none. */
+static void paths(void)
+{
+	struct rdma_event_channel *on = channel(), *of_server = channel();
+	struct rdma_cm_id *server = create(of_server, RDMA_PS_TCP), *client = create(on, RDMA_PS_TCP);
+	struct rdma_conn_param param = { .qp_num = 1 };
+	struct rdma_cm_event *event;
+	uint8_t tos = 104, timeout = 17;
+
+	CHECK(!rdma_bind_addr(server, at(PORT)));
+	CHECK(!rdma_listen(server, 0));
+	CHECK(!rdma_set_option(client, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, 1));
+	CHECK(!rdma_set_option(client, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, 1));
+	CHECK(!rdma_resolve_addr(client, NULL, at(PORT), 2000));
+	pass(on, RDMA_CM_EVENT_ADDR_RESOLVED);
+	CHECK(!client->route.num_paths && !client->route.path_rec);
+	CHECK(!rdma_resolve_route(client, 2000));
+	pass(on, RDMA_CM_EVENT_ROUTE_RESOLVED);
+	CHECK(!rdma_connect(client, &param));
+	event = next(of_server, RDMA_CM_EVENT_CONNECT_REQUEST);
+	const struct rdma_route *active = &client->route, *passive = &event->id->route;
+	CHECK(active->num_paths == 1 && passive->num_paths == 1 && passive->path_rec);
+	const struct ibv_sa_path_rec *there = active->path_rec, *here = passive->path_rec;
+	CHECK(!memcmp(&here->sgid, &there->dgid, 16) && !memcmp(&here->dgid, &there->sgid, 16));
+	CHECK(!memcmp(&here->dgid, &passive->addr.addr.ibaddr.dgid, 16));
+	CHECK(here->mtu == there->mtu && here->mtu_selector == 2);
+	CHECK(here->mtu >= IBV_MTU_256 && here->mtu <= IBV_MTU_4096);
+	CHECK(here->traffic_class == 104 && here->hop_limit == there->hop_limit);
+	CHECK(here->rate == there->rate && here->rate_selector == 2);
+	CHECK(here->pkey == there->pkey && here->reversible && here->numb_path == 1);
+	/* Half of the timeout in the request, which counts the client's own delay of 16 as well. */
+	CHECK(there->packet_life_time == 16 && here->packet_life_time == 17);
+	CHECK(!rdma_reject(event->id, NULL, 0));
+	struct rdma_cm_id *asked = event->id;
+	CHECK(!rdma_ack_cm_event(event));
+	end(asked);
+	end(client);
+	end(server);
 	rdma_destroy_event_channel(on);
 	rdma_destroy_event_channel(of_server);
 }
@@ -753,6 +982,8 @@ int main(int argc, char **argv)
 		{ "pointers", pointers }, { "events", events }, { "ends", ends },
 		{ "ports", ports },	  { "families", families }, { "groups", groups },
 		{ "exits", exits },	  { "wildcards", wildcards },
+		{ "disconnects", disconnects }, { "rejections", rejections },
+		{ "backlog", backlog },	  { "requests", requests }, { "paths", paths },
 	};
 	CHECK(argc == 3);
 	address = argv[2];

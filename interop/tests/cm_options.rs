@@ -126,4 +126,9 @@ calls! {
     ports_are_one_ids_or_shared: "ports";
     wildcards_of_both_families: "families";
     zero_and_loopback_stand_for_any_device: "wildcards";
+    what_was_never_connected_cannot_end: "disconnects";
+    nothing_comes_after_a_rejection: "rejections";
+    a_request_that_was_taken_leaves_the_backlog: "backlog";
+    a_request_that_was_got_leaves_the_backlog: "requests";
+    who_is_asked_finds_the_path: "paths";
 }

@@ -826,3 +826,76 @@ fn links_between_the_pages_lead_somewhere() {
     }
     report("dead links", &violations);
 }
+
+/// Names of the tests of a source: functions with the attribute, and rows of a macro that makes
+/// them.
+fn tests_of(source: &Source) -> BTreeSet<&str> {
+    let lines = || source.lines.iter().map(|line| line.trim());
+    let after_attribute = lines()
+        .scan(false, |is_test, line| {
+            let was_test = *is_test;
+            *is_test = line == "#[test]" || *is_test && line.starts_with("#[");
+            Some((was_test, line))
+        })
+        .filter_map(|(is_test, line)| line.strip_prefix("fn ").filter(|_| is_test))
+        .filter_map(|rest| rest.split('(').next());
+    let by_macro = lines().any(|line| line.contains("#[test] fn $name"));
+    let rows = lines()
+        .filter(move |line| by_macro && line.ends_with("\";"))
+        .filter_map(|line| line.split(':').next());
+    after_attribute.chain(rows).collect()
+}
+
+/// The identifiers in a piece of a page that are written as code, each with the target of its link.
+fn named_tests(markdown: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
+    let pieces: Vec<&str> = markdown.split('`').collect();
+    let count = (pieces.len() - 1) / 2;
+    (0..count).filter_map(move |n| {
+        let (name, rest) = (pieces[2 * n + 1], pieces[2 * n + 2]);
+        let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+        let target = rest
+            .strip_prefix("](")
+            .and_then(|rest| rest.split(')').next());
+        (name.contains('_') && name.chars().all(is_name)).then_some((name, target))
+    })
+}
+
+/// What the page on security promises is tested: the last cell of each row of its tables names the
+/// tests, and each test that the page names is there.
+#[test]
+fn what_the_page_on_security_promises_has_a_test() {
+    let page = read("docs/security.md");
+    let sources = all_sources();
+    let is_there = |name: &str, target: Option<&str>| {
+        let path = target.map(|target| target.trim_start_matches("../"));
+        let mut sources = sources
+            .iter()
+            .filter(|source| path.is_none_or(|path| source.path == path));
+        sources.any(|source| tests_of(source).contains(name))
+    };
+    let lines: Vec<&str> = page.lines().collect();
+    let is_row = |line: &str| line.starts_with("| ");
+    let rows = lines.windows(2).map(|pair| (pair[0], pair[1]));
+    let rows = rows.filter(|(row, next)| is_row(row) && !next.starts_with("|---"));
+    let mut named: Vec<_> = named_tests(&page)
+        .filter(|(_, target)| target.is_some_and(is_source))
+        .collect();
+    let mut violations = Vec::new();
+    for (row, _) in rows {
+        let cell = row.trim_end_matches(" |").rsplit(" | ").next();
+        let of_row: Vec<_> = cell.into_iter().flat_map(named_tests).collect();
+        if of_row.is_empty() {
+            violations.push(format!("a row without a test: {row}"));
+        }
+        named.extend(of_row);
+    }
+    let missing = named
+        .iter()
+        .filter(|(name, target)| !is_there(name, *target));
+    violations.extend(missing.map(|(name, _)| format!("no test is called {name}")));
+    report("docs/security.md", &violations);
+}
+
+fn is_source(target: &str) -> bool {
+    Path::new(target).extension().is_some_and(|it| it == "rs")
+}

@@ -35,6 +35,10 @@ impl Ah {
             Err(_) => Err(VerbsError::TooMany { object, max }.into()),
         }
     }
+
+    fn is_of(&self, context: &ContextRef, pd: PdId) -> bool {
+        Arc::ptr_eq(&self.context.adapter, &context.adapter) && self.pd == pd
+    }
 }
 
 impl Drop for Ah {
@@ -47,9 +51,7 @@ static AHS: Arena<ibv_ah, Ah> = Arena::new("address handle");
 
 /// Whether an address handle of the protection domain is left.
 pub(crate) fn any_of(context: &ContextRef, pd: PdId) -> bool {
-    let adapter = &context.adapter;
-    let same = |ah: &Ah| Arc::ptr_eq(&ah.context.adapter, adapter) && ah.pd == pd;
-    AHS.all().iter().any(|ah| same(ah.own()))
+    AHS.all().iter().any(|ah| ah.own().is_of(context, pd))
 }
 
 /// Makes an address handle (ibv_create_ah(3)).
@@ -89,10 +91,20 @@ pub(crate) fn close(context: &ContextRef) {
     }
 }
 
-/// Where a datagram goes.
-pub(crate) fn datagram(ah: *const ibv_ah, qpn: u32, qkey: u32) -> Result<SendTo, Error> {
+/// Where a datagram of a queue pair goes. Both must be of one protection domain (IBA vol 1,
+/// 10.2.3).
+pub(crate) fn datagram(
+    from: &qp::Qp,
+    ah: *const ibv_ah,
+    qpn: u32,
+    qkey: u32,
+) -> Result<SendTo, Error> {
+    let own = AHS.get(ah)?.own();
+    if !from.pd.is_some_and(|pd| own.is_of(&from.context, pd)) {
+        return Err(Error::OtherDomainsHandle);
+    }
     Ok(SendTo::Datagram(UdAddress {
-        path: AHS.get(ah)?.own().path,
+        path: own.path,
         qpn: convert::qpn("remote_qpn", qpn)?,
         qkey,
     }))

@@ -56,6 +56,9 @@ pub enum Error {
         /// Its name.
         lkey: u32,
     },
+    /// An address handle of another protection domain than the queue pair's (`EINVAL`).
+    #[error("the address handle belongs to another protection domain than the queue pair")]
+    OtherDomainsHandle,
     /// Nothing that a child of `fork` has (`ENODEV`).
     #[error("the device belongs to the parent of this process: open it again here")]
     Orphaned,
@@ -133,9 +136,11 @@ impl Error {
     /// The error number that the man pages give.
     pub fn errno(&self) -> c_int {
         match self {
-            Self::Handle(_) | Self::OtherContext(_) | Self::Null(_) | Self::Invalid { .. } => {
-                libc::EINVAL
-            }
+            Self::Handle(_)
+            | Self::OtherContext(_)
+            | Self::Null(_)
+            | Self::Invalid { .. }
+            | Self::OtherDomainsHandle => libc::EINVAL,
             Self::Unsupported(_) => libc::EOPNOTSUPP,
             Self::Fault { .. } => libc::EFAULT,
             Self::NoKey { .. } => libc::ENOENT,

@@ -6,7 +6,7 @@ use std::ptr::null_mut;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ferroce_border::border;
-use ferroce_hca::{Attr, QpCap, QpInit, QpState, QpType, SendOp, SendTo, VerbsError};
+use ferroce_hca::{Attr, PdId, QpCap, QpInit, QpState, QpType, SendOp, SendTo, VerbsError};
 use ferroce_wire::{Qpn, Srqn};
 
 use crate::abi::{
@@ -27,6 +27,8 @@ use crate::{ah, convert, cq, pd, srq, xrc};
 pub(crate) struct Qp {
     pub(crate) context: ContextRef,
     pub(crate) qpn: Qpn,
+    /// That of XRC_RECV is an XRC domain.
+    pub(crate) pd: Option<PdId>,
     pub(crate) cap: QpCap,
     init: InitAttr,
     /// The address vector as the program gave it.
@@ -63,7 +65,7 @@ impl Qp {
             IBV_QPT_UD if matches!(op, SendOp::Send { .. }) => {
                 // SAFETY: of a datagram this is the member that is set.
                 let to = unsafe { wr.wr.ud };
-                ah::datagram(to.ah, to.remote_qpn, to.remote_qkey)
+                ah::datagram(self, to.ah, to.remote_qpn, to.remote_qkey)
             }
             IBV_QPT_XRC_SEND => convert::srq(wr.remote_srqn),
             _ => Ok(self.peer()),
@@ -203,7 +205,8 @@ fn create(
     init.cap = convert::abi_cap(&cap);
     // SAFETY: a live object.
     let context = unsafe { (*pd).context };
-    Ok(insert(own, (context, pd), qpn, cap, init, operations))
+    let pd = Some((pd, domain.id));
+    Ok(insert(own, context, pd, qpn, cap, init, operations))
 }
 
 /// Makes a queue pair that has no queues and belongs to an XRC domain.
@@ -239,13 +242,14 @@ pub(crate) fn insert_xrc_recv(
         sq_sig_all: 0,
     };
     let own = Arc::clone(&xrcd.context);
-    insert(own, (context, null_mut()), qpn, QpCap::NONE, &init, None)
+    insert(own, context, None, qpn, QpCap::NONE, &init, None)
 }
 
 /// The queue pair as the program sees it.
 fn insert(
     own: ContextRef,
-    (context, pd): (*mut ibv_context, *mut ibv_pd),
+    context: *mut ibv_context,
+    pd: Option<(*mut ibv_pd, PdId)>,
     qpn: Qpn,
     cap: QpCap,
     init: &ibv_qp_init_attr,
@@ -254,7 +258,7 @@ fn insert(
     let base = ibv_qp {
         context,
         qp_context: init.qp_context,
-        pd,
+        pd: pd.map_or(null_mut(), |(pd, _)| pd),
         send_cq: init.send_cq,
         recv_cq: init.recv_cq,
         srq: init.srq,
@@ -276,6 +280,7 @@ fn insert(
     let qp = Qp {
         context: own,
         qpn,
+        pd: pd.map(|(_, id)| id),
         cap,
         init: InitAttr(*init),
         ah_attr: Mutex::default(),

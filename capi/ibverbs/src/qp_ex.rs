@@ -239,8 +239,8 @@ unsafe extern "C" fn wr_set_ud_addr(
 ) {
     // SAFETY: after `wr_start`, which is what the header asks for.
     unsafe {
-        change(qp, |_, request| {
-            request.to = ah::datagram(ah, remote_qpn, remote_qkey)?;
+        change(qp, |own, request| {
+            request.to = ah::datagram(own, ah, remote_qpn, remote_qkey)?;
             Ok(())
         });
     }

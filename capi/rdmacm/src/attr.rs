@@ -39,9 +39,9 @@ pub(crate) struct Terms {
 
 impl Terms {
     /// What a peer asks for. An answer may change READs and atomics.
-    pub(crate) fn of_request(req: &Req, rq_psn: Psn) -> Self {
+    pub(crate) fn of_request(peer: IpAddr, req: &Req, rq_psn: Psn) -> Self {
         Self {
-            peer: Some(req.local_gid.ip()),
+            peer: Some(peer),
             traffic_class: req.traffic_class,
             rq_psn: rq_psn.value(),
             sq_psn: req.starting_psn.value(),
@@ -49,7 +49,7 @@ impl Terms {
             mtu: req.mtu.value() as u8,
             responder_resources: req.initiator_depth,
             initiator_depth: req.responder_resources,
-            packet_lifetime: 0,
+            packet_lifetime: req.ack_timeout.value().saturating_sub(1) as u8,
             timeout: req.ack_timeout.value() as u8,
             retry_count: req.retry_count.value() as u8,
             rnr_retry_count: req.rnr_retry_count.value() as u8,
@@ -141,6 +141,7 @@ mod tests {
 
     /// `local_ca_ack_delay` of a device that is left as it is.
     const DELAY: u8 = 16;
+    const PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
 
     fn connected(ack_timeout: Option<u8>, device: u8) -> State {
         let mut state = State {
@@ -182,7 +183,7 @@ mod tests {
             ..Req::default()
         };
         let passive = State {
-            terms: Terms::of_request(&req, Psn::new(0x10_8b4b)),
+            terms: Terms::of_request(PEER, &req, Psn::new(0x10_8b4b)),
             ..State::default()
         };
         assert_eq!(psns(&passive), (0x10_8b4b, 0xdd_6bc8));
@@ -197,7 +198,7 @@ mod tests {
             initiator_depth: 5,
             ..Req::default()
         };
-        let terms = Terms::of_request(&req, Psn::ZERO);
+        let terms = Terms::of_request(PEER, &req, Psn::ZERO);
         assert_eq!((terms.responder_resources, terms.initiator_depth), (5, 3));
         let rep = Rep {
             responder_resources: 2,

@@ -355,12 +355,20 @@ pub unsafe extern "C" fn rdma_notify(id: *mut rdma_cm_id, event: c_int) -> c_int
 /// Ends a connection, or agrees to its end (rdma_disconnect(3)).
 #[border(number)]
 pub unsafe extern "C" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
-    let result = id::find(id).and_then(|id| {
-        let (device, comm) = connection(&id)?;
-        qp::to_error(&id)?;
-        // The peer may have been faster, or the connection never complete.
-        let _ = device.with(|hca, now| hca.cm_mut().disconnect(now, comm, Private::default()));
-        complete(&id)
-    });
-    number("rdma_disconnect", result)
+    number(
+        "rdma_disconnect",
+        id::find(id).and_then(|id| disconnect(&id)),
+    )
+}
+
+pub(crate) fn disconnect(id: &Arc<Id>) -> Result<c_int, Error> {
+    let (device, comm) = connection(id)?;
+    if !device.with(|hca, _| hca.cm().was_ever_connected(comm)) {
+        let what = "the id was never connected; reject the request, or destroy the id";
+        return Err(refused(libc::EINVAL, what));
+    }
+    qp::to_error(id)?;
+    // The peer may have been faster.
+    let _ = device.with(|hca, now| hca.cm_mut().disconnect(now, comm, Private::default()));
+    complete(id)
 }

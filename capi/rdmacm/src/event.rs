@@ -18,7 +18,7 @@ use crate::attr::Terms;
 use crate::channel::Queued;
 use crate::device::Device;
 use crate::id::{self, Id, State, Step};
-use crate::{connect, multicast, qp};
+use crate::{connect, multicast, qp, resolve};
 
 /// What came for an identifier.
 pub(crate) enum Incoming {
@@ -97,7 +97,7 @@ impl Delivery {
             return None;
         }
         match &event.kind {
-            CmEventKind::Request { req, .. } => request(id, device, event, req),
+            CmEventKind::Request { req, source } => request(id, device, event, req, *source),
             CmEventKind::SidrRequest { req, source } => {
                 let header = header(&req.private).unwrap_or_else(|| AddressHeader {
                     source: (*source, 0).into(),
@@ -198,7 +198,10 @@ fn child(
         addr.dst = address::storage(header.source);
         addr.addr.dgid = dgid.unwrap_or_default();
     }
-    device.with(|_, _| id.follow(device, event.comm));
+    device.with(|hca, _| {
+        hca.cm_mut().take_request(event.comm);
+        id.follow(device, event.comm);
+    });
     if listener.is_sync()
         && let Err(error) = id::migrate(&id, null_mut())
     {
@@ -207,7 +210,13 @@ fn child(
     id
 }
 
-fn request(id: &Arc<Id>, device: &'static Device, event: &CmEvent, req: &Req) -> Option<Delivery> {
+fn request(
+    id: &Arc<Id>,
+    device: &'static Device,
+    event: &CmEvent,
+    req: &Req,
+    source: IpAddr,
+) -> Option<Delivery> {
     // SAFETY: a live object.
     let wanted = unsafe { (*id.abi()).qp_type };
     let offered = Transport::of(req).map(|transport| match transport {
@@ -230,8 +239,18 @@ fn request(id: &Arc<Id>, device: &'static Device, event: &CmEvent, req: &Req) ->
         return None;
     };
     let rq_psn = device.with(|hca, _| hca.cm_mut().first_psn());
-    let terms = Terms::of_request(req, rq_psn);
+    let terms = Terms::of_request(source, req, rq_psn);
     let id_of_peer = child(id, device, event, req.service_id.port(), header, terms);
+    let mut state = id_of_peer.state();
+    let path = ibv_sa_path_rec {
+        flow_label: req.flow_label.value().to_be(),
+        hop_limit: req.hop_limit,
+        sl: req.service_level.value() as u8,
+        rate: req.rate.value() as u8,
+        ..resolve::path(device, &state)
+    };
+    id_of_peer.set_path(&mut state, path);
+    drop(state);
     let private = &req.private.0[AddressHeader::LEN..];
     let mut delivery = Delivery::new(&id_of_peer, RDMA_CM_EVENT_CONNECT_REQUEST, 0, private);
     delivery.abi.0.listen_id = id.abi();

@@ -221,24 +221,7 @@ pub(crate) fn resolve_route(id: &Arc<Id>) -> Result<c_int, Error> {
         let packet_lifetime = attr::packet_lifetime(&state, device.spec().packet_lifetime);
         state.terms.packet_lifetime = packet_lifetime;
         state.terms.mtu = device.mtu();
-        // SAFETY: a live object.
-        let dgid = unsafe { (*id.abi()).route.addr.addr.dgid };
-        let path = ibv_sa_path_rec {
-            dgid,
-            sgid: address::gid(device.address()),
-            hop_limit: 64,
-            traffic_class: state.traffic_class,
-            reversible: 1,
-            numb_path: 1,
-            pkey: ferroce_wire::PKEY_DEFAULT.to_be(),
-            mtu_selector: EXACTLY,
-            mtu: state.terms.mtu,
-            rate_selector: EXACTLY,
-            rate: RATE_100_GBPS,
-            packet_life_time_selector: EXACTLY,
-            packet_life_time: packet_lifetime,
-            ..ibv_sa_path_rec::default()
-        };
+        let path = path(device, &state);
         id.set_path(&mut state, path);
         state.step = Step::RouteResolved;
     }
@@ -247,6 +230,27 @@ pub(crate) fn resolve_route(id: &Arc<Id>) -> Result<c_int, Error> {
         status: 0,
     });
     complete(id)
+}
+
+/// The path from a device to the peer, as programs find it in `route.path_rec`.
+pub(crate) fn path(device: &Device, state: &State) -> ibv_sa_path_rec {
+    let terms = &state.terms;
+    ibv_sa_path_rec {
+        dgid: terms.peer.map(address::gid).unwrap_or_default(),
+        sgid: address::gid(device.address()),
+        hop_limit: 64,
+        traffic_class: state.traffic_class,
+        reversible: 1,
+        numb_path: 1,
+        pkey: ferroce_wire::PKEY_DEFAULT.to_be(),
+        mtu_selector: EXACTLY,
+        mtu: terms.mtu,
+        rate_selector: EXACTLY,
+        rate: RATE_100_GBPS,
+        packet_life_time_selector: EXACTLY,
+        packet_life_time: terms.packet_lifetime,
+        ..ibv_sa_path_rec::default()
+    }
 }
 
 /// `IBV_SA_..._SELECTOR`: the value is exact.

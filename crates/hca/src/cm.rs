@@ -17,15 +17,16 @@ mod event;
 mod lookup;
 mod receive;
 mod request;
+mod sender;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 
-use ferroce_transport::{Bytes, Counter, Time};
+use ferroce_transport::{Bytes, Counter, Mtu, Time};
 use ferroce_wire::Psn;
 use ferroce_wire::cm::{Mad, Message, ServiceId};
 
-use bounds::{Leftovers, OUTBOX_MAX, TIME_WAIT_MAX};
+use bounds::{HALF_OPEN_MAX, Leftovers, OUTBOX_MAX, TIME_WAIT_MAX};
 pub use connection::{CmInfo, CmState};
 use connection::{Connection, Origin, RemoteQp};
 use ends::Ends;
@@ -61,9 +62,9 @@ pub enum Owner {
 /// Who waits on a service.
 #[derive(Debug)]
 struct Listener {
-    /// Requests that may wait for the program at a time.
+    /// Requests that the program may leave untaken at a time.
     backlog: u32,
-    /// Requests that do.
+    /// Requests that it has.
     waiting: u32,
 }
 
@@ -91,6 +92,8 @@ pub struct Cm {
     state: DeviceState,
     slot: u8,
     secret: Secret,
+    /// The largest path MTU that the port takes.
+    port_mtu: Mtu,
     /// Names that were tried. Below [`INDEX_BITS`] it makes the name, above it what tells apart the
     /// transactions of those that have it one after the other.
     names: u64,
@@ -116,11 +119,12 @@ pub struct Cm {
 
 impl Cm {
     /// A connection manager whose names carry `slot` in their top byte.
-    pub(crate) fn new(state: DeviceState, slot: u8, secret: Secret) -> Self {
+    pub(crate) fn new(state: DeviceState, slot: u8, secret: Secret, port_mtu: Mtu) -> Self {
         Self {
             state,
             slot,
             secret,
+            port_mtu,
             names: 0,
             psns: 0,
             next_psn: Psn::new(secret.draw(Draw::MadPsn, 0) as u32), // as many bits as it has
@@ -231,16 +235,21 @@ impl Cm {
             return;
         };
         let kind = match connection.state {
-            CmState::TimeWait if connection.is_owned() => CmEventKind::TimeWaitExit,
-            CmState::TimeWait => {
+            CmState::TimeWait if !connection.is_owned() => {
                 self.remove(comm);
                 return;
             }
-            _ if connection.retries_left > 0 => {
+            CmState::TimeWait if connection.was_connected => CmEventKind::TimeWaitExit,
+            // What was refused only waited for its request to come again.
+            CmState::TimeWait => {
+                self.give_up(comm);
+                return;
+            }
+            _ if connection.may_repeat(now) => {
                 connection.retries_left -= 1;
-                let wait = connection.wait;
+                let deadline = connection.answer_by(now, connection.wait);
                 self.repeat(comm);
-                self.set_deadline(comm, Some(now.after(wait)));
+                self.set_deadline(comm, Some(deadline));
                 return;
             }
             CmState::DreqSent => {
@@ -319,9 +328,10 @@ impl Cm {
 
     /// A request counts against the backlog, and against what is kept of its source.
     fn begin_waiting(&mut self, comm: CommId) {
-        if let Some(connection) = self.connections.get(&comm) {
+        if let Some(connection) = self.connections.get_mut(&comm) {
             self.leftovers.request(connection.peer);
             if let Some(listener) = self.listeners.get_mut(&connection.service_id) {
+                connection.in_backlog = true;
                 listener.waiting += 1;
             }
         }
@@ -329,13 +339,20 @@ impl Cm {
 
     /// A request no longer counts. To be called before its state changes.
     fn stop_waiting(&mut self, comm: CommId) {
+        self.leave_backlog(comm);
         if let Some(connection) = self.connections.get(&comm)
             && connection.state.is_request()
         {
             self.leftovers.no_request(connection.peer);
-            if let Some(listener) = self.listeners.get_mut(&connection.service_id) {
-                listener.waiting = listener.waiting.saturating_sub(1);
-            }
+        }
+    }
+
+    fn leave_backlog(&mut self, comm: CommId) {
+        if let Some(connection) = self.connections.get_mut(&comm)
+            && std::mem::take(&mut connection.in_backlog)
+            && let Some(listener) = self.listeners.get_mut(&connection.service_id)
+        {
+            listener.waiting = listener.waiting.saturating_sub(1);
         }
     }
 
@@ -366,6 +383,7 @@ impl Cm {
         let Some(connection) = self.connections.get_mut(&comm) else {
             return;
         };
+        connection.was_connected = connection.state.knows_peer();
         connection.state = CmState::TimeWait;
         connection.last = answer;
         let wait = connection.time_wait.min(TIME_WAIT_MAX);
@@ -416,7 +434,10 @@ impl Cm {
             return;
         };
         connection.retries_left = connection.retries;
-        let deadline = now.after(connection.wait);
+        connection.is_patient = false;
+        let is_half_open = connection.state.knows_peer();
+        connection.give_up_at = is_half_open.then(|| now.after(HALF_OPEN_MAX));
+        let deadline = connection.answer_by(now, connection.wait);
         self.set_deadline(comm, Some(deadline));
     }
 
@@ -476,7 +497,8 @@ impl Cm {
                 "{comm:?} {connection:?}"
             );
             assert!(connection.is_owned() || must_wait, "{comm:?} stays forever");
-            if connection.state.is_request() {
+            if connection.in_backlog {
+                assert!(connection.state.is_request(), "{comm:?} {connection:?}");
                 *waiting.entry(connection.service_id).or_default() += 1;
             }
         }
@@ -507,7 +529,7 @@ mod tests {
 
     fn cm(key: u128) -> Cm {
         let state = DeviceState::new(Personality::default());
-        Cm::new(state, 3, Secret::new(key))
+        Cm::new(state, 3, Secret::new(key), Mtu::Mtu4096)
     }
 
     fn request() -> ConnectRequest {
@@ -526,7 +548,7 @@ mod tests {
             flow_control: false,
             retry_count: 7,
             rnr_retry_count: 7,
-            mtu: ferroce_transport::Mtu::Mtu1024,
+            mtu: Mtu::Mtu1024,
             ack_timeout: 19,
             packet_lifetime: 18,
             response_timeout: 20,

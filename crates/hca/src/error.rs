@@ -144,6 +144,14 @@ pub enum VerbsError {
     /// `IBV_QP_AV` was named without an address, or an address given without it (`EINVAL`).
     #[error("IBV_QP_AV and the address of the peer must come together")]
     AddressMismatch,
+    /// The peer of a connected queue pair is not one host (`EINVAL`).
+    #[error(
+        "a connected queue pair cannot have {dest} as its peer: that is not the address of one host"
+    )]
+    NotUnicast {
+        /// The address given.
+        dest: IpAddr,
+    },
     /// See [`ModifyError`].
     #[error(transparent)]
     Modify(#[from] ModifyError),

@@ -82,6 +82,12 @@ impl HeldPacket for Held {
     }
 }
 
+/// Whether an address is that of one host.
+pub(crate) fn is_unicast(address: IpAddr) -> bool {
+    let is_broadcast = matches!(address, IpAddr::V4(v4) if v4.is_broadcast());
+    !(address.is_unspecified() || address.is_multicast() || is_broadcast)
+}
+
 /// ECN codepoint "congestion experienced".
 pub(crate) const CE: u8 = 0b11;
 

@@ -3,11 +3,11 @@
 
 mod common;
 
-use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use common::stranger::Stranger;
 use common::{
     Node, Over, PATIENCE, Remote, address, attr, check_all_kinds, connect, nothing_was_lost,
     patient, patient_attr, pattern,
@@ -16,46 +16,11 @@ use ferroce_hca::{Counter, QpAttr, QpModify};
 use ferroce_udp::Endpoint;
 use ferroce_udp::socket::ROCE_PORT;
 use ferroce_wire::{
-    Aeth, AtomicEth, BthFlags, CreditCode, Deth, ExtensionValues, Headers, ICRC_LEN, IcrcFlow,
-    IpPair, NakCode, Opcode, PKEY_DEFAULT, Packet, Psn, Qpn, Reth, Service, Srqn, Syndrome, cnp,
+    Aeth, AtomicEth, BthFlags, CreditCode, Deth, ExtensionValues, Headers, ICRC_LEN, NakCode,
+    Opcode, PKEY_DEFAULT, Packet, Psn, Qpn, Reth, Service, Srqn, Syndrome, cnp,
 };
 
 const LEN: usize = 256 << 10;
-
-/// Somebody with a plain socket who knows how to make packets.
-struct Stranger {
-    socket: UdpSocket,
-    flow: IcrcFlow,
-    dest: SocketAddr,
-}
-
-impl Stranger {
-    fn new(own: IpAddr, port: u16, victim: &Node) -> Self {
-        let socket = UdpSocket::bind((own, port)).unwrap();
-        let (source, dest) = (socket.local_addr().unwrap(), victim.device.address());
-        let ip = IpPair::new(source.ip(), dest.ip()).unwrap();
-        Self {
-            socket,
-            flow: IcrcFlow::new(ip, source.port(), dest.port()),
-            dest,
-        }
-    }
-
-    /// A packet with the right ICRC. The socket's "don't fragment" and Identification are the
-    /// kernel's default ones for an unconnected socket, which devices take any of.
-    fn packet(&self, headers: Headers, payload: &[u8]) -> Vec<u8> {
-        let mut packet = vec![0; payload.len() + 128];
-        let len = headers
-            .emit_packet(payload, &self.flow, 0, &mut packet)
-            .unwrap();
-        packet.truncate(len);
-        packet
-    }
-
-    fn send(&self, bytes: &[u8]) {
-        self.socket.send_to(bytes, self.dest).unwrap();
-    }
-}
 
 /// Headers with the extensions of the opcode.
 fn headers(opcode: Opcode, dest: Qpn, psn: Psn, remote: Remote) -> Headers {
@@ -135,7 +100,7 @@ fn payload(opcode: Opcode) -> &'static [u8] {
 }
 
 #[test]
-fn packets_of_a_stranger() {
+fn packets_of_an_outsider() {
     let (a, b, qps, stranger) = scene(0);
     let remote = b.remote(LEN - 64);
     let mut sent = 0;

@@ -219,6 +219,10 @@ impl RejectReason {
     pub const INVALID_TRANSPORT: Self = Self(9);
     /// One side has a connection with the same queue pair that the other does not know.
     pub const STALE_CONNECTION: Self = Self(10);
+    /// The path does not lead from the sender to the receiver.
+    pub const INVALID_GID: Self = Self(12);
+    /// The path MTU is none, or more than the port has.
+    pub const INVALID_MTU: Self = Self(26);
     /// The listening program refused the connection.
     pub const CONSUMER: Self = Self(28);
 }
@@ -233,6 +237,8 @@ impl fmt::Display for RejectReason {
             Self::INVALID_SERVICE_ID => "invalid service ID: no program listens",
             Self::INVALID_TRANSPORT => "invalid transport service type",
             Self::STALE_CONNECTION => "stale connection",
+            Self::INVALID_GID => "invalid GID: not the address that the request came from",
+            Self::INVALID_MTU => "invalid path MTU",
             Self::CONSUMER => "rejected by the program",
             Self(reason) => return write!(f, "reason {reason}"),
         })

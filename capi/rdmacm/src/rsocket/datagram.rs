@@ -354,8 +354,8 @@ impl Datagram {
             self.send_udp(port, from, Purpose::Control, &[])?;
         }
         if peer.handle.as_ref().is_none_or(|it| it.qpn != head.qpn) {
-            // On one host addresses of the loopback interface stand for any device.
-            let ip = match from.ip().is_loopback() {
+            // On one host addresses of the loopback interface stand for any device of it.
+            let ip = match from.ip().is_loopback() && is_of_this_host(head.ip) {
                 true => head.ip,
                 false => from.ip(),
             };
@@ -443,6 +443,14 @@ impl Datagram {
     }
 }
 
+/// Whether a peer on the loopback interface can have its device there. Another host's address would
+/// have the datagrams go there.
+fn is_of_this_host(address: IpAddr) -> bool {
+    // A socket may have a group's address, too.
+    let is_one_host = !address.is_multicast() && !address.is_unspecified();
+    is_one_host && UdpSocket::bind((address, 0)).is_ok()
+}
+
 /// Has the next completion of each port wake a sleeper; false if that was so already.
 fn arm(state: &mut State) -> bool {
     let arm = |armed, port: &mut Port| port.completions.arm() | armed;
@@ -452,6 +460,23 @@ fn arm(state: &mut State) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_peer_on_loopback_has_its_device_on_this_host() {
+        for (address, expected) in [
+            ("127.0.0.7", true),
+            ("192.0.2.1", false),
+            ("239.1.2.3", false),
+            ("0.0.0.0", false),
+            ("2001:db8::1", false),
+        ] {
+            assert_eq!(
+                is_of_this_host(address.parse().unwrap()),
+                expected,
+                "{address}"
+            );
+        }
+    }
 
     #[test]
     fn what_a_program_does_not_read_does_not_grow() {

@@ -17,7 +17,7 @@ use crate::abi::{
     RDMA_CM_EVENT_ESTABLISHED, RDMA_CM_EVENT_REJECTED, RDMA_PS_TCP, rdma_cm_id, rdma_conn_param,
     rdma_event_channel,
 };
-use crate::connect::{rdma_accept, rdma_connect, rdma_disconnect, rdma_reject};
+use crate::connect::{self, rdma_accept, rdma_connect, rdma_reject};
 use crate::id::{self, Id};
 use crate::listen::rdma_listen;
 use crate::{channel, resolve};
@@ -453,8 +453,8 @@ impl Stream {
             state.link.take()
         };
         if link.is_some() {
-            // SAFETY: a live object. The peer may have been faster.
-            unsafe { rdma_disconnect(self.id.abi()) };
+            // It may not have come so far, or the peer have been faster.
+            let _ = connect::disconnect(&self.id);
         }
         drop(link);
         id::destroy(&self.id);

@@ -1,7 +1,7 @@
 //! Limits on the state that the connection manager keeps for peers, and on how long it keeps it.
 //!
 //! State that a program owns is bounded by the program. The rest comes from peers: requests that
-//! wait for the program, and remnants of connections that the program has released, which stay
+//! the program has not answered, and remnants of connections that the program has released, which stay
 //! until their packets cannot arrive any more. The amount for each source is limited, and if there
 //! is no room, the oldest remnant is dropped. It exists to answer repeated messages, which also get
 //! an answer if no remnant of their connection is left.
@@ -24,6 +24,9 @@ const EVENTS_MAX: usize = 8;
 
 /// The longest wait before a message is sent again, whatever a peer asks for.
 pub(super) const WAIT_MAX: Span = Span::from_secs(60);
+/// The longest time that a REP or a DREQ goes without an answer, with all its repetitions and
+/// whatever the peer asks for. Linux's numbers make 103 s.
+pub(super) const HALF_OPEN_MAX: Span = Span::from_secs(120);
 /// The longest time that a connection which is over is remembered.
 pub(super) const TIME_WAIT_MAX: Span = Span::from_secs(60);
 /// The longest time that a peer's program may think on top: what Linux asks for, 4.096 µs · 2^24.

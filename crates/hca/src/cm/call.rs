@@ -21,14 +21,14 @@ const SIDR_REQ: u8 = 2;
 const DREQ: u8 = 3;
 
 impl Cm {
-    /// Listens on a service, for connections or datagrams. At most `backlog` requests wait for the
-    /// program at a time; further ones are dropped, and the peer repeats them.
+    /// Listens on a service, for connections or datagrams. At most `backlog` requests wait for
+    /// [`Self::take_request`] at a time; further ones are dropped, and the peer repeats them.
     pub fn listen(&mut self, service: ServiceId, backlog: u32) -> Result<(), CmError> {
         if self.listeners.contains_key(&service) {
             return Err(CmError::InUse { service });
         }
         // Of somebody who listened here before.
-        let waits = |c: &&Connection| c.state.is_request() && c.service_id == service;
+        let waits = |c: &&Connection| c.in_backlog && c.service_id == service;
         let waiting = self.connections.values().filter(waits).count() as u32;
         self.listeners
             .insert(service, Listener { backlog, waiting });
@@ -66,6 +66,12 @@ impl Cm {
         req.local_comm_id = comm.0;
         self.send_first(now, comm, REQ, req);
         Ok(comm)
+    }
+
+    /// The program has taken a request: it makes room for the next one, as in Linux
+    /// (`ucma_get_event`), whatever becomes of it. The peer may have given up.
+    pub fn take_request(&mut self, comm: CommId) {
+        self.leave_backlog(comm);
     }
 
     /// Accepts a request; [`super::CmEventKind::Established`] follows when the peer is ready. The
@@ -155,24 +161,26 @@ impl Cm {
         Ok(())
     }
 
+    /// Whether the peer takes it for a connection, or has done so: there is something to end.
+    pub fn was_ever_connected(&self, comm: CommId) -> bool {
+        let connection = self.connections.get(&comm);
+        connection.is_some_and(|it| it.was_connected || it.state.knows_peer())
+    }
+
     /// Ends a connection, or agrees to its end. Does nothing if it is already ending or has ended.
+    /// One that never began cannot end.
     pub fn disconnect(
         &mut self,
         now: Time,
         comm: CommId,
         private: Private<220>,
     ) -> Result<(), CmError> {
-        use CmState::{DreqReceived, DreqSent, Established, RepSent, TimeWait};
-        let ends = |state| {
-            matches!(
-                state,
-                RepSent | Established | DreqReceived | DreqSent | TimeWait
-            )
-        };
-        let connection = self.in_state(comm, "disconnect", "established and REP sent", ends)?;
+        let is_one = self.was_ever_connected(comm);
+        let allowed = "established and REP sent";
+        let connection = self.in_state(comm, "disconnect", allowed, |_| is_one)?;
         match connection.state {
-            RepSent | Established => self.ask_to_end(now, comm, private),
-            DreqReceived => self.agree_to_end(now, comm),
+            CmState::RepSent | CmState::Established => self.ask_to_end(now, comm, private),
+            CmState::DreqReceived => self.agree_to_end(now, comm),
             _ => {}
         }
         Ok(())

@@ -39,7 +39,7 @@ pub enum CmState {
 }
 
 impl CmState {
-    /// It waits for the program that listens.
+    /// The program that listens has to answer.
     pub(super) fn is_request(self) -> bool {
         matches!(self, Self::ReqReceived | Self::SidrReqReceived)
     }
@@ -153,6 +153,14 @@ pub(super) struct Connection {
     /// How many times each message is sent again.
     pub(super) retries: u8,
     pub(super) retries_left: u8,
+    /// When the last message is given up though there are retries left.
+    pub(super) give_up_at: Option<Time>,
+    /// The peer has asked for patience with the last message.
+    pub(super) is_patient: bool,
+    /// A request that the program has not taken.
+    pub(super) in_backlog: bool,
+    /// It is over, and it had a beginning.
+    pub(super) was_connected: bool,
     /// How often the peer said that nobody listens.
     pub(super) absences: u8,
     /// What was last sent about it, for when it has to be sent again.
@@ -220,6 +228,10 @@ impl Connection {
             time_wait: Span::ZERO,
             retries: 0,
             retries_left: 0,
+            give_up_at: None,
+            is_patient: false,
+            in_backlog: false,
+            was_connected: false,
             absences: 0,
             last: None,
             deadline: None,
@@ -229,6 +241,17 @@ impl Connection {
     /// The program knows it and has not destroyed it.
     pub(super) fn is_owned(&self) -> bool {
         self.left.is_none()
+    }
+
+    /// Whether the last message may be sent once more.
+    pub(super) fn may_repeat(&self, now: Time) -> bool {
+        self.retries_left > 0 && self.give_up_at.is_none_or(|at| now < at)
+    }
+
+    /// When to stop waiting for an answer that may take `wait`.
+    pub(super) fn answer_by(&self, now: Time, wait: Span) -> Time {
+        let at = now.after(wait);
+        self.give_up_at.map_or(at, |latest| at.min(latest))
     }
 
     pub(super) fn remote_qp(&self) -> RemoteQp {

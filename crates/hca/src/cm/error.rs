@@ -11,10 +11,10 @@ use super::{CmState, CommId};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum Overload {
-    /// The listener has as many waiting as it takes.
+    /// The program has left as many requests untaken as it may.
     #[error(
-        "as many requests wait as the program takes; accept them sooner, or give rdma_listen a \
-         larger backlog"
+        "the program has left as many requests untaken as rdma_listen allowed; fetch their events \
+         sooner, or give rdma_listen a larger backlog"
     )]
     Backlog,
     /// The source has asked for as much as is kept of one.

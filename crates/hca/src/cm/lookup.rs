@@ -3,8 +3,8 @@
 use ferroce_wire::cm::{SidrRep, SidrReq};
 
 use super::connection::{Connection, Origin};
-use super::receive::Sender;
 use super::request::duration;
+use super::sender::Sender;
 use super::{Cm, CmEventKind, CmState, CommId, ConnectRequest};
 
 impl Cm {
@@ -14,13 +14,7 @@ impl Cm {
             return;
         }
         let Some(listener) = self.listeners.get(&req.service_id) else {
-            let rep = SidrRep {
-                request_id: req.request_id,
-                status: SidrRep::NOT_SUPPORTED,
-                service_id: req.service_id,
-                ..SidrRep::default()
-            };
-            self.answer(from.source, from.traffic_class, from.tid, rep);
+            self.refuse_lookup(from, req, SidrRep::NOT_SUPPORTED);
             return;
         };
         if let Err(cause) = self.admit(from.source, listener.waiting >= listener.backlog) {
@@ -42,6 +36,16 @@ impl Cm {
         self.begin_waiting(comm);
         let (source, req) = (from.source, Box::new(*req));
         self.tell(comm, CmEventKind::SidrRequest { source, req });
+    }
+
+    pub(super) fn refuse_lookup(&mut self, from: Sender, req: &SidrReq, status: u8) {
+        let rep = SidrRep {
+            request_id: req.request_id,
+            status,
+            service_id: req.service_id,
+            ..SidrRep::default()
+        };
+        self.answer(from.source, from.traffic_class, from.tid, rep);
     }
 
     pub(super) fn handle_sidr_rep(&mut self, from: Sender, rep: &SidrRep) -> bool {

@@ -1,50 +1,45 @@
 //! Messages from peers.
 
-use std::net::IpAddr;
-
 use ferroce_transport::{Counter, Span, Time};
 use ferroce_wire::Qpn;
 use ferroce_wire::cm::{
-    Answered, Drep, Dreq, Mad, Message, Mra, Private, Rej, RejectReason, Rep, Req, Rtu,
+    Answered, Drep, Dreq, Mad, Message, Mra, Private, Rej, RejectReason, Rep, Req, Rtu, SidrRep,
 };
 
 use super::bounds::PATIENCE_MAX;
 use super::call::PATIENCE;
 use super::connection::{Connection, Origin, RemoteQp};
 use super::request::{answer_within, duration};
+use super::sender::Sender;
 use super::{Cm, CmEventKind, CmState, CommId, Transport};
+use crate::packet::Received;
 
 /// How long to wait before a service is asked for that was not there, twice as long each time: in
 /// all a quarter of a second.
 const FIRST_ABSENCE: Span = Span::from_millis(2);
 const ABSENCES_MAX: u8 = 7;
 
-/// A message and the way it came.
-#[derive(Clone, Copy)]
-pub(super) struct Sender {
-    pub(super) now: Time,
-    pub(super) source: IpAddr,
-    pub(super) traffic_class: u8,
-    pub(super) tid: u64,
-}
-
 impl Cm {
-    pub(crate) fn handle(&mut self, now: Time, source: IpAddr, traffic_class: u8, mad: &Mad) {
-        let sender = Sender {
-            now,
-            source,
-            // The mark of a congested link is not for the way back.
-            traffic_class: traffic_class & !crate::packet::CE,
-            tid: mad.tid,
-        };
+    /// Handles the message of a packet.
+    pub(crate) fn handle(&mut self, now: Time, packet: &Received<'_>, mad: &Mad) {
+        let sender = Sender::of(now, packet, mad);
         let is_ours = match &mad.message {
-            Message::Req(req) => {
+            _ if !sender.is_a_host() => false,
+            Message::Req(req) if sender.has_sent(req) => {
                 self.handle_req(sender, req);
                 true
             }
-            Message::SidrReq(req) => {
+            Message::Req(req) => {
+                self.refuse_req(sender, req, RejectReason::INVALID_GID);
+                false
+            }
+            Message::SidrReq(req) if sender.has_sent_lookup(req) => {
                 self.handle_sidr_req(sender, req);
                 true
+            }
+            Message::SidrReq(req) => {
+                self.refuse_lookup(sender, req, SidrRep::REJECTED);
+                false
             }
             Message::Mra(mra) => self.handle_mra(sender, mra),
             Message::Rej(rej) => self.handle_rej(sender, rej),
@@ -78,6 +73,10 @@ impl Cm {
             self.refuse_req(from, req, RejectReason::INVALID_TRANSPORT);
             return;
         };
+        if !(1..=self.port_mtu as u32).contains(&req.mtu.value()) {
+            self.refuse_req(from, req, RejectReason::INVALID_MTU);
+            return;
+        }
         let Some(listener) = self.listeners.get(&req.service_id) else {
             self.refuse_req(from, req, RejectReason::INVALID_SERVICE_ID);
             return;
@@ -266,7 +265,10 @@ impl Cm {
 
     fn handle_mra(&mut self, from: Sender, mra: &Mra) -> bool {
         let comm = CommId(mra.remote_comm_id);
-        let Some(connection) = self.of_peer(from, comm) else {
+        if self.of_peer(from, comm).is_none() {
+            return false;
+        }
+        let Some(connection) = self.connections.get_mut(&comm) else {
             return false;
         };
         let expected = match connection.state {
@@ -274,9 +276,12 @@ impl Cm {
             CmState::RepSent => Answered::Rep,
             _ => return true, // it is late
         };
-        if mra.answered == expected.into() && connection.tid == from.tid {
+        let is_about_last = mra.answered == expected.into() && connection.tid == from.tid;
+        // Once for each message, as in Linux: a peer could ask for patience for ever.
+        if is_about_last && !connection.is_patient {
+            connection.is_patient = true;
             let thinks = duration(mra.service_timeout.value()).min(PATIENCE_MAX);
-            let deadline = from.now.after(connection.wait + thinks);
+            let deadline = connection.answer_by(from.now, connection.wait + thinks);
             self.set_deadline(comm, Some(deadline));
         }
         true

@@ -15,7 +15,8 @@ impl Hca {
     pub fn cm(&self) -> &Cm {
         self.cm.get_or_init(|| {
             let secret = self.config.secret.unwrap_or_default();
-            Box::new(Cm::new(self.common.state.clone(), self.config.slot, secret))
+            let (slot, port_mtu) = (self.config.slot, self.config.port_mtu);
+            Box::new(Cm::new(self.common.state.clone(), slot, secret, port_mtu))
         })
     }
 
@@ -62,9 +63,8 @@ impl Hca {
                 self.common
                     .state
                     .count(Counter::RdmaRxBytes, packet.data.len().into());
-                let (source, traffic_class) = (packet.source, packet.traffic_class);
                 let now = self.common.now;
-                self.cm_mut().handle(now, source, traffic_class, &mad);
+                self.cm_mut().handle(now, packet, &mad);
                 while let Some(dropped) = self.cm_mut().poll_dropped() {
                     self.common.events.push_back(Event::RequestDropped {
                         source: dropped.source,

@@ -61,13 +61,13 @@ impl Hca {
         let qpn = packet.headers.dest_qp;
         if packet.headers.opcode() == Opcode::Cnp {
             self.deliver_cnp(packet);
-        } else if qpn == Qpn::GSI {
-            self.deliver_mad(packet);
         } else if qpn == Qpn::MULTICAST {
             self.deliver_to_group(packet);
         } else if packet.dest.is_multicast() {
             // What is for one queue pair has no business in a group.
             self.common.state.count(Counter::RxUnknownQp, 1);
+        } else if qpn == Qpn::GSI {
+            self.deliver_mad(packet);
         } else {
             self.deliver_to(qpn, packet);
         }

@@ -15,6 +15,7 @@ use crate::host::{QpHost, QpObjects};
 use crate::ids::PdId;
 use crate::limits;
 use crate::mr::{MwId, MwType};
+use crate::packet::is_unicast;
 use crate::posted::Posted;
 use crate::srq::SrqId;
 
@@ -231,6 +232,13 @@ impl Hca {
         if change.mask.contains(Attr::PATH_MTU) {
             let max = self.config.port_mtu as u64;
             in_range("path_mtu", change.attr.path_mtu as u64, 1, max)?;
+        }
+        let is_connected = |qp: &Qp| qp.config().qp_type.is_connected();
+        if let Some(Path { dest, .. }) = path
+            && !is_unicast(dest)
+            && self.qp(qpn).is_some_and(is_connected)
+        {
+            return Err(VerbsError::NotUnicast { dest });
         }
         self.with_qp(qpn, |qp, host| qp.modify(change, host))
             .ok_or_else(|| no_such(Object::Qp, qpn.value()))??;

@@ -7,7 +7,7 @@ use ferroce_hca::{Counter, Event};
 use ferroce_wire::cm::{Answered, Bits, Dreq, Mra, Private, RejectReason, Req, SidrReq};
 use ferroce_wire::{Psn, Qpn};
 
-use super::net::{A, B, Net, S, SERVICE, address};
+use super::net::{A, B, MS, Net, S, SERVICE, WAIT_NS, address, req_of};
 
 const CONNECTIONS_MAX: usize = 65_536;
 const OF_SOURCE_MAX: usize = 4_096;
@@ -18,7 +18,7 @@ fn source(n: usize) -> IpAddr {
 }
 
 /// A request that would like to be remembered for ever.
-fn req(name: u32) -> Req {
+fn req(from: IpAddr, name: u32) -> Req {
     Req {
         local_comm_id: name,
         service_id: SERVICE,
@@ -28,7 +28,7 @@ fn req(name: u32) -> Req {
         local_response_timeout: Bits::MAX,
         ack_timeout: Bits::MAX,
         max_cm_retries: Bits::MAX,
-        ..Req::default()
+        ..req_of(from)
     }
 }
 
@@ -74,7 +74,12 @@ fn told(net: &mut Net) -> Vec<(IpAddr, Overload)> {
 fn no_number_of_requests_makes_a_listener_deaf() {
     let mut net = listener(16);
     for n in 0..CONNECTIONS_MAX + 1_000 {
-        net.flood(source(n / 4_000), A, 7, req(1 + n as u32));
+        net.flood(
+            source(n / 4_000),
+            A,
+            7,
+            req(source(n / 4_000), 1 + n as u32),
+        );
         let comm = next_request(&mut net).expect("the listener hears");
         refuse(&mut net, comm);
         net.flush(A);
@@ -91,11 +96,11 @@ fn no_number_of_requests_makes_a_listener_deaf() {
 #[test]
 fn one_source_has_its_share() {
     let mut net = listener(16);
-    net.flood(source(9), A, 7, req(1));
+    net.flood(source(9), A, 7, req(source(9), 1));
     let comm = next_request(&mut net).unwrap();
     refuse(&mut net, comm);
     for n in 0..2 * OF_SOURCE_MAX {
-        net.flood(source(1), A, 7, req(2 + n as u32));
+        net.flood(source(1), A, 7, req(source(1), 2 + n as u32));
         let comm = next_request(&mut net).unwrap();
         refuse(&mut net, comm);
     }
@@ -106,7 +111,7 @@ fn one_source_has_its_share() {
     // The first one is still answered in the words of the program.
     net.settle();
     net.seen.clear();
-    net.inject(source(9), A, 7, req(1));
+    net.inject(source(9), A, 7, req(source(9), 1));
     net.settle();
     assert_eq!(net.seen.len(), 1);
     assert_eq!(next_request(&mut net), None);
@@ -116,7 +121,7 @@ fn one_source_has_its_share() {
 fn requests_that_wait_are_limited_by_source_and_backlog() {
     let mut net = listener(OF_SOURCE_MAX as u32 + 2);
     for n in 0..OF_SOURCE_MAX + 100 {
-        net.flood(source(1), A, 7, req(1 + n as u32));
+        net.flood(source(1), A, 7, req(source(1), 1 + n as u32));
     }
     assert_eq!(net.count(A), OF_SOURCE_MAX);
     assert_eq!(net.counter(A, Counter::CmSourceLimit), 100);
@@ -145,7 +150,7 @@ fn requests_that_wait_are_limited_by_source_and_backlog() {
         .cm_mut()
         .listen(SERVICE, 4_098)
         .unwrap();
-    net.inject(source(3), A, 7, req(1));
+    net.inject(source(3), A, 7, req(source(3), 1));
     assert_eq!(net.counter(A, Counter::CmBacklogFull), 9);
 }
 
@@ -154,7 +159,12 @@ fn requests_that_wait_are_limited_by_source_and_backlog() {
 fn a_device_holds_so_many_connections() {
     let mut net = listener(16);
     for n in 0..CONNECTIONS_MAX {
-        net.flood(source(n / 4_000), A, 7, req(1 + n as u32));
+        net.flood(
+            source(n / 4_000),
+            A,
+            7,
+            req(source(n / 4_000), 1 + n as u32),
+        );
         let comm = next_request(&mut net).unwrap();
         let (now, reply) = (net.world.now, net.reply(0x222));
         net.world.sides[A]
@@ -168,7 +178,7 @@ fn a_device_holds_so_many_connections() {
     // Nobody drained what is to be sent.
     let lost = net.counter(A, Counter::CmTxDropped);
     assert_eq!(lost, (CONNECTIONS_MAX - LETTERS_MAX) as u64);
-    net.flood(source(99), A, 7, req(1));
+    net.flood(source(99), A, 7, req(source(99), 1));
     assert_eq!(next_request(&mut net), None);
     assert_eq!(net.counter(A, Counter::CmTableFull), 1);
     assert_eq!(told(&mut net), [(source(99), Overload::Table)]);
@@ -189,7 +199,7 @@ fn a_device_holds_so_many_connections() {
         .unwrap()
         .comm;
     net.world.sides[A].hca.cm_mut().destroy(now, comm).unwrap();
-    net.flood(source(99), A, 7, req(1));
+    net.flood(source(99), A, 7, req(source(99), 1));
     assert!(next_request(&mut net).is_some());
     net.world.sides[A].hca.audit();
 }
@@ -204,7 +214,7 @@ fn no_peer_sets_a_timer_for_hours() {
     };
     // An answer that is repeated.
     let mut net = listener(1);
-    net.inject(source(1), A, 7, req(1));
+    net.inject(source(1), A, 7, req(source(1), 1));
     let comm = next_request(&mut net).unwrap();
     let (now, reply) = (net.world.now, net.reply(0x222));
     net.world.sides[A]
@@ -222,7 +232,7 @@ fn no_peer_sets_a_timer_for_hours() {
         ..Mra::default()
     };
     net.inject(source(1), A, 7, mra);
-    assert_eq!(deadline(&net), 128);
+    assert_eq!(deadline(&net), 120);
     // An end.
     let dreq = Dreq {
         local_comm_id: 1,
@@ -236,6 +246,77 @@ fn no_peer_sets_a_timer_for_hours() {
     net.destroy(A, comm);
     net.run(60 * S);
     assert_eq!(net.count(A), 0);
+}
+
+/// A peer that asks for the longest waits and the most retries, and for patience each time, and then
+/// answers neither the REP nor the DREQ.
+#[test]
+fn a_connection_is_half_open_for_two_minutes_at_most() {
+    let silent = |net: &mut Net, comm: CommId, answered: Answered| {
+        let mra = Mra {
+            local_comm_id: 1,
+            remote_comm_id: comm.0,
+            answered: answered.into(),
+            service_timeout: Bits::MAX,
+            ..Mra::default()
+        };
+        let begun = net.world.now;
+        loop {
+            net.run(S);
+            net.inject(source(1), A, 7, mra);
+            let waited = net.world.now.since(begun).as_nanos();
+            if let Some(event) = net.world.sides[A].hca.poll_cm_event() {
+                return (event.kind, waited.div_ceil(S));
+            }
+            assert!(waited < 1_000 * S);
+        }
+    };
+    let mut net = listener(1);
+    net.inject(source(1), A, 7, req(source(1), 1));
+    let comm = next_request(&mut net).unwrap();
+    let (now, reply) = (net.world.now, net.reply(0x222));
+    let cm = net.world.sides[A].hca.cm_mut();
+    cm.accept(now, comm, &reply).unwrap();
+    let unreachable = (CmEventKind::Unreachable, 120);
+    assert_eq!(silent(&mut net, comm, Answered::Rep), unreachable);
+
+    net.inject(source(1), A, 7, req(source(1), 2));
+    let comm = next_request(&mut net).unwrap();
+    let (now, reply) = (net.world.now, net.reply(0x222));
+    let cm = net.world.sides[A].hca.cm_mut();
+    cm.accept(now, comm, &reply).unwrap();
+    cm.establish(comm).unwrap();
+    net.events(A);
+    net.disconnect(A, comm).unwrap();
+    let timeout = (CmEventKind::DisconnectTimeout, 120);
+    assert_eq!(silent(&mut net, comm, Answered::Other), timeout);
+}
+
+/// One answer per request; what comes after the first MRA about a message changes nothing.
+#[test]
+fn a_peer_asks_for_patience_once_a_message() {
+    let mut net = Net::new();
+    let active = net.connect(0x111);
+    net.until_request();
+    net.kill(B);
+    let mra = Mra {
+        local_comm_id: 1,
+        remote_comm_id: active.0,
+        answered: Answered::Req.into(),
+        service_timeout: Bits::saturating(20),
+        ..Mra::default()
+    };
+    let tid = net.seen[0].mad.tid;
+    let begun = net.world.now;
+    while net.events(A).is_empty() {
+        net.inject(address(B), A, tid, mra);
+        net.run(100 * MS);
+        assert!(net.world.now.since(begun).as_nanos() < 1_000 * S);
+    }
+    let waited = net.world.now.since(begun).as_nanos();
+    // 16 times an answer may take, and once 4.096 µs · 2^20 of patience.
+    let expected = 16 * WAIT_NS + (4_096 << 20);
+    assert!(waited.abs_diff(expected) <= 200 * MS, "{waited}");
 }
 
 #[test]

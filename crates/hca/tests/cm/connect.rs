@@ -1,9 +1,9 @@
 use ferroce_hca::cm::{CmError, CmEventKind, CmState, ConnectRequest, Transport};
-use ferroce_hca::{Direction, Impairment};
-use ferroce_wire::cm::{Gid, Private, RejectReason};
+use ferroce_hca::{Counter, Direction, Impairment};
+use ferroce_wire::cm::{Bits, Gid, Message, Private, RejectReason, Req};
 use ferroce_wire::{Psn, Qpn};
 
-use super::net::{A, B, MS, Net, SERVICE, address};
+use super::net::{A, B, MS, Net, SERVICE, address, req_of};
 use super::{REJ, REP, REQ, RTU};
 
 #[test]
@@ -105,10 +105,15 @@ fn a_rejection_carries_reason_and_data() {
         .cm_mut()
         .reject(now, passive, reason, private)
         .unwrap();
-    net.destroy(B, passive);
     let event = net.until(A, |kind| *kind == CmEventKind::Rejected { reason, private });
     assert_eq!(event.comm, active);
     assert_eq!(net.state(A, active), Some(CmState::Idle));
+    net.run_out();
+    assert_eq!((net.events(A), net.events(B)), (vec![], vec![]));
+    for (side, comm) in [(A, active), (B, passive)] {
+        assert!(net.disconnect(side, comm).is_err(), "{side}");
+    }
+    net.destroy(B, passive);
     net.destroy(A, active);
     net.run_out();
     assert_eq!((net.count(A), net.count(B)), (0, 0));
@@ -131,7 +136,11 @@ fn the_active_side_can_reject_the_reply() {
     let event = net.until(B, |kind| *kind == CmEventKind::Rejected { reason, private });
     assert_eq!(event.comm, passive);
     net.run_out();
-    assert_eq!(net.events(A), [CmEventKind::TimeWaitExit]);
+    // It was never connected, so nothing of it is over.
+    assert_eq!((net.events(A), net.events(B)), (vec![], vec![]));
+    assert_eq!(net.state(A, active), Some(CmState::Idle));
+    assert!(net.disconnect(A, active).is_err());
+    assert!(net.disconnect(B, passive).is_err());
 }
 
 #[test]
@@ -198,8 +207,8 @@ fn other_transports_are_named_or_refused() {
     net.connect(0x111);
     net.settle();
     let mut mad = net.seen[0].mad;
-    if let ferroce_wire::cm::Message::Req(req) = &mut mad.message {
-        req.transport = ferroce_wire::cm::Bits::saturating(2);
+    if let Message::Req(req) = &mut mad.message {
+        req.transport = Bits::saturating(2);
         req.local_comm_id = 5;
         req.qpn = Qpn::new(0x999);
     }
@@ -314,27 +323,83 @@ fn calls_at_the_wrong_time_change_nothing() {
     );
 }
 
+/// The program answers the first when it has them all.
 #[test]
-fn requests_beyond_the_backlog_come_again() {
+fn the_backlog_is_what_the_program_has_not_taken() {
     let mut net = Net::new();
     net.world.sides[B].hca.cm_mut().unlisten(SERVICE).unwrap();
     net.world.sides[B].hca.cm_mut().listen(SERVICE, 2).unwrap();
     for qpn in 0x100..0x105 {
         net.connect(qpn);
     }
+    let mut taken = Vec::new();
     net.settle();
-    assert_eq!(net.events(B).len(), 2);
-    let waiting: Vec<_> = net.world.sides[B]
-        .hca
-        .cm()
-        .connections()
-        .map(|info| info.comm)
-        .collect();
-    for (comm, qpn) in waiting.into_iter().zip(0x200..) {
-        net.accept(comm, qpn);
+    assert_eq!(net.count(B), 2);
+    while taken.len() < 5 {
+        let comm = net.until_request();
+        net.world.sides[B].hca.cm_mut().take_request(comm);
+        taken.push(comm);
     }
-    net.run(10_000 * MS);
-    assert_eq!(net.events(B).len(), 2);
+    assert_eq!(net.counter(B, Counter::CmBacklogFull), 3 + 1);
+    for (comm, qpn) in taken.iter().zip(0x200..) {
+        // Once is enough.
+        net.world.sides[B].hca.cm_mut().take_request(*comm);
+        net.accept(*comm, qpn);
+    }
+    net.connect(0x105);
+    net.until_request();
+}
+
+/// Those that the program refuses, destroys or accepts before it takes them make room as well, and
+/// so do those whose peer gives up.
+#[test]
+fn what_is_answered_or_given_up_leaves_the_backlog() {
+    let mut net = Net::new();
+    net.world.sides[B].hca.cm_mut().unlisten(SERVICE).unwrap();
+    net.world.sides[B].hca.cm_mut().listen(SERVICE, 1).unwrap();
+    let (reason, private) = (RejectReason::CONSUMER, Private::default());
+    for (round, qpn) in (0..8).zip(0x100..) {
+        let active = net.connect(qpn);
+        let passive = net.until_request();
+        let now = net.world.now;
+        let cm = net.world.sides[B].hca.cm_mut();
+        match round % 4 {
+            0 => cm.reject(now, passive, reason, private).unwrap(),
+            1 => cm.destroy(now, passive).unwrap(),
+            2 => net.accept(passive, qpn + 0x100),
+            _ => net.destroy(A, active),
+        }
+        net.settle();
+        net.events(A);
+        net.events(B);
+    }
+    assert_eq!(net.counter(B, Counter::CmBacklogFull), 0);
+}
+
+#[test]
+fn a_path_mtu_is_one_that_the_port_has() {
+    for mtu in 0..=15 {
+        let mut net = Net::new();
+        let req = Req {
+            local_comm_id: 1,
+            service_id: SERVICE,
+            qpn: Qpn::new(0x111),
+            mtu: Bits::saturating(mtu),
+            ..req_of(address(A))
+        };
+        net.inject(address(A), B, 7, req);
+        net.settle();
+        let asked = net.events(B).len();
+        let refused = net.seen.iter().filter(
+            |seen| matches!(seen.mad.message, Message::Rej(rej) if rej.reason == RejectReason(26)),
+        );
+        let expected = if (1..=4).contains(&mtu) {
+            (1, 0)
+        } else {
+            (0, 1)
+        };
+        assert_eq!((asked, refused.count()), expected, "{mtu}");
+    }
 }
 
 #[test]

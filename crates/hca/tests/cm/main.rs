@@ -6,6 +6,7 @@ mod datagram;
 mod end;
 mod ending;
 mod foreign;
+mod lies;
 mod linux;
 mod loss;
 mod net;

@@ -10,7 +10,7 @@ use ferroce_hca::{Counter, Data, Event, Hca, HcaConfig, Mtu, Received, Secret, S
 use ferroce_testing::flight::Flight;
 pub(crate) use ferroce_testing::{A, B, Fate};
 use ferroce_testing::{Side, World};
-use ferroce_wire::cm::{Mad, Message, PortSpace, Private, ServiceId};
+use ferroce_wire::cm::{Bits, Mad, Message, PortSpace, Private, Req, ServiceId};
 use ferroce_wire::{Psn, Qpn};
 
 pub(crate) const SERVICE: ServiceId = ServiceId::new(PortSpace::Tcp, 7174);
@@ -45,6 +45,15 @@ pub(crate) fn address(device: usize) -> IpAddr {
     IpAddr::from([127, 13, 0, 1 + device as u8])
 }
 
+/// A request that names where it comes from, and a path MTU that there is.
+pub(crate) fn req_of(source: IpAddr) -> Req {
+    Req {
+        local_gid: source.into(),
+        mtu: Bits::saturating(3),
+        ..Req::default()
+    }
+}
+
 impl Net {
     /// Two devices; the second listens on [`SERVICE`].
     pub(crate) fn new() -> Self {
@@ -57,6 +66,7 @@ impl Net {
         let side = |device: usize| {
             let hca = Hca::new(HcaConfig {
                 slot: 1,
+                port_mtu: Mtu::Mtu2048,
                 secret: Some(Secret::new(device as u128)),
                 ..HcaConfig::default()
             });
@@ -151,9 +161,20 @@ impl Net {
     }
 
     pub(crate) fn inject_bytes(&mut self, source: IpAddr, to: usize, payload: &[u8]) {
+        self.inject_between(source, address(to), to, payload);
+    }
+
+    /// [`Self::inject_bytes`] with an address of its own for the receiver.
+    pub(crate) fn inject_between(
+        &mut self,
+        source: IpAddr,
+        dest: IpAddr,
+        to: usize,
+        payload: &[u8],
+    ) {
         let received = Received {
             source,
-            dest: address(to),
+            dest,
             traffic_class: 0,
             headers: &ferroce_wire::cm::headers(Psn::ZERO),
             data: Data::Bytes(payload),

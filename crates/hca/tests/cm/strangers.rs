@@ -7,7 +7,7 @@ use ferroce_wire::cm::{
 };
 use ferroce_wire::{Deth, Headers, Psn, Qpn};
 
-use super::net::{A, B, Net, SERVICE, address};
+use super::net::{A, B, Net, SERVICE, address, req_of};
 use super::{DREP, REJ};
 
 /// A third party, or a peer, that gets names wrong moves nothing.
@@ -136,7 +136,7 @@ fn a_flood_stays_within_bounds() {
             local_comm_id: name,
             service_id: SERVICE,
             qpn: Qpn::new(name + 10),
-            ..Req::default()
+            ..req_of(address(A))
         };
         net.inject(address(A), B, 1, req);
         if name % 2_000 == 0 {
@@ -179,7 +179,7 @@ fn a_message_belongs_to_a_process() {
         local_comm_id: 0x0200_0001,
         service_id: SERVICE,
         qpn: Qpn::new(0x111),
-        ..Req::default()
+        ..req_of(peer)
     };
     assert_eq!(owner(&net, req.into()), Owner::Here);
     let other = Req {

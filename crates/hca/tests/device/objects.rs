@@ -381,6 +381,34 @@ fn bad_handles_are_refused_by_every_verb() {
     hca.audit();
 }
 
+/// No address of several hosts or of none is that of a peer; a datagram's path may lead to a group.
+#[test]
+fn a_connected_queue_pair_has_one_host_as_its_peer() {
+    let several = ["0.0.0.0", "::", "255.255.255.255", "239.1.2.3", "ff0e::1"];
+    for qp_type in [QpType::Rc, QpType::Uc, QpType::XrcSend] {
+        let (mut hca, init) = device();
+        let qpn = hca.create_qp(&QpInit { qp_type, ..init }).unwrap();
+        let attr = QpAttr::default();
+        let step = |from, to| QpModify::step(qp_type, from, to, attr);
+        let change = step(QpState::Reset, QpState::Init);
+        hca.modify_qp(qpn, &change, None).unwrap();
+        let before = hca.query_qp(qpn).unwrap();
+        let to = |dest| Path {
+            dest,
+            traffic_class: 0,
+        };
+        let rtr = step(QpState::Init, QpState::Rtr);
+        for dest in several {
+            let dest = dest.parse().unwrap();
+            let refused = hca.modify_qp(qpn, &rtr, Some(to(dest)));
+            assert_eq!(refused, Err(VerbsError::NotUnicast { dest }));
+            assert_eq!(hca.query_qp(qpn).unwrap(), before);
+        }
+        hca.modify_qp(qpn, &rtr, Some(to([10, 0, 0, 2].into())))
+            .unwrap();
+    }
+}
+
 #[test]
 fn a_change_that_is_refused_changes_nothing() {
     let (mut hca, init) = device();

@@ -12,6 +12,7 @@ pub mod echo;
 mod other;
 pub mod rings;
 pub mod services;
+pub mod stranger;
 
 use std::collections::HashMap;
 use std::fs::Permissions;

@@ -100,6 +100,17 @@ impl AddressHeader {
         })
     }
 
+    /// Whether a packet between these two addresses can bring the header. A device that sends to
+    /// itself may name a loopback address or the wildcard in place of its own.
+    pub fn fits(&self, source: IpAddr, dest: IpAddr) -> bool {
+        let is = |named: IpAddr, address: IpAddr| {
+            let named = named.to_canonical();
+            let is_stand_in = named.is_loopback() || named.is_unspecified();
+            named == address || source == dest && is_stand_in
+        };
+        is(self.source.ip(), source) && is(self.dest, dest)
+    }
+
     /// Returns the bytes of the header. Addresses of different families are both written as IPv6.
     pub fn emit(&self) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
