@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::ffi::{c_int, c_uint, c_void};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -245,22 +245,39 @@ pub(crate) struct Announced {
     /// The completion queue, as the program knows it.
     cq: usize,
     reported: Reported,
+    is_unread: Arc<AtomicBool>,
 }
 
 /// Where the announcements of a completion queue go.
 pub(crate) struct CompQueue {
-    pub(crate) channel: Arc<EventQueue<Announced>>,
+    channel: Arc<EventQueue<Announced>>,
     /// The completion queue, as the program knows it.
-    pub(crate) cq: usize,
-    pub(crate) reported: Reported,
+    cq: usize,
+    reported: Reported,
+    /// The channel has an announcement of this queue.
+    is_unread: Arc<AtomicBool>,
 }
 
 impl CompQueue {
+    pub(crate) fn new(channel: Arc<EventQueue<Announced>>, cq: usize, reported: Reported) -> Self {
+        Self {
+            channel,
+            cq,
+            reported,
+            is_unread: Arc::default(),
+        }
+    }
+
+    /// As a card does, with one announcement until the program has taken it, however often it arms the
+    /// queue.
     pub(crate) fn announce(&self) {
-        self.channel.push(Announced {
-            cq: self.cq,
-            reported: Arc::clone(&self.reported),
-        });
+        if !self.is_unread.swap(true, Ordering::AcqRel) {
+            self.channel.push(Announced {
+                cq: self.cq,
+                reported: Arc::clone(&self.reported),
+                is_unread: Arc::clone(&self.is_unread),
+            });
+        }
     }
 
     /// The completion queue is gone.
@@ -385,6 +402,7 @@ pub unsafe extern "C-unwind" fn ibv_get_cq_event(
         Ok(Arc::clone(queue))
     };
     let seen = |announced: &Announced| {
+        announced.is_unread.store(false, Ordering::Release);
         announced.reported.fetch_add(1, Ordering::Relaxed);
         announced.cq
     };
