@@ -33,4 +33,7 @@ fn newer_calls_work_or_are_refused_as_without_the_feature() {
     ] {
         assert!(finished.stderr.contains(named), "{named}: {finished}");
     }
+    for quiet in ["length is 0", "fd 999"] {
+        assert!(!finished.stderr.contains(quiet), "{quiet}: {finished}");
+    }
 }
