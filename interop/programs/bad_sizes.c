@@ -74,7 +74,21 @@ static void shared_receive_queues(const struct objects *on, const struct ibv_dev
 	CHECK(!ibv_destroy_srq(srq));
 }
 
-// What libibverbs refuses by itself, before it asks a driver: nothing has changed.
+// ibv_rereg_mr says who has refused: libibverbs by itself, or the kernel.
+static void rereg(const char *name, struct ibv_mr *mr, int what, struct ibv_pd *pd, void *addr,
+		  size_t length, int access)
+{
+	begin(name);
+	errno = 0;
+	int code = ibv_rereg_mr(mr, what, pd, addr, length, access);
+	if (code)
+		printf("%s ", code == IBV_REREG_MR_ERR_INPUT ? "ERR_INPUT" :
+			      code == IBV_REREG_MR_ERR_CMD   ? "ERR_CMD" :
+							       "?");
+	end_number(code ? errno : 0);
+}
+
+// What is refused changes nothing.
 static void reregister(const struct objects *on)
 {
 	struct ibv_mr *mr = ibv_reg_mr(on->pd, on->buffer, SIZE, IBV_ACCESS_LOCAL_WRITE);
@@ -85,19 +99,30 @@ static void reregister(const struct objects *on)
 	CHECK(mr && null && dm && device);
 	const int move = IBV_REREG_MR_CHANGE_TRANSLATION, access = IBV_REREG_MR_CHANGE_ACCESS;
 	const int domain = IBV_REREG_MR_CHANGE_PD, local = IBV_ACCESS_LOCAL_WRITE;
-	NUMBER("rereg_mr to no bytes", ibv_rereg_mr(mr, move, NULL, on->buffer, 0, 0));
-	NUMBER("rereg_mr to null", ibv_rereg_mr(mr, move, NULL, NULL, SIZE, 0));
-	NUMBER("rereg_mr to null with access",
-	       ibv_rereg_mr(mr, move | access, NULL, NULL, SIZE, local));
-	NUMBER("rereg_mr to another address with access nobody changes",
-	       ibv_rereg_mr(mr, move, NULL, on->buffer, SIZE / 2, local));
-	NUMBER("rereg_mr into a PD with access nobody changes",
-	       ibv_rereg_mr(mr, domain, on->pd, NULL, 0, local));
-	NUMBER("rereg_mr of a null MR", ibv_rereg_mr(null, access, NULL, NULL, 0, local));
-	NUMBER("rereg_mr of device memory", ibv_rereg_mr(device, access, NULL, NULL, 0, local));
+	rereg("rereg_mr to no bytes", mr, move, NULL, on->buffer, 0, 0);
+	rereg("rereg_mr to null", mr, move, NULL, NULL, SIZE, 0);
+	rereg("rereg_mr to null with access", mr, move | access, NULL, NULL, SIZE, local);
+	rereg("rereg_mr to another address with access nobody changes", mr, move, NULL,
+	      on->buffer, SIZE / 2, local);
+	rereg("rereg_mr into a PD with access nobody changes", mr, domain, on->pd, NULL, 0, local);
+	struct ibv_pd *other = ibv_alloc_pd(on->context);
+	CHECK(other);
+	struct ibv_pd gone = *other;
+	CHECK(!ibv_dealloc_pd(other));
+	rereg("rereg_mr into a destroyed PD", mr, domain, &gone, NULL, 0, 0);
+	rereg("rereg_mr to REMOTE_WRITE alone", mr, access, NULL, NULL, 0,
+	      IBV_ACCESS_REMOTE_WRITE);
+	rereg("rereg_mr to REMOTE_ATOMIC alone", mr, access, NULL, NULL, 0,
+	      IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_REMOTE_READ);
+	rereg("rereg_mr with an unknown flag", mr, access, NULL, NULL, 0, 1 << 12);
+	rereg("rereg_mr to memory that is not there", mr, move, NULL, (void *)4096, SIZE, 0);
+	rereg("rereg_mr to memory and access that is refused", mr, move | access, NULL, on->buffer,
+	      SIZE / 2, IBV_ACCESS_REMOTE_WRITE);
+	rereg("rereg_mr of a null MR", null, access, NULL, NULL, 0, local);
+	rereg("rereg_mr of device memory", device, access, NULL, NULL, 0, local);
 	ANSWER("rereg_mr after that", memcmp(mr, &before, sizeof before) ? "changed" : "as before");
-	NUMBER("rereg_mr to other permissions", ibv_rereg_mr(mr, access, NULL, NULL, 0, 0));
-	NUMBER("rereg_mr to fewer bytes", ibv_rereg_mr(mr, move, NULL, on->buffer, SIZE / 2, 0));
+	rereg("rereg_mr to other permissions", mr, access, NULL, NULL, 0, 0);
+	rereg("rereg_mr to fewer bytes", mr, move, NULL, on->buffer, SIZE / 2, 0);
 	ANSWER("rereg_mr after those", mr->length == SIZE / 2 ? "changed" : "as before");
 	CHECK(!ibv_dereg_mr(mr) && !ibv_dereg_mr(null) && !ibv_dereg_mr(device) && !ibv_free_dm(dm));
 }
@@ -128,10 +153,10 @@ static void memory(const struct objects *on)
 	volatile int unknown = 1 << 12, negative = -1;
 	POINTER("reg_mr with an unknown flag", ibv_reg_mr(pd, on->buffer, SIZE, unknown));
 	POINTER("reg_mr with all flags", ibv_reg_mr(pd, on->buffer, SIZE, negative));
-	NUMBER("rereg_mr of nothing", ibv_rereg_mr(on->mr, 0, NULL, NULL, 0, 0));
-	NUMBER("rereg_mr of what there is not", ibv_rereg_mr(on->mr, 8, NULL, NULL, 0, 0));
-	NUMBER("rereg_mr to the end of all addresses",
-	       ibv_rereg_mr(on->mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, end, to_the_end, 0));
+	rereg("rereg_mr of nothing", on->mr, 0, NULL, NULL, 0, 0);
+	rereg("rereg_mr of what there is not", on->mr, 8, NULL, NULL, 0, 0);
+	rereg("rereg_mr to the end of all addresses", on->mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL,
+	      end, to_the_end, 0);
 	reregister(on);
 	POINTER("alloc_mw of type 0", ibv_alloc_mw(pd, 0));
 	POINTER("alloc_mw of type 3", ibv_alloc_mw(pd, 3));

@@ -58,6 +58,10 @@ static const struct fault faults[] = {
 	  .retry = patient, .receive = 2999,
 	  .requester = IBV_WC_REM_INV_REQ_ERR, .responder = IBV_WC_LOC_LEN_ERR,
 	  .rxe_requester = IBV_WC_REM_OP_ERR, .rxe_responder = IBV_WC_LOC_QP_OP_ERR },
+	{ .name = "send that invalidates a wrong key", .opcode = IBV_WR_SEND_WITH_INV,
+	  .length = 100, .retry = brief, .receive = 100, .rkey_off = 0x5500,
+	  .requester = IBV_WC_RETRY_EXC_ERR, .responder = IBV_WC_LOC_ACCESS_ERR,
+	  .rxe_requester = IBV_WC_SUCCESS, .rxe_responder = IBV_WC_REM_INV_REQ_ERR },
 	{ .name = "write by a wrong key", .opcode = IBV_WR_RDMA_WRITE, .length = 100,
 	  .retry = patient, .receive = -1, .rkey_off = 0x5500,
 	  .requester = IBV_WC_REM_ACCESS_ERR, .responder = NOTHING },
@@ -81,7 +85,9 @@ static int request(struct end *end, const struct fault *fault)
 	struct ibv_send_wr wr = { .opcode = fault->opcode };
 
 	wr.wr.rdma.rkey = 0;
-	if (fault->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
+	if (fault->opcode == IBV_WR_SEND_WITH_INV)
+		wr.invalidate_rkey = end->peer.rkey + fault->rkey_off;
+	else if (fault->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
 		wr.wr.atomic.rkey = end->peer.rkey + fault->rkey_off;
 	else
 		wr.wr.rdma.rkey = end->peer.rkey + fault->rkey_off;
@@ -111,7 +117,7 @@ static void play(struct end *end, const struct fault *fault, int requests)
 
 	if (fault->rxe_refuses && is_rxe(end) == requests)
 		return;
-	if (fault->rxe_requester && is_rxe(end) != requests)
+	if (fault->rxe_responder && is_rxe(end) != requests)
 		wanted = requests ? fault->rxe_requester : fault->rxe_responder;
 
 	make_qp(end, IBV_QPT_RC, fault->retry);

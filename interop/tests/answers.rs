@@ -11,6 +11,14 @@ fn completions_tell_one_time_of_day_each_and_in_their_order() {
     assert_eq!(finished.stdout, "0 backwards, 0 changed\n", "{finished}");
 }
 
+#[test]
+fn an_armed_completion_queue_announces_what_waits_in_it() {
+    let lab = Lab::new("events");
+    let compiled = lab.compile("events");
+    let finished = lab.run(&[compiled.to_str().unwrap()]).finish();
+    finished.answers(include_str!("../programs/events.txt"));
+}
+
 /// Calls that came after the headers of this machine, and regions of memfds.
 #[test]
 fn newer_calls_work_or_are_refused_as_without_the_feature() {
@@ -24,5 +32,8 @@ fn newer_calls_work_or_are_refused_as_without_the_feature() {
         "(/memfd:shared (deleted)) cannot be mapped: Permission denied",
     ] {
         assert!(finished.stderr.contains(named), "{named}: {finished}");
+    }
+    for quiet in ["length is 0", "fd 999"] {
+        assert!(!finished.stderr.contains(quiet), "{quiet}: {finished}");
     }
 }

@@ -4,6 +4,11 @@ use ferroce_interop::lab::{Lab, Ready, free_port, until};
 
 /// A UCX test between two processes; returns what the client printed.
 fn perftest(transport: &str, test: &[&str]) -> String {
+    perftest_in("poll", transport, test)
+}
+
+/// The same in another mode of waiting.
+fn perftest_in(mode: &str, transport: &str, test: &[&str]) -> String {
     let mut lab = Lab::new("ucx");
     lab.set("UCX_TLS", transport)
         .set("UCX_NET_DEVICES", "fr0:1")
@@ -11,7 +16,7 @@ fn perftest(transport: &str, test: &[&str]) -> String {
         .set("UCX_LOG_LEVEL", "warn");
     let port = free_port();
     let port_text = port.to_string();
-    let server = ["ucx_perftest", "-p", &port_text];
+    let server = ["ucx_perftest", "-p", &port_text, "-E", mode];
     let client = [&server[..], &["127.0.0.1"], test].concat();
     let [_, output] = lab.pair(&server, Ready::Tcp(port), &client);
     assert!(output.contains("Final:"), "{output}");
@@ -49,6 +54,19 @@ fn datagrams() {
         "ud_v,self",
         &["-t", "tag_bw", "-n", "200", "-w", "20", "-s", "8192"],
     );
+}
+
+/// UCX arms its completion queues and sleeps without another poll.
+#[test]
+fn sleeping() {
+    for transport in ["rc_v,self", "ud_v,self"] {
+        for test in [
+            &["-t", "tag_lat", "-n", "1000", "-w", "100"][..],
+            &["-t", "tag_bw", "-n", "200", "-w", "20", "-s", "65536"],
+        ] {
+            perftest_in("sleep", transport, test);
+        }
+    }
 }
 
 /// Two devices, both of which carry parts of each message, while the port of one flaps.

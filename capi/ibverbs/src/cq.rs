@@ -165,11 +165,7 @@ pub(crate) fn create(context: *mut ibv_context, wanted: &Wanted) -> Result<*mut 
     };
     write(&routes.cqs).insert(id, route);
     if let Some(channel) = queue {
-        let route = CompQueue {
-            channel,
-            cq: pointer as usize,
-            reported: announced,
-        };
+        let route = CompQueue::new(channel, pointer as usize, announced);
         write(&routes.completions).insert(id, Arc::new(route));
     }
     Ok(pointer)

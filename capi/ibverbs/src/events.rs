@@ -1,7 +1,9 @@
 //! Completion channels and asynchronous events.
 //!
 //! A queue of events has an eventfd in semaphore mode that counts them: it can be polled, its reads
-//! block or not as the program has set it, and it never runs full.
+//! block or not as the program has set it, and it never runs full. An event may be withdrawn, and
+//! before Linux 5.8 no read of an eventfd returns at once where others block; so the count is only
+//! corrected while nobody waits.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -9,7 +11,7 @@ use std::collections::VecDeque;
 use std::ffi::{c_int, c_uint, c_void};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -34,11 +36,27 @@ pub struct EventQueue<E> {
     fd: OwnedFd,
     /// The program's.
     public: c_int,
-    entries: Mutex<VecDeque<E>>,
-    /// Threads that wait for an event.
+    entries: Mutex<Entries<E>>,
+    /// Threads that wait for an event. They begin and end under the lock of `entries`.
     waiting: AtomicUsize,
     /// The thread that waited last, 0 before the first.
     last_to_wait: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Entries<E> {
+    events: VecDeque<E>,
+    /// The descriptor counts more than these: some were withdrawn.
+    is_overcounted: bool,
+}
+
+impl<E> Default for Entries<E> {
+    fn default() -> Self {
+        Self {
+            events: VecDeque::new(),
+            is_overcounted: false,
+        }
+    }
 }
 
 /// How long the end of a queue waits for a thread that takes its events in a loop to come back.
@@ -83,7 +101,7 @@ impl<E> EventQueue<E> {
     /// Adds an event.
     pub fn push(&self, event: E) {
         let mut entries = self.entries();
-        entries.push_back(event);
+        entries.events.push_back(event);
         let one = 1_u64;
         // SAFETY: eight bytes of a local variable. It cannot fail: the counter has room for 2^64.
         unsafe { libc::write(self.fd.as_raw_fd(), (&raw const one).cast(), 8) };
@@ -93,11 +111,12 @@ impl<E> EventQueue<E> {
     /// program leaves unread does not grow, and the last event says how things are.
     pub fn push_or_replace(&self, event: E, max: usize, is_of_kind: impl Fn(&E) -> bool) {
         let mut entries = self.entries();
-        if entries.iter().filter(|it| is_of_kind(it)).count() >= max
-            && let Some(oldest) = entries.iter().position(is_of_kind)
+        let events = &mut entries.events;
+        if events.iter().filter(|it| is_of_kind(it)).count() >= max
+            && let Some(oldest) = events.iter().position(is_of_kind)
         {
-            entries.remove(oldest);
-            entries.push_back(event);
+            events.remove(oldest);
+            events.push_back(event);
             return;
         }
         drop(entries);
@@ -108,12 +127,49 @@ impl<E> EventQueue<E> {
     /// not, as the descriptor is set; if the program has closed it, that is the error.
     pub fn take<R>(&self, seen: impl Fn(&E) -> R) -> io::Result<R> {
         loop {
+            let descriptor = self.descriptor()?;
+            self.begin_wait();
             let mut one = 0_u64;
             // SAFETY: eight bytes of a local variable.
-            let got = unsafe { libc::read(self.descriptor()?, (&raw mut one).cast(), 8) };
-            if let Some(taken) = self.take_after(got, &seen)? {
+            let got = unsafe { libc::read(descriptor, (&raw mut one).cast(), 8) };
+            let taken = self.take_after(got, &seen);
+            self.end_wait();
+            if let Some(taken) = taken? {
                 return Ok(taken);
             }
+        }
+    }
+
+    fn begin_wait(&self) {
+        let _entries = self.entries();
+        self.waiting.fetch_add(1, Ordering::AcqRel);
+    }
+
+    fn end_wait(&self) {
+        let mut entries = self.entries();
+        self.waiting.fetch_sub(1, Ordering::AcqRel);
+        self.settle(&mut entries);
+    }
+
+    /// The descriptor is readable while there are events. Those who wait read what it counts beyond
+    /// them, and wait on; if nobody does, it is read here, which does not block: whoever wants to wait
+    /// needs the lock.
+    fn settle(&self, entries: &mut Entries<E>) {
+        if !entries.events.is_empty() || self.waiting.load(Ordering::Acquire) > 0 {
+            return;
+        }
+        while entries.is_overcounted {
+            let mut one = 0_u64;
+            let mut polled = libc::pollfd {
+                fd: self.fd.as_raw_fd(),
+                events: libc::POLLIN,
+                revents: 0,
+            };
+            // SAFETY: local variables, one of eight bytes.
+            entries.is_overcounted = unsafe {
+                libc::poll(&raw mut polled, 1, 0) > 0
+                    && libc::read(polled.fd, (&raw mut one).cast(), 8) > 0
+            };
         }
     }
 
@@ -134,41 +190,42 @@ impl<E> EventQueue<E> {
             return Err(io::Error::last_os_error());
         }
         let mut entries = self.entries();
-        Ok(entries.pop_front().map(|event| seen(&event)))
+        Ok(entries.events.pop_front().map(|event| seen(&event)))
     }
 
     /// Whether there is nothing to take.
     pub fn is_empty(&self) -> bool {
-        self.entries().is_empty()
+        self.entries().events.is_empty()
     }
 
     /// Takes back the events that `concerned` names, as when their object is gone.
     pub fn withdraw(&self, concerned: impl Fn(&E) -> bool) -> VecDeque<E> {
         let mut entries = self.entries();
-        let (withdrawn, others) = entries.drain(..).partition(concerned);
-        *entries = others;
-        for _ in 0..VecDeque::len(&withdrawn) {
-            let mut one = 0_u64;
-            let into = libc::iovec {
-                iov_base: (&raw mut one).cast(),
-                iov_len: 8,
-            };
-            // SAFETY: eight bytes of a local variable. A thread in `take` may have been faster,
-            // so this must not block.
-            unsafe { libc::preadv2(self.fd.as_raw_fd(), &into, 1, -1, libc::RWF_NOWAIT) };
-        }
+        let (withdrawn, others) = entries.events.drain(..).partition(concerned);
+        entries.events = others;
+        entries.is_overcounted |= !VecDeque::is_empty(&withdrawn);
+        self.settle(&mut entries);
         withdrawn
     }
 
-    fn entries(&self) -> MutexGuard<'_, VecDeque<E>> {
+    fn entries(&self) -> MutexGuard<'_, Entries<E>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 thread_local! {
-    /// The queues that this thread waits for: they live on while it does, and until it ends if it is
-    /// cancelled. More than one if a handler interrupts a wait with another.
-    static AWAITED: RefCell<Vec<Arc<dyn Any + Send + Sync>>> = const { RefCell::new(Vec::new()) };
+    /// What this thread waits for. More than one if a handler interrupts a wait with another.
+    static AWAITED: RefCell<Vec<Box<dyn Any>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A thread's wait for an event of a queue, which lives on for it. A thread that is cancelled has it
+/// until it ends.
+struct Wait<E>(Arc<EventQueue<E>>);
+
+impl<E> Drop for Wait<E> {
+    fn drop(&mut self) {
+        self.0.end_wait();
+    }
 }
 
 // SAFETY: read(2), by which the C library unwinds a thread that is cancelled.
@@ -182,15 +239,12 @@ unsafe extern "C-unwind" {
 ///
 /// `queue` finds the queue, `seen` looks at an event in it, and `deliver` tells the program, or answers
 /// false if there is nothing to tell.
-pub fn wait<E: Send + Sync + 'static, R>(
+pub fn wait<E: 'static, R>(
     call: &'static str,
     queue: impl Fn() -> Result<Arc<EventQueue<E>>, Error> + Copy,
     seen: impl Fn(&E) -> R + Copy,
     deliver: impl Fn(R) -> Result<bool, Error> + Copy,
-) -> c_int
-where
-    EventQueue<E>: Send + Sync,
-{
+) -> c_int {
     const AGAIN: c_int = 1;
     loop {
         let fd = border::number(|| number(call, queue().and_then(|queue| await_queue(queue))));
@@ -202,7 +256,7 @@ where
         // have anything to drop.
         let got = unsafe { read(fd, (&raw mut one).cast(), 8) };
         let done = border::number(|| {
-            let taken = awaited::<E>().and_then(|queue| Ok(queue.take_after(got, seen)?));
+            let taken = awaited::<E>().and_then(|wait| Ok(wait.0.take_after(got, seen)?));
             let done = taken.and_then(|taken| taken.map_or(Ok(false), deliver));
             number(call, done.map(|done| if done { 0 } else { AGAIN }))
         });
@@ -212,27 +266,19 @@ where
     }
 }
 
-fn await_queue<E: 'static>(queue: Arc<EventQueue<E>>) -> Result<c_int, Error>
-where
-    EventQueue<E>: Send + Sync,
-{
+fn await_queue<E: 'static>(queue: Arc<EventQueue<E>>) -> Result<c_int, Error> {
     let fd = queue.descriptor()?;
     queue.last_to_wait.store(this_thread(), Ordering::Release);
-    queue.waiting.fetch_add(1, Ordering::AcqRel);
-    AWAITED.with_borrow_mut(|awaited| awaited.push(queue));
+    queue.begin_wait();
+    AWAITED.with_borrow_mut(|awaited| awaited.push(Box::new(Wait(queue))));
     Ok(fd)
 }
 
-fn awaited<E: 'static>() -> Result<Arc<EventQueue<E>>, Error>
-where
-    EventQueue<E>: Send + Sync,
-{
-    let queue = AWAITED.with_borrow_mut(Vec::pop);
-    let queue = queue.and_then(|queue| queue.downcast::<EventQueue<E>>().ok());
+fn awaited<E: 'static>() -> Result<Box<Wait<E>>, Error> {
+    let wait = AWAITED.with_borrow_mut(Vec::pop);
+    let wait = wait.and_then(|wait| wait.downcast().ok());
     // Else a handler has jumped away from its own wait.
-    let queue = queue.ok_or(Error::Reported(libc::EIO))?;
-    queue.waiting.fetch_sub(1, Ordering::AcqRel);
-    Ok(queue)
+    wait.ok_or(Error::Reported(libc::EIO))
 }
 
 fn this_thread() -> u64 {
@@ -245,22 +291,39 @@ pub(crate) struct Announced {
     /// The completion queue, as the program knows it.
     cq: usize,
     reported: Reported,
+    is_unread: Arc<AtomicBool>,
 }
 
 /// Where the announcements of a completion queue go.
 pub(crate) struct CompQueue {
-    pub(crate) channel: Arc<EventQueue<Announced>>,
+    channel: Arc<EventQueue<Announced>>,
     /// The completion queue, as the program knows it.
-    pub(crate) cq: usize,
-    pub(crate) reported: Reported,
+    cq: usize,
+    reported: Reported,
+    /// The channel has an announcement of this queue.
+    is_unread: Arc<AtomicBool>,
 }
 
 impl CompQueue {
+    pub(crate) fn new(channel: Arc<EventQueue<Announced>>, cq: usize, reported: Reported) -> Self {
+        Self {
+            channel,
+            cq,
+            reported,
+            is_unread: Arc::default(),
+        }
+    }
+
+    /// As a card does, with one announcement until the program has taken it, however often it arms the
+    /// queue.
     pub(crate) fn announce(&self) {
-        self.channel.push(Announced {
-            cq: self.cq,
-            reported: Arc::clone(&self.reported),
-        });
+        if !self.is_unread.swap(true, Ordering::AcqRel) {
+            self.channel.push(Announced {
+                cq: self.cq,
+                reported: Arc::clone(&self.reported),
+                is_unread: Arc::clone(&self.is_unread),
+            });
+        }
     }
 
     /// The completion queue is gone.
@@ -385,6 +448,7 @@ pub unsafe extern "C-unwind" fn ibv_get_cq_event(
         Ok(Arc::clone(queue))
     };
     let seen = |announced: &Announced| {
+        announced.is_unread.store(false, Ordering::Release);
         announced.reported.fetch_add(1, Ordering::Relaxed);
         announced.cq
     };
@@ -552,6 +616,62 @@ pub(crate) unsafe fn wait_acknowledged(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn is_readable(fd: &OwnedFd) -> bool {
+        let mut polled = libc::pollfd {
+            fd: fd.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // SAFETY: a local variable.
+        unsafe { libc::poll(&raw mut polled, 1, 0) > 0 }
+    }
+
+    #[test]
+    fn the_descriptor_is_readable_while_there_are_events() {
+        let (queue, public) = EventQueue::new().unwrap();
+        for event in 0..4 {
+            queue.push(event);
+        }
+        queue.withdraw(|event| event % 2 == 0);
+        assert_eq!(queue.take(|event| *event).unwrap(), 1);
+        assert!(is_readable(&public));
+        assert_eq!(queue.take(|event| *event).unwrap(), 3);
+        assert!(
+            !is_readable(&public),
+            "the two withdrawn ones count no more"
+        );
+        queue.push(4);
+        queue.withdraw(|_| true);
+        assert!(!is_readable(&public));
+    }
+
+    /// Another thread waits while events come and are withdrawn, and gets those that stay.
+    #[test]
+    fn those_who_wait_get_what_is_not_withdrawn() {
+        const EVENTS: u32 = 20_000;
+        let (queue, public) = EventQueue::new().unwrap();
+        thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                let taken = || queue.take(|event| *event).unwrap();
+                std::iter::repeat_with(taken)
+                    .take_while(|event| *event != EVENTS)
+                    .collect::<Vec<u32>>()
+            });
+            for event in 0..EVENTS {
+                queue.push(event);
+                if event % 2 == 0 {
+                    queue.withdraw(|it| *it == event);
+                }
+            }
+            queue.push(EVENTS);
+            let taken = reader.join().unwrap();
+            let odd = taken.iter().filter(|event| **event % 2 == 1).count();
+            assert_eq!(odd as u32, EVENTS / 2);
+            assert!(taken.is_sorted());
+        });
+        assert!(!is_readable(&public));
+    }
 
     #[test]
     fn what_a_program_does_not_read_does_not_grow() {

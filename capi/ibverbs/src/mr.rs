@@ -18,7 +18,7 @@ use crate::abi::{ibv_mr, ibv_pd, ibv_sge};
 use crate::arena::Arena;
 use crate::context::{self, ContextRef};
 use crate::dm;
-use crate::error::{Error, number, pointer, status};
+use crate::error::{Error, pointer, status, tell};
 use crate::pd;
 
 use memory::{fault_in, memory};
@@ -224,7 +224,8 @@ pub(crate) unsafe extern "C" fn alloc_null_mr(pd: *mut ibv_pd) -> *mut ibv_mr {
 }
 
 /// Changes memory, protection domain or permissions of a region: all that is asked for, or on error
-/// nothing. Its keys stay (ibv_rereg_mr(3)).
+/// nothing. Its keys stay (ibv_rereg_mr(3)). The result says who refuses: other libraries look at the
+/// arguments, and the rest is up to the kernel.
 #[border(number)]
 pub unsafe extern "C" fn ibv_rereg_mr(
     mr: *mut ibv_mr,
@@ -234,76 +235,116 @@ pub unsafe extern "C" fn ibv_rereg_mr(
     length: usize,
     access: c_int,
 ) -> c_int {
-    let result = reregister(mr, flags, pd, addr, length, access as u32);
-    // IBV_REREG_MR_ERR_INPUT: the region is as before.
-    number("ibv_rereg_mr", result.map(|()| 0))
+    const ERR_INPUT: c_int = -1;
+    const ERR_CMD: c_int = -4;
+    let change = Change {
+        what: flags,
+        pd,
+        addr,
+        length,
+        access: access as u32,
+    };
+    let refused = match change.check(mr) {
+        Ok(own) => change.apply(mr, own).map_err(|error| (ERR_CMD, error)),
+        Err(error) => Err((ERR_INPUT, error)),
+    };
+    refused.map_or_else(
+        |(code, error)| {
+            tell("ibv_rereg_mr", &error);
+            code
+        },
+        |()| 0,
+    )
 }
 
-fn reregister(
-    pointer: *mut ibv_mr,
+/// What a program wants to change of a region.
+struct Change {
     what: c_int,
     pd: *mut ibv_pd,
     addr: *mut c_void,
     length: usize,
     access: u32,
-) -> Result<(), Error> {
+}
+
+impl Change {
     const TRANSLATION: c_int = 1;
     const PD: c_int = 1 << 1;
     const ACCESS: c_int = 1 << 2;
-    if what == 0 || what & !(TRANSLATION | PD | ACCESS) != 0 {
-        let allowed = "one or more of ibv_rereg_mr_flags";
-        return Err(Error::invalid("flags", what as u32, allowed));
+
+    fn changes(&self, what: c_int) -> bool {
+        self.what & what != 0
     }
-    let mr = MRS.find(pointer)?.own();
-    if !matches!(mr.kind, Kind::Memory) {
-        return Err(Error::Refused {
-            errno: libc::EINVAL,
-            what: "only a region of the program's own memory can change; register another one"
-                .into(),
-        });
-    }
-    if what & TRANSLATION != 0 && addr.is_null() {
-        return Err(Error::Null("addr"));
-    }
-    if what & TRANSLATION != 0 && length == 0 {
-        return Err(Error::invalid("length", length, "1 or more"));
-    }
-    if what & ACCESS == 0 && access != 0 {
-        let allowed = "0 without IBV_REREG_MR_CHANGE_ACCESS";
-        return Err(Error::invalid("access", access, allowed));
-    }
-    let mut flags = *mr.flags();
-    if what & ACCESS != 0 {
-        flags = RegFlags::from_bits(access)?;
-    }
-    let translation = if what & TRANSLATION != 0 {
-        let va = if flags.zero_based { 0 } else { addr as u64 };
-        Some((memory(addr, length, flags)?, va))
-    } else {
-        None
-    };
-    let domain = match what & PD != 0 {
-        true => Some(pd::find_in(pd, &mr.context)?.id),
-        false => None,
-    };
-    let change = MrModify {
-        translation,
-        pd: domain,
-        access: (what & ACCESS != 0).then_some(flags.access),
-    };
-    let device = mr.context.adapter.live()?;
-    device.with(|hca| hca.rereg_mr(mr.key, change))?;
-    *mr.flags() = flags;
-    // SAFETY: a live object; programs only read the fields.
-    unsafe {
-        if what & TRANSLATION != 0 {
-            ((*pointer).addr, (*pointer).length) = (addr, length);
+
+    /// What can be seen without the device; answers the region.
+    fn check(&self, pointer: *mut ibv_mr) -> Result<&'static Mr, Error> {
+        if self.what & !(Self::TRANSLATION | Self::PD | Self::ACCESS) != 0 {
+            let allowed = "one or more of ibv_rereg_mr_flags";
+            return Err(Error::invalid("flags", self.what as u32, allowed));
         }
-        if what & PD != 0 {
-            (*pointer).pd = pd;
+        let mr = MRS.find(pointer)?.own();
+        if !matches!(mr.kind, Kind::Memory) {
+            return Err(Error::Refused {
+                errno: libc::EINVAL,
+                what: "only a region of the program's own memory can change; register another one"
+                    .into(),
+            });
         }
+        if self.changes(Self::TRANSLATION) && self.addr.is_null() {
+            return Err(Error::Null("addr"));
+        }
+        if self.changes(Self::TRANSLATION) && self.length == 0 {
+            return Err(Error::invalid("length", self.length, "1 or more"));
+        }
+        if !self.changes(Self::ACCESS) && self.access != 0 {
+            let allowed = "0 without IBV_REREG_MR_CHANGE_ACCESS";
+            return Err(Error::invalid("access", self.access, allowed));
+        }
+        Ok(mr)
     }
-    Ok(())
+
+    fn apply(&self, pointer: *mut ibv_mr, mr: &Mr) -> Result<(), Error> {
+        if self.what == 0 {
+            let allowed = "one or more of ibv_rereg_mr_flags";
+            return Err(Error::invalid("flags", self.what, allowed));
+        }
+        let mut flags = *mr.flags();
+        if self.changes(Self::ACCESS) {
+            flags = RegFlags::from_bits(self.access)?;
+        }
+        let translation = match self.changes(Self::TRANSLATION) {
+            true => {
+                let va = if flags.zero_based {
+                    0
+                } else {
+                    self.addr as u64
+                };
+                Some((memory(self.addr, self.length, flags)?, va))
+            }
+            false => None,
+        };
+        let domain = match self.changes(Self::PD) {
+            true => Some(pd::find_in(self.pd, &mr.context)?.id),
+            false => None,
+        };
+        let change = MrModify {
+            translation,
+            pd: domain,
+            access: self.changes(Self::ACCESS).then_some(flags.access),
+        };
+        let device = mr.context.adapter.live()?;
+        device.with(|hca| hca.rereg_mr(mr.key, change))?;
+        *mr.flags() = flags;
+        // SAFETY: a live object; programs only read the fields.
+        unsafe {
+            if self.changes(Self::TRANSLATION) {
+                ((*pointer).addr, (*pointer).length) = (self.addr, self.length);
+            }
+            if self.changes(Self::PD) {
+                (*pointer).pd = self.pd;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Brings memory of regions in before it is used (ibv_advise_mr(3)).

@@ -18,6 +18,12 @@ pub enum Notify {
     Any,
 }
 
+impl Notify {
+    fn includes(self, completion: &Completion) -> bool {
+        self == Self::Any || completion.solicited
+    }
+}
+
 /// What a completion queue is created with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CqInit {
@@ -104,17 +110,11 @@ impl Cq {
             self.overrun = true;
             return Pushed::Overrun;
         }
-        let wanted = match self.armed {
-            None => false,
-            Some(Notify::Any) => true,
-            Some(Notify::Solicited) => completion.solicited,
-        };
+        let wanted = self.armed.take_if(|armed| armed.includes(&completion));
         self.entries.push_back(completion);
-        if wanted {
-            self.armed = None;
-            Pushed::Announce
-        } else {
-            Pushed::Quietly
+        match wanted {
+            Some(_) => Pushed::Announce,
+            None => Pushed::Quietly,
         }
     }
 
@@ -151,12 +151,16 @@ impl Cq {
         self.entries.retain(|completion| completion.qpn != qpn);
     }
 
-    /// Arms the queue for one announcement. Entries already there do not count, and asking for
-    /// any completion includes asking for solicited ones.
-    pub(crate) fn arm(&mut self, notify: Notify) {
+    /// Arms the queue for one announcement, and answers whether it is due at once: a card's arm has the
+    /// index of the next entry to poll, so an entry that waits there is news. Programs arm without
+    /// polling again. Asking for any completion includes asking for solicited ones.
+    #[must_use]
+    pub(crate) fn arm(&mut self, notify: Notify) -> bool {
         if self.armed != Some(Notify::Any) {
             self.armed = Some(notify);
         }
+        let waits = |armed: &mut Notify| self.entries.iter().any(|entry| armed.includes(entry));
+        self.armed.take_if(waits).is_some()
     }
 }
 
@@ -182,13 +186,26 @@ mod tests {
     #[test]
     fn one_announcement_for_each_arming() {
         let mut cq = queue(10);
-        assert_eq!(cq.push(entry(true)), Pushed::Quietly);
-        cq.arm(Notify::Solicited);
+        assert!(!cq.arm(Notify::Solicited));
         assert_eq!(cq.push(entry(false)), Pushed::Quietly);
         assert_eq!(cq.push(entry(true)), Pushed::Announce);
         assert_eq!(cq.push(entry(true)), Pushed::Quietly);
-        cq.arm(Notify::Any);
-        cq.arm(Notify::Solicited);
+        while cq.pop().is_some() {}
+        assert!(!cq.arm(Notify::Any));
+        assert!(!cq.arm(Notify::Solicited));
+        assert_eq!(cq.push(entry(false)), Pushed::Announce);
+    }
+
+    #[test]
+    fn what_waits_is_announced_when_the_queue_is_armed() {
+        let mut cq = queue(10);
+        assert_eq!(cq.push(entry(false)), Pushed::Quietly);
+        assert!(!cq.arm(Notify::Solicited), "the peer did not ask for it");
+        assert!(cq.arm(Notify::Any));
+        assert_eq!(cq.push(entry(true)), Pushed::Quietly, "announced once");
+        assert!(cq.arm(Notify::Solicited), "behind another one");
+        while cq.pop().is_some() {}
+        assert!(!cq.arm(Notify::Any), "all of it was polled");
         assert_eq!(cq.push(entry(false)), Pushed::Announce);
     }
 

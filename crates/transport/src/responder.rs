@@ -125,6 +125,8 @@ pub(crate) enum Refusal {
     Receive(Fault),
     /// Not at all: the NAK to answer with and the event to raise; the QP fails.
     Fatal(NakCode, QpEvent),
+    /// It has arrived, but the key is not the peer's to invalidate; the QP fails.
+    Invalidation,
 }
 
 const INVALID: Refusal = Refusal::Fatal(NakCode::InvalidRequest, QpEvent::RequestError);
@@ -255,6 +257,13 @@ impl Responder {
                 cx.host.event(event);
                 Err(Failed)
             }
+            // Class J (IBA vol 1, 9.9.6.3): neither NAK nor ACK.
+            Err(Refusal::Invalidation) => {
+                cx.count_refusal(NakCode::RemoteAccess, headers.opcode());
+                self.fail_receive(WcStatus::LocAccessErr.into(), cx);
+                cx.host.event(QpEvent::AccessError);
+                Err(Failed)
+            }
         }
     }
 
@@ -332,7 +341,8 @@ impl Responder {
         *received += data.len();
         if opcode.ends_message() {
             if let Some(rkey) = headers.ieth() {
-                cx.host.invalidate(rkey)?;
+                let invalidated = cx.host.invalidate(rkey);
+                invalidated.map_err(|_| Refusal::Invalidation)?;
             }
             let byte_len = *received;
             if let Message::Send { wqe, .. } = std::mem::replace(&mut self.message, Message::None) {
@@ -567,11 +577,10 @@ impl Responder {
 
     /// The same for a message that is refused with `code`.
     pub(crate) fn fail_refused<H: Host>(&mut self, code: NakCode, cx: &mut Context<'_, H>) {
-        let status = match (code, &self.message) {
+        let status = match code {
             // Memory of this side, though the key came from the peer (IBA vol 1, 11.6.2).
-            (NakCode::RemoteAccess, Message::Write { .. }) => WcStatus::LocAccessErr,
-            (NakCode::RemoteAccess, _) => WcStatus::RemAccessErr,
-            (NakCode::RemoteOperational, _) => WcStatus::RemOpErr,
+            NakCode::RemoteAccess => WcStatus::LocAccessErr,
+            NakCode::RemoteOperational => WcStatus::RemOpErr,
             _ => WcStatus::RemInvReqErr,
         };
         self.fail_receive(status.into(), cx);

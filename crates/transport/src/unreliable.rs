@@ -59,7 +59,7 @@ impl Responder {
                 cx.host.event(event);
                 Err(Failed)
             }
-            Err(Refusal::Fatal(..)) => {
+            Err(Refusal::Fatal(..) | Refusal::Invalidation) => {
                 self.abandon(cx);
                 Ok(())
             }

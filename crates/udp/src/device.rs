@@ -551,11 +551,12 @@ impl Device {
             let seen = self.shared.events().announcements;
             let taken = {
                 let mut engine = self.shared.lock();
-                engine.hca_mut().req_notify_cq(cq, Notify::Any)?;
-                // What came before the arming announces nothing.
-                take(engine.hca_mut(), cq, max, &mut |completion| {
-                    out.push(completion)
-                })?
+                let hca = engine.hca_mut();
+                let taken = take(hca, cq, max, &mut |completion| out.push(completion))?;
+                if taken == 0 {
+                    hca.req_notify_cq(cq, Notify::Any)?;
+                }
+                taken
             };
             if taken > 0 || waited(timeout) {
                 return Ok(taken);

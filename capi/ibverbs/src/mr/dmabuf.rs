@@ -91,8 +91,12 @@ pub(super) fn register(
         let allowed = "local write, remote write, read and atomic, relaxed ordering";
         return Err(Error::invalid("access", access, allowed));
     }
+    // UCX and NCCL register nothing, or a descriptor that is not open, to see whether the call exists.
     if length == 0 {
-        return Err(Error::invalid("length", length, "1 or more"));
+        return Err(Error::Probed {
+            errno: libc::EINVAL,
+            what: "length is 0; allowed: 1 or more".into(),
+        });
     }
     if offset % PAGE != iova % PAGE {
         let allowed = "an address that is as far into its page as offset is";
@@ -127,8 +131,11 @@ pub(super) fn register(
 
 /// What a descriptor stands for, if that is memory.
 fn name_of(fd: c_int) -> Result<String, Error> {
-    let name = read_link(Path::new("/proc/self/fd").join(fd.to_string()))
-        .map_err(|_| io::Error::from_raw_os_error(libc::EBADF))?;
+    let name =
+        read_link(Path::new("/proc/self/fd").join(fd.to_string())).map_err(|_| Error::Probed {
+            errno: libc::EBADF,
+            what: format!("fd {fd} is not open"),
+        })?;
     let name = name.to_string_lossy().into_owned();
     if ["/dmabuf:", "/memfd:"]
         .iter()

@@ -6,6 +6,7 @@ use super::{in_range, no_such, not_busy};
 use crate::cq::{Cq, CqId, CqInit, Notify};
 use crate::device::Hca;
 use crate::error::{Object, VerbsError};
+use crate::event::Event;
 use crate::limits;
 
 impl Hca {
@@ -48,9 +49,12 @@ impl Hca {
         Ok(())
     }
 
-    /// Arms a completion queue for one [`crate::Event::Completion`].
+    /// Arms a completion queue for one [`Event::Completion`], which comes at once if what it is for
+    /// waits to be polled.
     pub fn req_notify_cq(&mut self, cq: CqId, notify: Notify) -> Result<(), VerbsError> {
-        self.cq(cq)?.arm(notify);
+        if self.cq(cq)?.arm(notify) {
+            self.common.events.push_back(Event::Completion(cq));
+        }
         Ok(())
     }
 

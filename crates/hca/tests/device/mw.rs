@@ -329,7 +329,9 @@ fn the_peer_can_invalidate_its_window_and_nothing_else() {
     ] {
         world.reconnect();
         let status = world.send_invalidate(key);
-        assert_eq!(status, WcStatus::RemAccessErr, "{name}");
+        assert_eq!(status, WcStatus::RetryExcErr, "{name}: unanswered");
+        let received = world.pair.sides[B].completions.pop().unwrap();
+        assert_eq!(received.status, WcStatus::LocAccessErr, "{name}");
     }
     for key in [region, type_1] {
         world.reconnect();

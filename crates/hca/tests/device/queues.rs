@@ -222,6 +222,38 @@ fn an_armed_queue_announces_what_it_was_armed_for() {
     assert_eq!(flushed, 3, "what was left of ten");
 }
 
+/// A program may arm and go to sleep without another poll.
+#[test]
+fn what_waits_in_a_queue_is_announced_when_it_is_armed() {
+    let (mut pair, [a, b]) = World::connected();
+    let cq = pair.sides[B].cq;
+    let event = Event::Completion(cq);
+    pair.sides[B].watch_nothing();
+    recvs(&mut pair.sides[B], b, 0..3);
+    let armed = |pair: &mut World, notify| {
+        let before = count(&pair.sides[B], event);
+        pair.sides[B].hca.req_notify_cq(cq, notify).unwrap();
+        pair.settle();
+        count(&pair.sides[B], event) - before
+    };
+    send(&mut pair, a, 0, SendFlags::empty());
+    pair.run();
+    assert_eq!(armed(&mut pair, Notify::Solicited), 0);
+    assert_eq!(armed(&mut pair, Notify::Any), 1);
+    send(&mut pair, a, 0, SendFlags::SOLICITED);
+    pair.run();
+    assert_eq!(count(&pair.sides[B], event), 1, "the arming is used up");
+    assert_eq!(armed(&mut pair, Notify::Solicited), 1);
+    assert_eq!(polled(&mut pair.sides[B], cq).len(), 2);
+    assert_eq!(armed(&mut pair, Notify::Solicited), 0);
+
+    // Nobody solicited an error.
+    pair.sides[B].move_to(b, QpState::Err);
+    pair.settle();
+    assert_eq!(count(&pair.sides[B], event), 3);
+    assert_eq!(armed(&mut pair, Notify::Solicited), 1, "nor polled it");
+}
+
 #[test]
 fn a_shared_queue_serves_all_its_queue_pairs_and_tells_when_it_runs_low() {
     let mut pair = World::pair(ferroce_testing::config());

@@ -281,18 +281,31 @@ fn a_receive_buffer_that_cannot_be_written_fails_both() {
     assert_eq!(pair.recvs(B), [(1, WcStatus::LocProtErr)]);
 }
 
+/// Class J (IBA vol 1, 9.9.6.3): the message itself has arrived, and answers to those before it leave.
 #[test]
-fn a_key_that_cannot_be_invalidated_fails_both() {
+fn a_key_that_cannot_be_invalidated_fails_both_without_a_nak() {
     let mut pair = Setup::default().connect();
+    pair.silence(A);
     pair.recv(B, 1, 100);
+    pair.recv(B, 2, 100);
+    pair.read(A, 0, 10);
     pair.op(A, 1, SendOp::SendInvalidate { rkey: 0xdead }, 10);
-    expect_refused(
-        &mut pair,
-        "NAK access 0",
-        WcStatus::RemAccessErr,
-        QpEvent::AccessError,
+    pair.send(A, 2, 10);
+    pair.transmit();
+    for packet in pair.log.clone() {
+        pair.deliver(B, &packet.headers, &packet.payload);
+    }
+    pair.run();
+    use WcStatus::{LocAccessErr, RetryExcErr, Success, WrFlushErr};
+    assert_eq!(pair.sent(B), ["RDMA READ response only 0"]);
+    assert_eq!(pair[B].qp.state(), QpState::Err);
+    assert_eq!(pair[B].host.events, [QpEvent::AccessError]);
+    assert_eq!(pair.count(B, Counter::RespRemoteAccessErrors), 1);
+    assert_eq!(pair.recvs(B), [(1, LocAccessErr), (2, WrFlushErr)]);
+    assert_eq!(
+        pair.sends(A),
+        [(0, Success), (1, RetryExcErr), (2, WrFlushErr)]
     );
-    assert_eq!(pair.recvs(B), [(1, WcStatus::RemAccessErr)]);
 }
 
 /// The region goes away while its READ is being answered.

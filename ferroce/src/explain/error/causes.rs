@@ -233,21 +233,26 @@ pub(super) const CAUSES: &[Cause] = &[
     Cause {
         status: WcStatus::LocAccessErr,
         vendor_err: 0,
-        summary: "immediate data of a WRITE that was refused",
+        summary: "a message with a key that the peer may not use",
         cause: "The receive was taken by immediate data whose RDMA WRITE was refused for its key or \
-                range.",
+                range, or by a SEND that invalidates a key which is not a type 2 memory window bound \
+                to this queue pair.",
         requester: Signs {
             counters: &[
                 (Counter::ReqCqeError, "+1"),
-                (Counter::ReqRemoteAccessErrors, "+1"),
+                (Counter::ReqRemoteAccessErrors, "+1 for the WRITE"),
             ],
-            shows: "its request with REM_ACCESS_ERR 0x88",
+            shows: "the WRITE with REM_ACCESS_ERR 0x88; the SEND, which is not answered, with \
+                    RETRY_EXC_ERR 0x81",
         },
         responder: Signs {
             counters: &[(Counter::RespCqeError, "+1")],
             shows: "this status at the receive, IBV_EVENT_QP_ACCESS_ERR; the queue pair is in ERR",
         },
-        next: &["as for REM_ACCESS_ERR 0x88: the rkey and the range that the peer used"],
+        next: &[
+            "as for REM_ACCESS_ERR 0x88: the rkey and the range that the peer used",
+            "a SEND with invalidate: was the window invalidated before, or bound to another queue pair?",
+        ],
     },
     Cause {
         status: WcStatus::RemInvReqErr,
