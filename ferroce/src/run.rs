@@ -5,6 +5,7 @@
 //! | `library` | the libraries that programs load instead of the system's |
 //! | `environment` | the variables that make programs load them |
 //! | `program` | the program: its path, and whether it is supported |
+//! | `valgrind` | which versions of it run programs on the libraries |
 //! | `in_force` | settings that are already in force on the devices |
 //! | `session` | settings for the duration of a run, and its counters |
 //! | `namespace` | the devices in `/sys` and `/dev` of a mount namespace |
@@ -19,6 +20,7 @@ mod namespace;
 mod program;
 mod session;
 mod setup;
+mod valgrind;
 
 pub(crate) use library::Libraries;
 pub(crate) use setup::{Env, Sysfs};
@@ -48,7 +50,8 @@ const EXIT_CODES: &str = "Exit codes:
   that of the program; 128 and the number of the signal if one ended it
   2    a flag of ferroce run is wrong
   125  Ferroce could not do its part; the program was not started
-  126  the program cannot be run: not executable, statically linked, of another machine, setuid
+  126  the program cannot be run: not executable, statically linked, of another machine, setuid,
+       or a valgrind that is too old
   127  there is no such program";
 
 /// The program was not started, for a reason that is not its own.

@@ -103,10 +103,21 @@ impl Lab {
     ///
     /// Panics if there is no compiler, no libibverbs-dev or no librdmacm-dev.
     pub fn compile(&self, name: &str) -> PathBuf {
+        self.compile_with(name, &[])
+    }
+
+    /// The same with further options of the compiler.
+    ///
+    /// # Panics
+    ///
+    /// As [`compile`](Self::compile), or if the compiler refuses an option.
+    pub fn compile_with(&self, name: &str, options: &[&str]) -> PathBuf {
         let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs");
         let program = self.path().join(name);
         let built = Command::new("cc")
-            .args(["-O1", "-Wall", "-D_GNU_SOURCE", "-o"])
+            .args(["-O1", "-Wall", "-D_GNU_SOURCE"])
+            .args(options)
+            .arg("-o")
             .args([&program, &programs.join(name).with_extension("c")])
             .args(["-Wl,--as-needed", "-libverbs", "-lrdmacm"])
             .output()

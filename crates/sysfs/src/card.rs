@@ -62,10 +62,25 @@ pub(crate) enum Role {
     Vf(Option<PciAddress>),
 }
 
+impl Role {
+    /// Whether other functions of the card are shown.
+    pub(crate) fn has_others(&self) -> bool {
+        match self {
+            Self::Pf { shown, .. } => !shown.is_empty(),
+            Self::Vf(pf) => pf.is_some(),
+        }
+    }
+}
+
 impl Card {
     /// Whether it is a function of a PCI card, as soft-RoCE is not.
     pub(crate) fn is_on_pci(&self) -> bool {
         self.guise != Some(Guise::Rxe)
+    }
+
+    /// Whether it looks as if the driver of real cards had it.
+    pub(crate) fn has_driver(&self) -> bool {
+        self.guise == Some(Guise::Mlx5)
     }
 
     /// The node description: of cards what rdma-core's daemon makes of host and name.

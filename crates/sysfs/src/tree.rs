@@ -1,7 +1,8 @@
 //! The files of all devices.
 
+use std::collections::BTreeMap;
+
 use ferroce_hca::Function;
-use ferroce_udp::Guise;
 
 use crate::card::{Card, Role, guid};
 use crate::{fwctl, port};
@@ -13,8 +14,31 @@ pub(crate) const MARK: &str = ".ferroce-sysfs";
 /// whatever the devices' addresses are.
 pub const PCI_ROOT: &str = "pci10fe:00";
 
+/// Below it, the functions as the directories of classes that lie in them, by PCI address.
+const CLASSES: &str = "classes";
+
+/// Below it, the functions as the other functions of their cards see them, by PCI address.
+const FUNCTIONS: &str = "functions";
+
+/// The driver of real cards, without them.
+const DRIVER: &str = "bus/pci/drivers/mlx5_core";
+
 /// Where devices lie that are nothing but software.
 const VIRTUAL: &str = "devices/virtual";
+
+/// What programs read of an interface by way of its device.
+const NETDEV_FILES: [&str; 10] = [
+    "address",
+    "carrier",
+    "dev_id",
+    "dev_port",
+    "flags",
+    "ifindex",
+    "mtu",
+    "operstate",
+    "speed",
+    "type",
+];
 
 /// Version of the kernel's verbs interface that programs look for.
 const UVERBS_ABI: &str = "6";
@@ -41,6 +65,16 @@ impl Node {
 ///
 /// As in the kernel's tree the files lie below `devices/`, and `class/` leads to them by relative
 /// links, so that the tree works wherever it is.
+///
+/// Programs that follow links come to an end in it, which they do not in the kernel's: the tree may
+/// lie where they look for something else. Where the kernel has a link back to a directory further up,
+/// a function has several directories, each of whose last component is its PCI address:
+///
+/// | below the PCI root | leads to | from |
+/// |---|---|---|
+/// | `classes/PCI` | the next | `class/*` |
+/// | `PCI`: the function's own files | the next, of other functions | `device` |
+/// | `functions/PCI` | nothing but files | `virtfnN`, `physfn` |
 pub(crate) fn sys_tree(cards: &[Card]) -> Vec<(String, Node)> {
     let mut tree = vec![
         ("class/fwctl".to_owned(), Node::Directory),
@@ -51,6 +85,9 @@ pub(crate) fn sys_tree(cards: &[Card]) -> Vec<(String, Node)> {
         ),
         (format!("devices/{PCI_ROOT}"), Node::Directory),
     ];
+    if cards.iter().any(Card::has_driver) {
+        tree.push((DRIVER.to_owned(), Node::Directory));
+    }
     for (index, card) in cards.iter().enumerate() {
         match card.is_on_pci() {
             true => on_pci(&mut tree, index, card),
@@ -62,35 +99,82 @@ pub(crate) fn sys_tree(cards: &[Card]) -> Vec<(String, Node)> {
 
 /// A device below its PCI function.
 fn on_pci(tree: &mut Vec<(String, Node)>, index: usize, card: &Card) {
-    let function = format!("devices/{PCI_ROOT}/{}", card.pci);
-    let name = &card.name;
-    tree.extend(function_files(&function, card));
-    if card.guise == Some(Guise::Mlx5) {
-        let driver = "/sys/bus/pci/drivers/mlx5_core".to_owned();
-        tree.push((format!("{function}/driver"), Node::Link(driver)));
+    let (pci, name) = (card.pci, &card.name);
+    let function = format!("devices/{PCI_ROOT}/{pci}");
+    let classes = format!("devices/{PCI_ROOT}/{CLASSES}/{pci}");
+    let mut own = function_files(&function, card);
+    let mut leading = vec![classes.clone()];
+    if card.role.has_others() {
+        let seen = format!("devices/{PCI_ROOT}/{FUNCTIONS}/{pci}");
+        let class = |class| link(&seen, class, format!("../../{pci}/{class}"));
+        tree.extend(["fwctl", "infiniband", "infiniband_verbs"].map(class));
+        leading.push(seen);
     }
-    let device = format!("{function}/infiniband/{name}");
-    tree.extend(device_files(&device, card));
-    tree.push((format!("{device}/device"), Node::Link("../..".to_owned())));
-    for (file, text) in [
-        ("board_id", card.board_id.clone()),
-        ("hca_type", format!("MT{}", card.vendor_part_id)),
-        ("hw_rev", format!("{:x}", card.hw_ver)),
-    ] {
-        tree.push((format!("{device}/{file}"), Node::file(&text)));
+    for at in &leading {
+        tree.extend(leading_to(&own, &function, at, &format!("../../{pci}")));
     }
-    link_from_class(tree, "infiniband", name, &device);
-    let uverbs = format!("{function}/infiniband_verbs/uverbs{index}");
-    tree.extend(uverbs_files(&uverbs, index, card));
-    tree.push((format!("{uverbs}/device"), Node::Link("../..".to_owned())));
-    link_from_class(tree, "infiniband_verbs", &format!("uverbs{index}"), &uverbs);
-    let fwctl = format!("{function}/fwctl/fwctl{index}");
+    if card.has_driver() {
+        let driver = |at, up| link(at, "driver", format!("{up}/{DRIVER}"));
+        own.push(driver(&function, "../../.."));
+        own.extend(leading.iter().map(|at| driver(at, "../../../..")));
+    }
+    tree.extend(own);
+    tree.extend(sriov_links(&function, &card.role));
+
+    let device = format!("infiniband/{name}");
+    let mut files = device_files(&format!("{classes}/{device}"), card);
+    files.extend(
+        [
+            ("board_id", card.board_id.clone()),
+            ("hca_type", format!("MT{}", card.vendor_part_id)),
+            ("hw_rev", format!("{:x}", card.hw_ver)),
+        ]
+        .map(|(file, text)| (format!("{classes}/{device}/{file}"), Node::file(&text))),
+    );
+    class_directory(tree, card, &device, files);
+    let uverbs = format!("infiniband_verbs/uverbs{index}");
+    let files = uverbs_files(&format!("{classes}/{uverbs}"), index, card);
+    class_directory(tree, card, &uverbs, files.into());
     // Tools take the PCI address from the link itself or from where it leads.
-    tree.push((
-        format!("{fwctl}/device"),
-        Node::Link(format!("../../../{}", card.pci)),
-    ));
-    link_from_class(tree, "fwctl", &format!("fwctl{index}"), &fwctl);
+    class_directory(tree, card, &format!("fwctl/fwctl{index}"), Vec::new());
+}
+
+/// The directory of a function in a class, `CLASS/NAME`, with these files in it: it leads to the
+/// function, which has the files again.
+fn class_directory(
+    tree: &mut Vec<(String, Node)>,
+    card: &Card,
+    path: &str,
+    files: Vec<(String, Node)>,
+) {
+    let pci = card.pci;
+    let at = format!("devices/{PCI_ROOT}/{CLASSES}/{pci}/{path}");
+    let again = format!("devices/{PCI_ROOT}/{pci}/{path}");
+    tree.push((again.clone(), Node::Directory));
+    let back = format!("../../../{CLASSES}/{pci}/{path}");
+    tree.extend(leading_to(&files, &at, &again, &back));
+    tree.extend(files);
+    tree.push(link(&at, "device", format!("../../../../{pci}")));
+    tree.push((format!("class/{path}"), Node::Link(format!("../../{at}"))));
+}
+
+/// Links in the directory `at` to what these files below `from` begin with there, by `back`.
+fn leading_to(
+    files: &[(String, Node)],
+    from: &str,
+    at: &str,
+    back: &str,
+) -> BTreeMap<String, Node> {
+    let entry = |(path, _): &(String, Node)| {
+        let below = path.strip_prefix(from)?.strip_prefix('/')?;
+        let name = below.split('/').next()?;
+        Some(link(at, name, format!("{back}/{name}")))
+    };
+    files.iter().filter_map(entry).collect()
+}
+
+fn link(at: &str, name: &str, target: String) -> (String, Node) {
+    (format!("{at}/{name}"), Node::Link(target))
 }
 
 /// A device that is nothing but software, as Linux shows its own.
@@ -160,43 +244,41 @@ fn function_files(at: &str, card: &Card) -> Vec<(String, Node)> {
     ];
     files.extend(sriov_files(at, &card.role));
     if !card.netdev.is_empty() {
+        // Not the interface's own directory, which leads all over the system.
         let netdev = &card.netdev;
-        files.push((
-            format!("{at}/net/{netdev}"),
-            Node::Link(format!("/sys/class/net/{netdev}")),
-        ));
+        let of_system = |file| format!("/sys/class/net/{netdev}/{file}");
+        let at = format!("{at}/net/{netdev}");
+        files.extend(NETDEV_FILES.map(|file| link(&at, file, of_system(file))));
     }
     files
 }
 
-/// What makes a function a PF or a VF: Documentation/ABI/testing/sysfs-bus-pci.
+/// What makes a function a PF: Documentation/ABI/testing/sysfs-bus-pci.
 fn sriov_files(at: &str, role: &Role) -> Vec<(String, Node)> {
     let file = |name: &str, text: String| (format!("{at}/{name}"), Node::file(&text));
-    let link = |name: String, to| (format!("{at}/{name}"), Node::Link(format!("../{to}")));
     match role {
         Role::Pf {
-            vfs,
-            shown,
-            vf_part_id,
-        } => {
-            let mut files = vec![
-                file("sriov_numvfs", vfs.to_string()),
-                file("sriov_totalvfs", Function::VFS_MAX.to_string()),
-                file("sriov_offset", "1".to_owned()),
-                file("sriov_stride", "1".to_owned()),
-                file("sriov_vf_device", format!("{vf_part_id:x}")),
-            ];
-            files.extend(
-                shown
-                    .iter()
-                    .map(|(index, pci)| link(format!("virtfn{index}"), pci)),
-            );
-            files
+            vfs, vf_part_id, ..
+        } => vec![
+            file("sriov_numvfs", vfs.to_string()),
+            file("sriov_totalvfs", Function::VFS_MAX.to_string()),
+            file("sriov_offset", "1".to_owned()),
+            file("sriov_stride", "1".to_owned()),
+            file("sriov_vf_device", format!("{vf_part_id:x}")),
+        ],
+        Role::Vf(_) => Vec::new(),
+    }
+}
+
+/// The links between a PF and its VFs.
+fn sriov_links(at: &str, role: &Role) -> Vec<(String, Node)> {
+    let to = |name: &str, pci| link(at, name, format!("../{FUNCTIONS}/{pci}"));
+    match role {
+        Role::Pf { shown, .. } => {
+            let virtfn = |(index, pci): &(u8, _)| to(&format!("virtfn{index}"), *pci);
+            shown.iter().map(virtfn).collect()
         }
-        Role::Vf(pf) => pf
-            .iter()
-            .map(|pci| link("physfn".to_owned(), pci))
-            .collect(),
+        Role::Vf(pf) => pf.iter().map(|pci| to("physfn", *pci)).collect(),
     }
 }
 
@@ -242,14 +324,15 @@ fn cpu_mask() -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
     use std::path::Path;
+
+    use ferroce_udp::Guise;
 
     use super::*;
     use crate::card::example;
 
     #[test]
-    fn links_lead_to_directories_of_the_tree() {
+    fn links_lead_to_what_is_in_the_tree() {
         let [mut pf, mut vf] = [example("mlx5_7", 1), example("mlx5_7v0", 2)];
         vf.role = Role::Vf(Some(pf.pci));
         pf.role = Role::Pf {
@@ -273,10 +356,11 @@ mod tests {
                     at.push(step);
                 }
             }
-            let prefix = format!("{}/", at.join("/".as_ref()).to_str().unwrap());
+            let target = at.join("/".as_ref()).into_string().unwrap();
+            let prefix = format!("{target}/");
             assert!(
-                paths.keys().any(|path| path.starts_with(&prefix)),
-                "{path} leads to {prefix}"
+                paths.contains_key(&target) || paths.keys().any(|it| it.starts_with(&prefix)),
+                "{path} leads to {target}"
             );
         }
     }
@@ -288,7 +372,7 @@ mod tests {
         let mut soft = example("rxe0", 1);
         soft.guise = Some(Guise::Rxe);
         let tree: BTreeMap<_, _> = sys_tree(&[card, soft]).into_iter().collect();
-        let at = "devices/pci10fe:00/10fe:00:00.0/infiniband/mlx5_0";
+        let at = "devices/pci10fe:00/classes/10fe:00:00.0/infiniband/mlx5_0";
         assert_eq!(tree[&format!("{at}/node_desc")], Node::file("host mlx5_0"));
         assert_eq!(tree[&format!("{at}/hca_type")], Node::file("MT4129"));
         let at = "devices/virtual/infiniband/rxe0";
@@ -320,7 +404,7 @@ mod tests {
             ]
         );
         let tree: BTreeMap<_, _> = sys_tree(&cards).into_iter().collect();
-        let ibdev = "devices/pci10fe:00/10fe:00:00.1/infiniband_verbs/uverbs1/ibdev";
+        let ibdev = "devices/pci10fe:00/classes/10fe:00:00.1/infiniband_verbs/uverbs1/ibdev";
         assert_eq!(tree[ibdev], Node::file("fr1"));
     }
 }

@@ -220,3 +220,112 @@ impl Device {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::io;
+
+    use ferroce_udp::Guise;
+
+    use super::*;
+    use crate::card::example;
+
+    /// A PF with two VFs, and a card of its own.
+    fn with_vfs(guise: Option<Guise>) -> Vec<Card> {
+        let mut cards: Vec<_> = ["fr0", "fr0v0", "fr0v1", "fr1"]
+            .iter()
+            .enumerate()
+            .map(|(place, name)| example(name, place))
+            .collect();
+        let pci: Vec<_> = cards.iter().map(|card| card.pci).collect();
+        for card in &mut cards[1..3] {
+            card.role = Role::Vf(Some(pci[0]));
+        }
+        cards[0].role = Role::Pf {
+            vfs: 2,
+            shown: vec![(0, pci[1]), (1, pci[2])],
+            vf_part_id: 0x101e,
+        };
+        for card in &mut cards {
+            card.guise = guise;
+        }
+        cards
+    }
+
+    /// Visits all directories that links lead to, from one that is `inside` those given.
+    fn walk(at: &Path, inside: &mut Vec<PathBuf>, seen: &mut BTreeSet<PathBuf>) -> io::Result<()> {
+        let real = at.canonicalize()?;
+        assert!(!inside.contains(&real), "{} is in itself", at.display());
+        seen.insert(real.clone());
+        inside.push(real);
+        for entry in fs::read_dir(at)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                walk(&path, inside, seen)?;
+            }
+        }
+        inside.pop();
+        Ok(())
+    }
+
+    #[test]
+    fn who_follows_links_stays_in_the_tree_and_comes_to_an_end() {
+        let alone = vec![example("fr0", 0), example("fr1", 1)];
+        let mut soft = alone.clone();
+        soft[0].guise = Some(Guise::Rxe);
+        let as_cards = with_vfs(Some(Guise::Mlx5));
+        for cards in [Vec::new(), alone, soft, with_vfs(None), as_cards] {
+            let place = tempfile::tempdir().unwrap();
+            let root = place.path().canonicalize().unwrap();
+            let writer = Writer::open(&root).unwrap();
+            writer
+                .write(|| {
+                    let (sys, dev) = (program_tree(&cards), dev_tree(&cards));
+                    below("sys", sys).chain(below("dev", dev)).collect()
+                })
+                .unwrap();
+            let mut seen = BTreeSet::new();
+            walk(&root, &mut Vec::new(), &mut seen).unwrap();
+            let outside: Vec<_> = seen.iter().filter(|it| !it.starts_with(&root)).collect();
+            assert!(outside.is_empty(), "{outside:?}");
+        }
+    }
+
+    #[test]
+    fn links_of_a_card_end_in_pci_addresses_and_lead_to_its_functions() {
+        let cards = with_vfs(None);
+        let place = tempfile::tempdir().unwrap();
+        let writer = Writer::open(place.path()).unwrap();
+        writer.write(|| program_tree(&cards)).unwrap();
+        let class = place.path().join("class");
+        let device = |name: &str| class.join("infiniband").join(name).join("device");
+        for (link, card) in [
+            (device("fr0"), 0),
+            (device("fr0").join("virtfn1"), 2),
+            (device("fr0v1").join("physfn"), 0),
+            (class.join("fwctl/fwctl3/device"), 3),
+            (class.join("infiniband_verbs/uverbs1/device"), 1),
+        ] {
+            let pci = cards[card].pci.to_string();
+            let (text, real) = (fs::read_link(&link).unwrap(), link.canonicalize().unwrap());
+            for path in [text, real] {
+                assert_eq!(path.file_name().unwrap(), &*pci, "{}", link.display());
+            }
+            let name = &cards[card].name;
+            for file in [
+                "vendor".to_owned(),
+                "net/lo/mtu".to_owned(),
+                format!("infiniband/{name}/node_guid"),
+                format!("infiniband/{name}/ports/1/state"),
+            ] {
+                let path = link.join(&file);
+                assert!(path.is_file(), "{}", path.display());
+            }
+        }
+        let up = class.join("infiniband/fr0").canonicalize().unwrap();
+        let function = up.ancestors().nth(2).unwrap();
+        assert_eq!(function.file_name().unwrap(), &*cards[0].pci.to_string());
+        assert!(function.join("local_cpus").is_file());
+    }
+}

@@ -11,8 +11,8 @@ use super::library;
 enum Keep {
     /// In front of it: ours wins, but for what the user put there.
     Before,
-    /// Behind it: ours is looked at first.
-    After,
+    /// Behind it, separated by this: ours is looked at first.
+    After(char),
     /// Not at all.
     Nothing,
 }
@@ -31,9 +31,23 @@ impl Environment {
         let preload = library::preload(directory, with_fwctl);
         // Some libraries insist on being the first to be preloaded, the sanitizers' for example.
         environment.put("LD_PRELOAD", preload, Keep::Before);
-        let directory = directory.display().to_string();
-        environment.put("LD_LIBRARY_PATH", directory, Keep::After);
+        let path = directory.display().to_string();
+        environment.put("LD_LIBRARY_PATH", path, Keep::After(':'));
+        environment.let_debuggers_in(directory);
         environment
+    }
+
+    /// Options of sanitizers and valgrind; those of the user come later and win.
+    fn let_debuggers_in(&mut self, directory: &Path) {
+        let suppressions = |name| format!("suppressions={}", directory.join(name).display());
+        // It insists on being the first library. Which programs are built with it cannot be told
+        // from the one that starts them; and none of Ferroce's libraries takes its functions away.
+        let order = "verify_asan_link_order=0".to_owned();
+        self.put("ASAN_OPTIONS", order, Keep::After(':'));
+        let tsan = suppressions(library::TSAN);
+        self.put("TSAN_OPTIONS", tsan, Keep::After(':'));
+        let valgrind = format!("--{}", suppressions(library::VALGRIND));
+        self.put("VALGRIND_OPTS", valgrind, Keep::After(' '));
     }
 
     /// Sets a variable, whatever it was.
@@ -54,7 +68,7 @@ impl Environment {
             let old = old(name).filter(|old| !old.is_empty());
             let value = match (keep, old) {
                 (Keep::Before, Some(old)) => format!("{old}:{value}"),
-                (Keep::After, Some(old)) => format!("{value}:{old}"),
+                (Keep::After(separator), Some(old)) => format!("{value}{separator}{old}"),
                 _ => value.clone(),
             };
             (*name, value)
@@ -69,7 +83,12 @@ impl fmt::Display for Environment {
             let value = quoted(value);
             match keep {
                 Keep::Before => writeln!(f, "export {name}=\"${{{name}:+${name}:}}\"{value}")?,
-                Keep::After => writeln!(f, "export {name}={value}\"${{{name}:+:${name}}}\"")?,
+                Keep::After(separator) => {
+                    writeln!(
+                        f,
+                        "export {name}={value}\"${{{name}:+{separator}${name}}}\""
+                    )?;
+                }
                 Keep::Nothing => writeln!(f, "export {name}={value}")?,
             }
         }
@@ -110,24 +129,37 @@ mod tests {
         assert!(!values["LD_PRELOAD"].contains("fwctl"));
         assert_eq!(values["LD_LIBRARY_PATH"], "/d:/opt/lib");
         assert_eq!(values["FERROCE_PCAP"], "/tmp/it's here.pcapng");
+        assert_eq!(values["ASAN_OPTIONS"], "verify_asan_link_order=0:old");
+        assert_eq!(values["TSAN_OPTIONS"], "suppressions=/d/tsan.supp:old");
+        assert_eq!(
+            values["VALGRIND_OPTS"],
+            "--suppressions=/d/valgrind.supp old"
+        );
         let values: BTreeMap<_, _> = example().over(|_| Some(String::new())).collect();
         assert_eq!(values["LD_LIBRARY_PATH"], "/d");
     }
 
     #[test]
     fn a_shell_comes_to_the_same() {
-        let show = "printf '%s\\n' \"$LD_LIBRARY_PATH\" \"$FERROCE_PCAP\" \"$LD_PRELOAD\"";
+        let names = [
+            "LD_LIBRARY_PATH",
+            "FERROCE_PCAP",
+            "LD_PRELOAD",
+            "VALGRIND_OPTS",
+        ];
+        let show = "printf '%s\\n' \"$LD_LIBRARY_PATH\" \"$FERROCE_PCAP\" \"$LD_PRELOAD\" \"$VALGRIND_OPTS\"";
         for old in [None, Some("/o")] {
             let expected: BTreeMap<_, _> = example().over(|_| old.map(str::to_owned)).collect();
             // The dynamic linker must not see these: the shell sets them itself.
-            let old = old.map_or(String::new(), |old| format!("LD_LIBRARY_PATH={old}"));
-            let preload = if old.is_empty() { "" } else { "LD_PRELOAD=/o" };
-            let script = format!("{old}\n{preload}\n{}{show}", example());
+            let set = |name: &&str| old.map(|old| format!("{name}={old}\n"));
+            let before: String = names.iter().filter_map(set).collect();
+            let script = format!("{before}{}{show}", example());
             let mut shell = Command::new("sh");
-            shell.env_remove("LD_LIBRARY_PATH").env_remove("LD_PRELOAD");
+            for name in names {
+                shell.env_remove(name);
+            }
             let output = shell.args(["-c", &script]).output().unwrap();
-            let lines = ["LD_LIBRARY_PATH", "FERROCE_PCAP", "LD_PRELOAD"].map(|n| &expected[n]);
-            let lines: String = lines.iter().map(|line| format!("{line}\n")).collect();
+            let lines = names.map(|name| format!("{}\n", expected[name])).concat();
             assert_eq!(String::from_utf8(output.stdout).unwrap(), lines);
         }
     }

@@ -75,6 +75,24 @@ const SYSFS: &str = "libferroce_sysfs.so";
 /// the nodes of real cards.
 const FWCTL: &str = "libferroce_fwctl.so";
 
+/// What debuggers report of the libraries although it is no error, beside them.
+const SUPPRESSIONS: [(&str, &str); 2] = [
+    (
+        VALGRIND,
+        include_str!("../../../packaging/suppressions/valgrind.supp"),
+    ),
+    (
+        TSAN,
+        include_str!("../../../packaging/suppressions/tsan.supp"),
+    ),
+];
+
+/// Suppressions for valgrind.
+pub(super) const VALGRIND: &str = "valgrind.supp";
+
+/// Suppressions for ThreadSanitizer.
+pub(super) const TSAN: &str = "tsan.supp";
+
 /// Directories of the libraries, from that of the program: where `cargo build` puts them, where they
 /// are built, where they are installed.
 const PLACES: [&str; 3] = [".", "deps", "../lib/ferroce"];
@@ -116,8 +134,10 @@ impl Libraries {
         let names = LIBRARIES.iter().map(|library| directory.join(library.name));
         // Some packages cannot hold links.
         let mut links = LIBRARIES.iter().filter_map(|library| library.link);
-        let is_whole =
-            names.eq(self.paths.iter().cloned()) && links.all(|link| directory.join(link).exists());
+        let mut suppressions = SUPPRESSIONS.iter().map(|(name, _)| name);
+        let is_whole = names.eq(self.paths.iter().cloned())
+            && links.all(|link| directory.join(link).exists())
+            && suppressions.all(|name| directory.join(name).exists());
         is_whole.then_some(directory)
     }
 
@@ -140,6 +160,7 @@ impl Libraries {
                 put::link(&directory.join(link), Path::new(library.name))?;
             }
         }
+        suppress(&directory)?;
         Ok(directory)
     }
 
@@ -166,6 +187,7 @@ impl Libraries {
                 put::link(&lib.join(link), Path::new(library.name))?;
             }
         }
+        suppress(&lib)?;
         for (directory, files) in [(&include, HEADERS), (&pkg_config, PKG_CONFIG)] {
             put::directory(directory)?;
             for (name, text) in files {
@@ -174,6 +196,13 @@ impl Libraries {
         }
         put::copy(&bin.join("ferroce"), &self.program)
     }
+}
+
+fn suppress(directory: &Path) -> Result<(), Failure> {
+    for (name, text) in SUPPRESSIONS {
+        put::text(&directory.join(name), text.as_bytes())?;
+    }
+    Ok(())
 }
 
 /// `LD_PRELOAD` with the libraries of this directory behind those that are there already: some,
@@ -254,8 +283,9 @@ mod tests {
         let directory = libraries.directory(cache.path()).unwrap();
         let lib = prefix.join("lib/ferroce").canonicalize().unwrap();
         assert_eq!(directory, lib);
-        // Seven libraries, five names for linking, the directory of pkg-config files.
-        assert_eq!(fs::read_dir(&lib).unwrap().count(), 13);
+        // Seven libraries, five names for linking, two files of suppressions, the directory of
+        // pkg-config files.
+        assert_eq!(fs::read_dir(&lib).unwrap().count(), 15);
         let argp = fs::read_to_string(lib.join("pkgconfig/doca-argp.pc")).unwrap();
         assert!(argp.contains("-ldoca_argp"), "{argp}");
         assert!(prefix.join("include/ferroce/doca_error.h").exists());

@@ -10,6 +10,7 @@ use object::elf::{self, FileHeader64};
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endianness, FileKind, ReadCache};
 
+use super::valgrind;
 use crate::output::Failure;
 
 /// No such program, as a shell says it.
@@ -24,6 +25,7 @@ const SET_GROUP: u32 = 0o2000;
 pub(crate) fn find(name: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, Failure> {
     let program = locate(name, path)?;
     check(&program)?;
+    valgrind::check(&program)?;
     Ok(program)
 }
 
@@ -143,7 +145,7 @@ fn not_found(text: std::fmt::Arguments<'_>) -> Failure {
     Failure::Program(NOT_FOUND, format!("error: {text}\n"))
 }
 
-fn refused(text: std::fmt::Arguments<'_>) -> Failure {
+pub(super) fn refused(text: std::fmt::Arguments<'_>) -> Failure {
     Failure::Program(NOT_EXECUTABLE, format!("error: {text}\n"))
 }
 

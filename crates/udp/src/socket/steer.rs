@@ -68,12 +68,23 @@ impl Socket {
     }
 }
 
+/// The kernel's `sock_fprog`, without a gap that has no value: memory checkers warn of such bytes.
+#[repr(C)]
+struct Program {
+    len: u16,
+    unused: [u16; 3],
+    filter: *mut sock_filter,
+}
+
+const _: () = assert!(size_of::<Program>() == size_of::<libc::sock_fprog>());
+
 fn attach(socket: RawFd, program: &mut [sock_filter]) -> io::Result<()> {
-    let program = libc::sock_fprog {
+    let program = Program {
         len: program
             .len()
             .try_into()
             .map_err(|_| io::ErrorKind::InvalidInput)?,
+        unused: [0; 3],
         filter: program.as_mut_ptr(),
     };
     // SAFETY: the option is this structure, which points at as many instructions as it says; the

@@ -1,0 +1,301 @@
+//! Programs under debuggers and sanitizers: each line of `docs/debugging.md`.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use ferroce_interop::lab::{Finished, Lab, Ready, free_port};
+
+/// The cases of `programs/debugged.c` in which no checker may find anything.
+const CLEAN: [&str; 3] = ["whole", "open_at_end", "threads"];
+
+fn built(lab: &Lab, options: &[&str]) -> String {
+    let program = lab.compile_with("debugged", &[&["-g"], options].concat());
+    program.display().to_string()
+}
+
+#[track_caller]
+fn quiet(done: &Finished) {
+    assert!(done.status.success(), "{done}");
+    assert_eq!(done.stderr, "", "{done}");
+}
+
+#[track_caller]
+fn told(done: &Finished, code: i32, what: &str) {
+    assert_eq!(done.status.code(), Some(code), "{done}");
+    assert!(done.stderr.contains(what), "{done}");
+}
+
+const VALGRIND: [&str; 4] = ["valgrind", "-q", "--leak-check=full", "--error-exitcode=9"];
+
+#[test]
+fn valgrind_finds_what_the_program_does_wrong_and_nothing_else() {
+    let lab = Lab::new("valgrind");
+    let program = built(&lab, &[]);
+    let run = |case| {
+        lab.run(&[&VALGRIND[..], &[&program, case]].concat())
+            .finish()
+    };
+    for case in CLEAN {
+        quiet(&run(case));
+    }
+    told(&run("overflow"), 9, "Invalid write");
+    told(
+        &run("leak"),
+        9,
+        "1,234 bytes in 1 blocks are definitely lost",
+    );
+    told(&run("gone"), 9, "ferroce_memory_");
+}
+
+#[test]
+fn valgrind_may_stand_in_front_of_ferroce() {
+    let lab = Lab::new("valgrind-in-front");
+    let (program, ferroce) = (built(&lab, &[]), lab.path().join("prefix/bin/ferroce"));
+    let ferroce = ferroce.display().to_string();
+    let options = [
+        "valgrind",
+        "-q",
+        "--trace-children=yes",
+        "--error-exitcode=9",
+    ];
+    let run = [&ferroce, "run", "--", &program, "whole"];
+    quiet(&lab.beside(&[&options[..], &run].concat()).finish());
+}
+
+#[test]
+fn a_valgrind_that_is_too_old_is_refused() {
+    let lab = Lab::new("valgrind-old");
+    let old = lab.path().join("valgrind");
+    // By a process of its own: a file that this one has open for writing cannot be executed.
+    let script = format!(
+        "printf '#!/bin/sh\\necho valgrind-3.13.0\\n' >'{}'",
+        old.display()
+    );
+    let written = std::process::Command::new("sh")
+        .args(["-c", &script])
+        .status();
+    assert!(written.unwrap().success());
+    fs::set_permissions(&old, fs::Permissions::from_mode(0o755)).unwrap();
+    let done = lab.run(&[old.to_str().unwrap(), "ibv_devinfo"]).finish();
+    told(
+        &done,
+        126,
+        "version 3.13, and programs run on Ferroce under valgrind 3.16 or newer",
+    );
+}
+
+/// What valgrind reports as errors with a frame in Ferroce's libraries, of one process's XML; but for
+/// the list of devices, which perftest does not give back.
+fn ours(xml: &str) -> Vec<&str> {
+    let errors = xml.split("<error>").skip(1);
+    errors
+        .map(|error| error.split("</error>").next().unwrap_or(error))
+        .filter(|error| error.contains("/libibverbs.so.1</obj>"))
+        .filter(|error| !error.contains("device_list"))
+        .collect()
+}
+
+/// Runs a program under memcheck, and another one when it is ready, and expects no error of ours.
+fn pair_under_valgrind(name: &str, args: &[&str]) {
+    let lab = Lab::new(name);
+    let logs = lab.path().join("state");
+    let log = |end: &str| format!("--xml-file={}/{end}.xml", logs.display());
+    let (server, client) = (log("server"), log("client"));
+    let port = free_port();
+    let (port_text, address) = (port.to_string(), lab.address());
+    let valgrind = |log| ["valgrind", "-q", "--xml=yes", log, name, "-p", &port_text];
+    let server = [&valgrind(&*server)[..], args].concat();
+    let client = [&valgrind(&*client)[..], args, &[&address]].concat();
+    lab.pair(&server, Ready::Tcp(port), &client);
+    for end in ["server", "client"] {
+        let xml = fs::read_to_string(logs.join(format!("{end}.xml"))).unwrap();
+        assert!(xml.contains("<state>FINISHED</state>"), "{xml}");
+        let ours = ours(&xml);
+        assert!(ours.is_empty(), "{end}: {ours:#?}");
+    }
+}
+
+#[test]
+fn perftest_writes_under_valgrind() {
+    pair_under_valgrind("ib_write_bw", &["-n", "20", "-s", "65536"]);
+}
+
+#[test]
+fn perftest_sends_under_valgrind() {
+    pair_under_valgrind("ib_send_lat", &["-n", "20", "-s", "64"]);
+}
+
+#[test]
+fn programs_with_a_sanitizer_start_and_are_told_of_their_own_errors_only() {
+    for (name, options, overflow, leak) in [
+        ("asan", &["-fsanitize=address"][..], true, 1),
+        (
+            "asan-static",
+            &["-fsanitize=address", "-static-libasan"],
+            true,
+            1,
+        ),
+        ("asan-ubsan", &["-fsanitize=address,undefined"], true, 1),
+        ("lsan", &["-fsanitize=leak"], false, 23),
+        ("ubsan", &["-fsanitize=undefined"], false, 0),
+    ] {
+        let lab = Lab::new(name);
+        let program = built(&lab, options);
+        for case in CLEAN {
+            quiet(&lab.run(&[&program, case]).finish());
+        }
+        // Nor does it matter what starts them.
+        let script = format!("{program} whole && {program} gone");
+        quiet(&lab.run(&["sh", "-c", &script]).finish());
+        if overflow {
+            let done = lab.run(&[&program, "overflow"]).finish();
+            told(&done, 1, "heap-buffer-overflow");
+        }
+        if leak != 0 {
+            let done = lab.run(&[&program, "leak"]).finish();
+            told(&done, leak, "1234 byte(s) leaked");
+        }
+    }
+}
+
+#[test]
+fn thread_sanitizer_reports_races_of_the_program_only() {
+    let lab = Lab::new("tsan");
+    let program = built(&lab, &["-fsanitize=thread"]);
+    for case in CLEAN {
+        quiet(&lab.run(&[&program, case]).finish());
+    }
+    let done = lab.run(&[&program, "race"]).finish();
+    told(&done, 66, "data race");
+    assert!(done.stderr.contains("in counts"), "{done}");
+}
+
+/// What a peer is told that writes to a process while a breakpoint holds it for seconds.
+fn peer_of_a_breakpoint(non_stop: &str) -> String {
+    let lab = Lab::new("gdb");
+    let program = built(&lab, &[]);
+    let mode = format!("set non-stop {non_stop}");
+    let commands = [
+        "set debuginfod enabled off",
+        &mode,
+        "break here",
+        "run",
+        "shell sleep 5",
+    ];
+    let mut gdb = vec!["gdb", "-nx", "-batch"];
+    gdb.extend(
+        commands
+            .iter()
+            .chain(&["continue"])
+            .flat_map(|command| ["-ex", *command]),
+    );
+    gdb.extend(["--args", &program, "stopped"]);
+    let done = lab.run(&gdb).finish();
+    let line = done
+        .stdout
+        .lines()
+        .find_map(|line| line.split_once("peer: "));
+    line.unwrap_or_else(|| panic!("{done}")).1.to_owned()
+}
+
+#[test]
+fn a_breakpoint_stops_the_device_and_peers_give_up() {
+    assert_eq!(
+        peer_of_a_breakpoint("off"),
+        "transport retry counter exceeded"
+    );
+}
+
+#[test]
+fn without_all_stop_the_device_answers_beside_a_breakpoint() {
+    assert_eq!(peer_of_a_breakpoint("on"), "success");
+}
+
+#[test]
+fn strace_shows_the_system_calls_of_the_device() {
+    let lab = Lab::new("strace");
+    let program = built(&lab, &[]);
+    let done = lab
+        .run(&["strace", "-f", "-e", "trace=network", &program, "whole"])
+        .finish();
+    assert!(done.status.success(), "{done}");
+    assert!(done.stderr.contains("bind("), "{done}");
+}
+
+#[test]
+fn tests_in_a_workspace_with_devices_are_collected() {
+    let lab = Lab::new("pytest");
+    // The place of the devices is the lab's state, here as the workspace of a project.
+    let workspace = lab.path().join("state");
+    lab.run(&["ibv_devinfo"]).success();
+    let test =
+        "def test_devices():\n    import os\n    assert os.listdir('/sys/class/infiniband')\n";
+    fs::write(workspace.join("test_devices.py"), test).unwrap();
+    let done = lab.run(&[
+        "/usr/bin/python3",
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+    ]);
+    let done = done.finish();
+    assert!(done.status.success(), "{done}");
+    assert!(done.stdout.contains("1 passed"), "{done}");
+}
+
+#[test]
+fn pyverbs_runs_clean_under_valgrind() {
+    let lab = Lab::new("pyverbs");
+    let script = lab.path().join("verbs.py");
+    fs::write(&script, PYVERBS).unwrap();
+    let log = lab.path().join("state/python.xml");
+    let file = format!("--xml-file={}", log.display());
+    let done = lab.run(&[
+        "valgrind",
+        "-q",
+        "--xml=yes",
+        &file,
+        "/usr/bin/python3",
+        script.to_str().unwrap(),
+    ]);
+    assert_eq!(done.success(), "hello\n");
+    let xml = fs::read_to_string(log).unwrap();
+    assert!(xml.contains("<state>FINISHED</state>"), "{xml}");
+    let ours = ours(&xml);
+    assert!(ours.is_empty(), "{ours:#?}");
+}
+
+/// A queue pair that is connected with itself sends a message.
+const PYVERBS: &str = r#"
+from pyverbs.device import Context
+from pyverbs.pd import PD
+from pyverbs.cq import CQ
+from pyverbs.mr import MR
+from pyverbs.qp import QP, QPCap, QPInitAttr, QPAttr
+from pyverbs.addr import AHAttr, GlobalRoute
+from pyverbs.wr import SGE, RecvWR, SendWR
+import pyverbs.enums as e
+
+context = Context(name="fr0")
+pd, cq = PD(context), CQ(context, 8)
+mr = MR(pd, 4096, e.IBV_ACCESS_LOCAL_WRITE)
+qp = QP(pd, QPInitAttr(qp_type=e.IBV_QPT_RC, scq=cq, rcq=cq, cap=QPCap(max_send_wr=4, max_recv_wr=4)), QPAttr())
+gid = context.query_gid(1, 1)
+attr = QPAttr(port_num=1)
+attr.dest_qp_num, attr.path_mtu = qp.qp_num, e.IBV_MTU_1024
+attr.timeout, attr.retry_cnt, attr.rnr_retry, attr.min_rnr_timer = 14, 7, 7, 12
+attr.ah_attr = AHAttr(port_num=1, is_global=1, gr=GlobalRoute(dgid=gid, sgid_index=1))
+qp.to_rts(attr)
+mr.write("hello", 5)
+qp.post_recv(RecvWR(num_sge=1, sg=[SGE(mr.buf + 64, 64, mr.lkey)]))
+qp.post_send(SendWR(num_sge=1, sg=[SGE(mr.buf, 5, mr.lkey)], opcode=e.IBV_WR_SEND, send_flags=e.IBV_SEND_SIGNALED))
+done = 0
+while done < 2:
+    count, completions = cq.poll(2)
+    assert all(it.status == e.IBV_WC_SUCCESS for it in completions)
+    done += count
+print(mr.read(5, 64).decode())
+for it in (qp, mr, cq, pd, context):
+    it.close()
+"#;
