@@ -3,7 +3,7 @@
 //! A queue of events has an eventfd in semaphore mode that counts them: it can be polled, its reads
 //! block or not as the program has set it, and it never runs full. An event may be withdrawn, and
 //! before Linux 5.8 no read of an eventfd returns at once where others block; so the count is only
-//! corrected while nobody waits.
+//! corrected while no thread waits.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -152,8 +152,8 @@ impl<E> EventQueue<E> {
     }
 
     /// The descriptor is readable while there are events. Those who wait read what it counts beyond
-    /// them, and wait on; if nobody does, it is read here, which does not block: whoever wants to wait
-    /// needs the lock.
+    /// them, and wait on; if no thread does, it is read here, which does not block: a thread that wants to
+    /// wait needs the lock.
     fn settle(&self, entries: &mut Entries<E>) {
         if !entries.events.is_empty() || self.waiting.load(Ordering::Acquire) > 0 {
             return;
