@@ -1,5 +1,7 @@
 //! The tree of commands.
 
+mod numbers;
+
 use std::ffi::OsString;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -49,7 +51,7 @@ impl Cli {
         let mut command = Self::command().term_width(columns().min(HELP_COLUMNS_MAX));
         let hint = how_to_name_a_device(&args);
         let matches = command.try_get_matches_from_mut(args);
-        let mut matches = matches.map_err(|error| with_hint(error, hint))?;
+        let mut matches = matches.map_err(|error| with_hint(numbers::plain(error), hint))?;
         let cli = Self::from_arg_matches_mut(&mut matches);
         cli.map_err(|error| error.format(&mut command))
     }

@@ -31,10 +31,12 @@
 #![forbid(unsafe_code)]
 
 mod decimal;
+mod plain;
 mod probability;
 mod quantity;
 
 pub use decimal::Decimal;
+pub use plain::plain;
 pub use probability::Probability;
 pub use quantity::{DECIMAL_SIZE, Quantity, RATE, SIZE, TIME};
 

@@ -7,7 +7,8 @@ use clap::{Args, Subcommand};
 use ferroce_hca::{Function, Window};
 use ferroce_sysfs::guid;
 use ferroce_udp::{
-    DeviceSpec, Inquiry, LinkSetting, PeerLink, PeerRow, Query, Registry, Resource, SpecError,
+    DeviceSpec, Inquiry, Interface, LinkSetting, PeerLink, PeerRow, Query, Registry, Resource,
+    SpecError,
 };
 use toml::{Table, Value};
 
@@ -47,7 +48,7 @@ enum Verb {
     },
     /// Add a device
     Add {
-        /// Its name: letters, digits, _ and -; mlx5_0 pleases programs that know their card
+        /// Its name: letters, digits, _ and -; some programs expect mlx5_0
         #[arg(value_name = "NAME")]
         name: String,
         /// Its address, one of this host; all of 127.0.0.0/8 are
@@ -78,7 +79,7 @@ enum Verb {
     },
     /// Restart the firmware of a device: its registers and its histogram return to power-on values.
     /// This is the way from a profile back to the firmware's own timeouts. Queue pairs stay, and
-    /// take the timeouts over
+    /// adopt the new timeouts
     Reset {
         /// The device, by its name or PCI address
         #[arg(value_name = "DEV")]
@@ -119,6 +120,7 @@ impl Dev {
                 spec.link = link.unwrap_or_default();
                 let spec = changed(&spec, &settings)?;
                 registry.add(&spec)?;
+                warn_of_addresses(&registry, &name, to)?;
                 changed_to(&registry, &name, format, to)
             }
             Some(Verb::Del { name, force }) => {
@@ -143,10 +145,25 @@ impl Dev {
                 }
                 let spec = changed(&spec, &settings)?;
                 registry.replace(&spec)?;
+                warn_of_addresses(&registry, &name, to)?;
                 changed_to(&registry, &name, format, to)
             }
         }
     }
+}
+
+/// Warns of addresses that no interface of this host has: programs cannot open devices there.
+fn warn_of_addresses(registry: &Registry, name: &str, to: &mut Output<'_>) -> Result<(), Failure> {
+    for function in functions(registry, name)? {
+        let address = registry.device(&function)?.address;
+        if Interface::name_of(address).is_none() {
+            to.remark(format_args!(
+                "warning: no interface of this host has {address}; programs cannot open {function} \
+                 until one has: `ip address` shows those that there are"
+            ))?;
+        }
+    }
+    Ok(())
 }
 
 /// Prints for programs what a device is after a change.
@@ -373,19 +390,9 @@ fn changed(spec: &DeviceSpec, settings: &[String]) -> Result<DeviceSpec, Failure
         put(&mut table, key, value)?;
     }
     DeviceSpec::from_toml(&spec.name, &table.to_string()).map_err(|error| match error {
-        SpecError::Toml(text) => Failure::input(without_file(&text)),
+        SpecError::Toml { setting, what, .. } => Failure::input(format_args!("{setting}: {what}")),
         error => Failure::input(error),
     })
-}
-
-/// The setting and what is wrong with it, of a complaint about a line of a file.
-fn without_file(complaint: &str) -> String {
-    let mut lines = complaint.trim_end().lines();
-    let what = lines.next_back().unwrap_or(complaint);
-    match lines.find_map(|line| line.split_once(" | ")) {
-        Some((_, setting)) => format!("{}: {what}", setting.trim()),
-        None => what.to_owned(),
-    }
 }
 
 fn put(table: &mut Table, key: &str, value: &str) -> Result<(), Failure> {
@@ -468,12 +475,12 @@ mod tests {
         );
         let speed = set(&["speed", "1G"]).unwrap_err();
         assert!(
-            speed.starts_with("error: speed = \"1G\": unknown variant"),
+            speed.starts_with("error: speed = \"1G\": unknown value 1G; expected"),
             "{speed}"
         );
         let adaptive = set(&["personality.adaptive", "maybe"]).unwrap_err();
         assert!(
-            adaptive.contains("adaptive = \"maybe\": invalid type"),
+            adaptive.contains("adaptive = \"maybe\": must be true or false"),
             "{adaptive}"
         );
         assert!(
@@ -494,7 +501,7 @@ mod tests {
         );
         assert_eq!(
             set(&["personality.quantiser", "1"]).unwrap_err(),
-            "error: quantiser = 1: invalid type: integer `1`, expected a boolean\n"
+            "error: quantiser = 1: must be true or false, not 1\n"
         );
         assert!(
             set(&["packet_lifetime", "32"])
