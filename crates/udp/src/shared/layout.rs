@@ -16,7 +16,7 @@ use crate::sys::shareable;
 /// "ferroce" and a zero.
 const MAGIC: u64 = u64::from_be_bytes(*b"ferroce\0");
 /// Rises with every change of what lies where.
-const VERSION: u32 = 17;
+const VERSION: u32 = 18;
 
 shareable! {
     /// What lies where in a device's shared file. Zeros, as a new file has them, are a valid content
