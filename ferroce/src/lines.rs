@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use crate::output::look::{columns, width as columns_of};
+use std::path::Path;
+
+use crate::output::look::{columns, row_columns, width as columns_of};
 
 /// Text in two columns, the second one wrapped.
 #[derive(Default)]
@@ -43,26 +45,56 @@ impl Lines {
     }
 }
 
+/// A text in lines as wide as output may be.
+pub(crate) fn lines(text: &str) -> String {
+    wrapped(text, columns()).join("\n") + "\n"
+}
+
 /// Prose in lines that begin with four spaces, below what it is about.
 pub(crate) fn indented(text: &str) -> String {
     let rows = wrapped(text, columns().min(100) - 4);
     rows.iter().map(|row| format!("    {row}\n")).collect()
 }
 
+/// Something that was found in a file. On a terminal it is wrapped; elsewhere it is one line, as editors
+/// and `grep` expect.
+pub(crate) fn finding(file: &Path, line: Option<usize>, kind: &str, text: &str) -> String {
+    let place = match line {
+        Some(line) => format!("{}:{line}", file.display()),
+        None => file.display().to_string(),
+    };
+    let text = format!("{place}: {kind}: {text}");
+    let rows = match row_columns() {
+        Some(columns) => wrapped(&text, columns - FURTHER.len()),
+        None => vec![text],
+    };
+    rows.join(&format!("\n{FURTHER}"))
+}
+
+/// What the further rows of a finding begin with.
+const FURTHER: &str = "    ";
+
 /// The lines of a text. One that fits keeps its own spaces.
 pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
+    wrapped_at(&[' '], text, width)
+}
+
+/// The same for a text that may break after other characters as well.
+pub(crate) fn wrapped_at(ends: &[char], text: &str, width: usize) -> Vec<String> {
     if columns_of(text) <= width {
         return vec![text.to_owned()];
     }
     let mut rows = vec![String::new()];
-    for word in text.split(' ') {
+    for piece in text.split_inclusive(ends) {
         let last = rows.last_mut().expect("there is a first row");
-        if !last.is_empty() && columns_of(last) + 1 + columns_of(word) > width {
-            rows.push(word.to_owned());
+        if !last.is_empty() && columns_of(last) + columns_of(piece.trim_end()) > width {
+            rows.push(piece.to_owned());
         } else {
-            *last += if last.is_empty() { "" } else { " " };
-            *last += word;
+            *last += piece;
         }
+    }
+    for row in &mut rows {
+        row.truncate(row.trim_end().len());
     }
     rows
 }

@@ -9,8 +9,9 @@ use ferroce_designer::figures::{Words, qp_name};
 use ferroce_designer::findings::{COMMON_QPS, Fare, check, fares};
 
 use super::import::remark;
-use super::{FileArg, floor, parse, place, read_text, refusal, retry_count, timeout_code};
+use super::{FileArg, floor, parse, read_text, refusal, retry_count, timeout_code};
 use crate::json::adp as json;
+use crate::lines::finding;
 use crate::output::{Failure, Output, Table};
 
 /// Check a profile for errors and warnings, and show which outages QPs survive with it
@@ -79,8 +80,8 @@ impl Check {
             false => (found, "warning"),
         });
         for (found, kind) in warnings.chain(report.notes.iter().map(|found| (found, "note"))) {
-            let place = place(file, document.line(found.field));
-            let _ = writeln!(text, "{place}: {kind}: {found}");
+            let (line, found) = (document.line(found.field), found.to_string());
+            let _ = writeln!(text, "{}", finding(file, line, kind, &found));
         }
         let _ = write!(text, "\n{}", table(&fares));
         to.text(&text)

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use ferroce_adp::file::to_toml;
-use ferroce_adp::{Demand, Policy, PolicyKind};
+use ferroce_adp::{Demand, Endurance, Policy, PolicyKind};
 use ferroce_time::Span;
 use ferroce_trial::fit::{FitError, Question, Round, State};
 use ferroce_units::{Probability, TIME};
@@ -121,8 +121,23 @@ impl Fit {
             fs::write(path, toml).map_err(|error| cannot_write(path, &error))?;
         }
         match self.json {
-            true => to.document(&report::json(&found)),
-            false => to.text(&report::text(&found)),
+            true => to.document(&report::json(&found))?,
+            false => to.text(&report::text(&found))?,
+        }
+        self.warn(&found, to)
+    }
+
+    /// Without a limit the search trades the notice of dead peers for the survival of outages.
+    fn warn(&self, found: &Found<'_>, to: &mut Output<'_>) -> Result<(), Failure> {
+        let question = found.question;
+        let endurance = Endurance::of(&question.policy(&found.best.profile), question.qp);
+        match endurance {
+            Some(endurance) if self.detect_within.is_none() => to.remark(format_args!(
+                "warning: jobs notice a dead peer only after {}, because nothing limits that; \
+                 --detect-within 60s, for example, does",
+                endurance.gives_up_last.about()
+            )),
+            _ => Ok(()),
         }
     }
 

@@ -12,8 +12,9 @@ use ferroce_prm::roce_accl::{self as reg, ROCE_ACCL};
 use ferroce_prm::{Image, LengthError};
 
 use super::codec::fields;
-use super::{FileArg, place, profile_of, read};
+use super::{FileArg, profile_of, read};
 use crate::json::adp as json;
+use crate::lines::finding;
 use crate::output::{Failure, Output};
 use crate::reg::DeviceArg;
 use crate::registers::{Access, Registers};
@@ -97,8 +98,8 @@ pub(crate) fn deadly(file: &Path, document: &Document) -> Option<String> {
     let report = check(document, &COMMON_QPS, AckTimeoutFloor::DEFAULT);
     let deadly = report.warnings.iter().filter(|found| found.is_deadly);
     let lines = deadly.map(|found| {
-        let place = place(file, document.line(found.field));
-        format!("{place}: error: {found}\n")
+        let line = document.line(found.field);
+        finding(file, line, "error", &found.to_string()) + "\n"
     });
     let lines: String = lines.collect();
     (!lines.is_empty()).then_some(lines)

@@ -6,8 +6,8 @@ use clap::Args;
 
 use super::report::grouped;
 use super::source::Which;
-use crate::adp::place;
 use crate::json::sim as json;
+use crate::lines::finding;
 use crate::output::{Failure, Output};
 
 /// Say what can never happen in a scenario, or surely ends a job, without running it
@@ -73,9 +73,9 @@ impl Check {
             megabytes(estimate.memory),
             megabytes(estimate.results)
         );
-        for finding in &findings {
-            let place = place(&source.name, finding.line);
-            let _ = writeln!(text, "{place}: warning: {}", finding.text);
+        for found in &findings {
+            let (line, found) = (found.line, &found.text);
+            let _ = writeln!(text, "{}", finding(&source.name, line, "warning", found));
         }
         to.text(&text)
     }

@@ -18,7 +18,7 @@ use super::progress::Progress;
 use super::report;
 use super::source::{Which, assignment};
 use super::tables::Format;
-use crate::adp::place;
+use crate::lines::finding;
 use crate::output::{Failure, Output};
 
 const EXIT_CODES: &str = "Exit codes:
@@ -70,9 +70,8 @@ impl Run {
         formats.dedup();
         let captures = Captures::create(&scenario, &self.pcap)?;
         let interrupt = Interrupt::new().map_err(Failure::broken)?;
-        for finding in scenario.check() {
-            let place = place(&source.name, finding.line);
-            to.remark(format_args!("{place}: warning: {}", finding.text))?;
+        for found in scenario.check() {
+            to.remark(finding(&source.name, found.line, "warning", &found.text))?;
         }
         let (mut simulation, standing) = simulate(&scenario, &captures, &interrupt)?;
         captures.finish(&mut simulation.fabric)?;

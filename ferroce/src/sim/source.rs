@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use ferroce_fabric::scenario::{self, Scenario, ScenarioError};
 
-use crate::adp::place;
+use crate::lines::finding;
 use crate::output::Failure;
 
 macro_rules! built_in {
@@ -136,8 +136,8 @@ impl Source {
     fn refused(&self, error: &ScenarioError) -> Failure {
         let mut lines = String::new();
         for problem in &error.problems {
-            let place = place(&self.name, problem.line);
-            let _ = writeln!(lines, "{place}: error: {}", problem.text);
+            let line = finding(&self.name, problem.line, "error", &problem.text);
+            lines += &(line + "\n");
         }
         Failure::Input(lines)
     }
