@@ -117,7 +117,7 @@ impl CommonQpArgs {
 /// What a device imposes when no profile file does.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct PersonalityArgs {
-    /// Use a built-in policy in place of a profile
+    /// Use a built-in policy instead of a profile
     #[arg(long, value_name = "P")]
     pub(crate) personality: Option<Personality>,
     /// How many times the timeout a timer runs under --personality ib, 1 to 4 [default: 1]

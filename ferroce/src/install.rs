@@ -18,9 +18,9 @@ use crate::run::Libraries;
 
 /// Copy this program and what belongs to it into a directory, for a user or an image
 ///
-/// DIR/bin/ferroce then works without the place where it was built. DIR/lib/ferroce has the
-/// libraries under the names of those they replace; only `ferroce run` loads them from there. DIR/share
-/// has manual pages, completions for bash, zsh and fish, a unit of systemd for the exporter, and in
+/// DIR/bin/ferroce then works without its build directory. DIR/lib/ferroce has the libraries under
+/// the names of those they replace; only `ferroce run` loads them from there. DIR/share has manual
+/// pages, completions for bash, zsh and fish, a systemd unit for the exporter, and in
 /// DIR/share/ferroce the built-in profiles, a dashboard for Grafana, rules for Prometheus, and JSON
 /// schemas.
 #[derive(Args, Debug)]
@@ -45,7 +45,7 @@ impl Install {
 #[derive(Args, Debug)]
 #[command(after_help = crate::cli::EXIT_CODES)]
 pub(crate) struct Completions {
-    /// The shell that is to read them
+    /// The shell to complete for
     #[arg(value_name = "SHELL")]
     shell: Shell,
 }

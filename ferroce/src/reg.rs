@@ -27,7 +27,7 @@ enum Verb {
         #[arg(short, long)]
         json: bool,
     },
-    /// Show the fields of a register: where they lie, who writes them, what they mean
+    /// Show the fields of a register: position, access, meaning
     Show {
         #[command(flatten)]
         register: RegisterArg,
@@ -51,15 +51,15 @@ enum Verb {
         #[arg(long)]
         dry_run: bool,
     },
-    /// Write fields of a register; all others keep their values, but for the command MFRL, in which
-    /// they are 0
+    /// Write fields of a register; other fields keep their values, except in the command MFRL,
+    /// where they are 0
     Set {
         #[command(flatten)]
         register: RegisterArg,
         #[command(flatten)]
         device: DeviceArg,
-        /// Fields by name, values as numbers or by name. In ROCE_ACCL the select bits of what is
-        /// named are set by themselves
+        /// Fields by name, values as numbers or by name. In ROCE_ACCL, the select bits of named
+        /// fields are set automatically
         #[arg(value_name = "FIELD=VALUE", required = true)]
         fields: Vec<String>,
         /// Print the bytes that would be sent to a card, and write nothing

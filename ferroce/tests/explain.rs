@@ -209,8 +209,9 @@ fn bad_questions_say_what_to_ask() {
             "Give --retry-cnt R, 0 to 7, or --from APP",
         ),
         (
-            &["--from", "mpich"],
-            "unknown application; write nccl, ucx, openmpi, perftest or rdma_cm, or env",
+            &["--from", "gasnet"],
+            "unknown application; write one of nccl, rccl, ucx, nixl, openmpi, mpich, libfabric, \
+             mooncake, perftest, rdma_cm, or env",
         ),
         (
             &["--from", "nccl", "NCCL_IB_TIMOUT=20"],
@@ -218,7 +219,7 @@ fn bad_questions_say_what_to_ask() {
         ),
         (
             &["--from", "nccl", "20"],
-            "\"20\" is no setting; write NAME=VALUE",
+            "\"20\" is not a setting; write NAME=VALUE",
         ),
         (
             &["--from", "nccl", "NCCL_IB_TIMEOUT=high"],
@@ -374,6 +375,9 @@ fn what_to_set_for_an_outage() {
     for (app, settings) in [
         ("ucx", "UCX_RC_TIMEOUT=2147ms"),
         ("openmpi", "OMPI_MCA_btl_openib_ib_timeout=19"),
+        ("rccl", "NCCL_IB_TIMEOUT=19"),
+        ("nixl", "UCX_RC_TIMEOUT=2147ms"),
+        ("mooncake", "as it is"),
         ("perftest", "--qp-timeout=19"),
         ("rdma_cm", "RDMA_OPTION_ID_ACK_TIMEOUT=19"),
     ] {

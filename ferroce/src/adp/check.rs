@@ -16,8 +16,8 @@ use crate::output::{Failure, Output, Table};
 
 /// Check a profile for errors and warnings, and show which outages QPs survive with it
 ///
-/// Without --timeout and --retry-cnt two QPs are looked at: 14/7, which is perftest's, and 20/7,
-/// which is NCCL's. A warning is deadly if jobs die of the profile, or their network.
+/// Without --timeout and --retry-cnt two QPs are checked: 14/7, perftest's default, and 20/7,
+/// NCCL's. A warning is deadly if the profile makes jobs or their network fail.
 ///
 /// Takes all that `ferroce adp import` reads, such as a register dump of a card.
 ///

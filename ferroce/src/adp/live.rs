@@ -21,10 +21,10 @@ use crate::registers::{Access, Registers};
 
 /// Write a profile into a device
 ///
-/// It holds at once, for all queue pairs of all programs on the device; one that waits for a timer
-/// takes it over when that has run out. `ferroce dev reset DEV` is the way back.
+/// It takes effect at once, for all queue pairs of all programs on the device; one that waits for a
+/// timer adopts it when that expires. `ferroce dev reset DEV` is the way back.
 ///
-/// A profile that jobs would die of, as `ferroce adp check` says, is refused without --force.
+/// A profile that `ferroce adp check` calls deadly is refused without --force.
 #[derive(Args, Debug)]
 #[command(after_help = crate::cli::EXIT_CODES)]
 pub(crate) struct Apply {
@@ -35,7 +35,7 @@ pub(crate) struct Apply {
     /// Print the bytes that would be sent to a card, and send nothing
     #[arg(long)]
     dry_run: bool,
-    /// Write the profile even if jobs would die of it
+    /// Write the profile even if it is deadly
     #[arg(long)]
     force: bool,
     /// Print JSON: the device's policy afterwards, or with --dry-run the bytes

@@ -9,7 +9,7 @@ use crate::output::{Failure, Output, Table};
 
 /// List the built-in profiles, or print one as a profile file
 ///
-/// Wherever a profile file is taken, the name of a built-in profile is taken, too.
+/// Every option that takes a profile file takes the name of a built-in profile as well.
 #[derive(Args, Debug)]
 #[command(after_help = crate::cli::EXIT_CODES)]
 pub(crate) struct Profiles {

@@ -77,7 +77,7 @@ enum Verb {
         #[arg(long, value_name = "FILE", conflicts_with = "prio")]
         from: Option<PathBuf>,
     },
-    /// Put the parameters to the firmware's defaults; with --prio only that priority's switches
+    /// Reset parameters to the firmware's defaults; with --prio, only that priority's switches
     Reset,
     Explain(Explain),
     /// Published sets of parameters, with their sources

@@ -54,8 +54,8 @@ enum Verb {
         /// Its address, one of this host; all of 127.0.0.0/8 are
         #[arg(value_name = "ADDRESS")]
         address: IpAddr,
-        /// Virtual functions of the card, which are devices, too: NAMEv0 on the next address, and so
-        /// on; 0 to 127
+        /// Virtual functions of the card, which are devices as well: NAMEv0 on the next address,
+        /// and so on; 0 to 127
         #[arg(long, value_name = "N")]
         vfs: Option<u8>,
         /// What carries packets: auto (shared memory to processes of the same user on this host, else
@@ -72,7 +72,7 @@ enum Verb {
     Del {
         #[arg(value_name = "DEV")]
         name: String,
-        /// Also while programs have it open, as if its card was pulled out: they get
+        /// Even while programs have it open, as if its card were pulled out: they get
         /// IBV_EVENT_DEVICE_FATAL and RDMA_CM_EVENT_DEVICE_REMOVAL, and their calls fail
         #[arg(long)]
         force: bool,
@@ -86,7 +86,7 @@ enum Verb {
         name: String,
     },
     /// Change settings of a device; programs that have it open see the personality change at once
-    /// (personality.adaptive is what a reset does to ROCE_ACCL), the rest when they open it anew
+    /// (personality.adaptive sets ROCE_ACCL as a reset does), the rest when they open it anew
     Set {
         #[arg(value_name = "DEV")]
         name: String,

@@ -58,7 +58,7 @@ pub(super) struct Hist {
     /// Set the width of bin 1, from which those of the later ones follow [-b1] [default: 10]
     #[arg(long = "bin-1-width", value_name = "WIDTH")]
     bin_1_width: Option<u16>,
-    /// Set that every read sets the counts to zero
+    /// Reset the counts with every read
     #[arg(short = 'c', long)]
     clear_on_read: bool,
     /// Seconds to wait before each read [default: 3; none before the first if no bins are set]
@@ -67,7 +67,7 @@ pub(super) struct Hist {
     /// How often to read [default: once; with --watch until Ctrl-C]
     #[arg(short = 'r', long, value_name = "N")]
     num_reads: Option<u32>,
-    /// Draw bars in place of the sample's lines
+    /// Draw bars instead of the sample's lines
     #[arg(long)]
     bars: bool,
     /// Draw the bars at once and then anew every SECONDS [default: those of -t]

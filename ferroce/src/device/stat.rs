@@ -38,14 +38,14 @@ pub(crate) struct Stat {
 /// Which counters to show, and how often.
 #[derive(Args, Clone, Copy, Debug)]
 struct Look {
-    /// Show counters that are 0, too
+    /// Include counters that are 0
     #[arg(short, long)]
     all: bool,
     /// Show rates per second instead, every SECONDS, until interrupted [default: 1]
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1",
           value_parser = interval)]
     watch: Option<Duration>,
-    /// End after this many looks
+    /// Stop after N tables
     #[arg(long, value_name = "N", requires = "watch", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
 }

@@ -13,7 +13,7 @@ use crate::output::{Failure, Output, Table};
 
 /// Explain an error completion
 ///
-/// Without a status this is the table of all causes; with -d, what a device has seen last.
+/// Without a status, all causes are listed; with -d, the last errors of a device are explained.
 #[derive(Args, Debug)]
 #[command(after_help = crate::cli::EXIT_CODES)]
 pub(crate) struct Error {
@@ -23,7 +23,7 @@ pub(crate) struct Error {
     /// Its vendor_err, as in 0x81 or 129; without it, all causes of the status
     #[arg(value_name = "VENDOR_ERR")]
     vendor_err: Option<String>,
-    /// Explain the last errors of a device, also those of programs that have ended
+    /// Explain the last errors of a device, including those of programs that have exited
     #[arg(short, long, value_name = "DEV", conflicts_with = "status")]
     device: Option<String>,
     /// Print JSON

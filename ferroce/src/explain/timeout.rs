@@ -24,8 +24,7 @@ use crate::output::{Failure, Output};
 /// The answer comes first, then the chain that leads to it: what an application sets, the QP's
 /// attributes, the minimum that the device enforces, and the policy.
 ///
-/// With --survive the question is the other way round: what to set, so that every outage up to this
-/// long is survived.
+/// With --survive, the answer is what to set so that every outage up to this long is survived.
 ///
 /// Without --profile and --personality the policy is the firmware's own, as a real device has it
 /// out of the box.
@@ -45,10 +44,10 @@ pub(crate) struct Timeout {
     personality: PersonalityArgs,
     #[command(flatten)]
     device: DeviceArgs,
-    /// Begin with the settings of an application: nccl, ucx, openmpi, perftest or rdma_cm, and any
-    /// number of NAME=VALUE, as in --from nccl NCCL_IB_TIMEOUT=22. What is not given comes from the
-    /// environment, or has the application's default; env stands for the application whose
-    /// variables are set
+    /// Begin with the settings of an application: nccl, rccl, ucx, nixl, openmpi, mpich, libfabric,
+    /// mooncake, perftest or rdma_cm, and any number of NAME=VALUE, as in --from nccl
+    /// NCCL_IB_TIMEOUT=22. What is not given comes from the environment, or has the application's
+    /// default; env stands for the application whose variables are set
     #[arg(long, num_args = 1.., value_names = ["APP", "NAME=VALUE"])]
     from: Option<Vec<String>>,
     /// Answer what to set to survive outages up to this long, such as 20s

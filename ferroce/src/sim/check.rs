@@ -10,7 +10,8 @@ use crate::json::sim as json;
 use crate::lines::finding;
 use crate::output::{Failure, Output};
 
-/// Say what can never happen in a scenario, or surely ends a job, without running it
+/// Check a scenario without running it: find events that cannot happen, and those certain to end a
+/// job
 ///
 /// Exits with 0 if the scenario can be run, warnings or not, and with 2 if it cannot.
 #[derive(Args, Debug)]

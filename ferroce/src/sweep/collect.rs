@@ -28,7 +28,7 @@ const SHOWN: &[(&str, &str)] = &[
 
 /// Unite the results of a sweep: means and shares with 95 % confidence intervals
 ///
-/// Results that are there twice must be equal. Exits with 1 if some differ, or points are missing.
+/// Repeated results must be equal. Exits with 1 if some differ, or points are missing.
 #[derive(Args, Debug)]
 #[command(after_help = crate::cli::EXIT_CODES)]
 pub(super) struct Collect {

@@ -21,7 +21,7 @@ const LISTED: usize = 20;
 pub(super) struct Plan {
     #[command(flatten)]
     which: Which,
-    /// Say how many points each of so many shards has
+    /// Show how many points each of S shards has
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     shards: Option<u64>,
     /// Print JSON

@@ -35,10 +35,10 @@ pub(super) struct Run {
     /// Points at the same time [default: as many as processors]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
     threads: Option<u16>,
-    /// Run so many points at most
+    /// Run at most N points
     #[arg(long, value_name = "N")]
     points: Option<usize>,
-    /// Run points that have results, too: `collect` compares them
+    /// Repeat points that have results: `collect` compares them
     #[arg(long)]
     again: bool,
     /// Print JSON

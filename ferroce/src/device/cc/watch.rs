@@ -20,14 +20,14 @@ const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Show the queue pairs whose peers have sent CNPs: rate, target, alpha, stage and CNPs
 ///
-/// A terminal is redrawn; otherwise one table follows another. Below 120 columns some are left out. With
-/// -j each look is a line of JSON, with all of them.
+/// A terminal is redrawn; otherwise one table follows another. Below 120 columns some are left out.
+/// With -j each refresh is a line of JSON, with all of them.
 #[derive(Args, Debug)]
 pub(super) struct Watch {
     /// Refresh interval, in seconds
     #[arg(long, value_name = "S", default_value = "1", value_parser = interval)]
     interval: Duration,
-    /// End after this many; without it, watch until interrupted
+    /// Stop after N tables [default: watch until interrupted]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
 }
