@@ -24,7 +24,7 @@ mod tables;
 
 use clap::{Args, Subcommand};
 
-use self::source::BUILT_IN;
+pub(crate) use self::source::BUILT_IN;
 use crate::json::sim as json;
 use crate::output::{Failure, Output, Table};
 

@@ -91,6 +91,45 @@ fn bash_zsh_and_fish_complete_what_is_typed() {
 }
 
 #[test]
+fn what_is_installed_is_removed_and_nothing_else() {
+    let lab = Lab::new("uninstall");
+    let prefix = lab.path().join("second");
+    fs::create_dir_all(prefix.join("bin")).unwrap();
+    fs::write(prefix.join("bin/theirs"), "").unwrap();
+    let shown = prefix.display().to_string();
+    for _ in 0..2 {
+        let said = lab.ferroce(&["install", &shown]).success();
+        assert!(
+            said.contains(&format!("ferroce uninstall {shown}")),
+            "{said}"
+        );
+        assert!(said.contains("export PATH="), "{said}");
+    }
+    let docs = prefix.join("share/doc/ferroce");
+    for page in ["README.md", "docs/README.md", "docs/demo.svg"] {
+        assert!(docs.join(page).is_file(), "{page}");
+    }
+    for place in ["scenarios", "sweeps"] {
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(place);
+        let installed = prefix.join("share/ferroce").join(place);
+        assert_eq!(names(&installed), names(&sources));
+    }
+    let profile = prefix.join("share/ferroce/profiles/link-flap.toml");
+    fs::write(&profile, "mine").unwrap();
+    let run = lab.ferroce(&["uninstall", &shown]);
+    assert!(
+        run.stderr.contains("link-flap.toml, which was changed"),
+        "{}",
+        run.stderr
+    );
+    run.success();
+    assert_eq!(names(&prefix), ["bin", "share"]);
+    assert_eq!(names(&prefix.join("bin")), ["theirs"]);
+    assert_eq!(names(profile.parent().unwrap()), ["link-flap.toml"]);
+    lab.ferroce(&["uninstall", &shown]).failure();
+}
+
+#[test]
 fn profiles_and_dashboards_are_there_as_files() {
     let lab = Lab::new("shared-files");
     let share = share(&lab).join("ferroce");

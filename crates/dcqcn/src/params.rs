@@ -36,7 +36,7 @@ pub struct Params {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ParamError {
     /// No tool has a parameter of this name.
-    #[error("{name:?} is no parameter of DCQCN; did you mean {nearest}?")]
+    #[error("{name:?} is not a parameter of DCQCN; did you mean {nearest}?")]
     UnknownName {
         /// The name that was given.
         name: String,
@@ -44,7 +44,7 @@ pub enum ParamError {
         nearest: &'static str,
     },
     /// The priority does not exist, or follows a parameter that has no priorities.
-    #[error("{param}: {priority:?} is no priority; use {param}/0 to {param}/7")]
+    #[error("{param}: {priority:?} is not a priority; use {param}/0 to {param}/7")]
     Priority {
         /// The parameter.
         param: Param,
@@ -52,7 +52,7 @@ pub enum ParamError {
         priority: String,
     },
     /// The text is not a number.
-    #[error("{param}: {text:?} is no value; give a number from {} to {}", param.min(), param.max())]
+    #[error("{param}: {text:?} is not a value; give a number from {} to {}", param.min(), param.max())]
     NotANumber {
         /// The parameter.
         param: Param,

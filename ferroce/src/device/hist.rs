@@ -342,7 +342,7 @@ fn spurious(device: &dyn Registers, to: &mut Output<'_>) -> Result<String, Failu
     };
     let count = |counter| observer.state().counter(counter);
     Ok(format!(
-        "\nspurious retransmissions: {} of {}, since the device exists\n",
+        "\nspurious retransmissions: {} of {} since the device was added\n",
         count(Counter::SpuriousRetransmissions),
         count(Counter::RetransmittedPackets)
     ))

@@ -90,7 +90,7 @@ impl<'a> Wanted<'a> {
                 (key, Some(kind)) => filters.push(kind.filter(key, &pair[1])?),
                 (_, None) => {
                     return Err(Failure::input(format_args!(
-                        "{:?} is no kind of object; write {}, or a device alone",
+                        "{:?} is not a kind of object; write {}, or a device alone",
                         words[0],
                         kind_names()
                     )));
@@ -114,7 +114,7 @@ impl<'a> Wanted<'a> {
             && let Err(error @ RegistryError::NoSuchDevice { .. }) = registry.device(name)
         {
             return Err(Failure::input(format_args!(
-                "{error}, and {name:?} is no kind of object: those are {}",
+                "{error}, and {name:?} is not a kind of object: those are {}",
                 kind_names()
             )));
         }

@@ -139,7 +139,7 @@ impl Survive<'_> {
         };
         match nearest {
             None if has_own_total(policy) => Failure::input(format_args!(
-                "{} does not do it with any attributes of the QP: it {}; change its \
+                "{} survives less, whatever the attributes of the QP: it {}; change its \
                  retx_total_timeout, or leave --profile out for proposals",
                 self.chosen.name,
                 sentence(Endurance::of(policy, self.qp).as_ref())

@@ -182,10 +182,10 @@ impl Timeout {
         match (self.timeout, self.retry_cnt) {
             (Some(timeout), Some(retry_cnt)) => Ok((None, Asked::of(timeout, retry_cnt))),
             (None, _) => Err(Failure::input(
-                "how long is the QP's timeout? Give --timeout T and --retry-cnt R, or --from APP",
+                "missing --timeout T; give it with --retry-cnt R, or give --from APP",
             )),
             (_, None) => Err(Failure::input(
-                "how often may the QP retry? Give --retry-cnt R, 0 to 7, or --from APP",
+                "missing --retry-cnt R; give 0 to 7, or give --from APP",
             )),
         }
     }
@@ -302,8 +302,8 @@ impl Chain<'_> {
             if i == 0 {
                 lines.add("", "");
             }
-            let kind = remark.kind.replace('_', " ");
-            lines.add(&kind, &remark.text);
+            let kind = label(remark.kind);
+            lines.add(kind, &remark.text);
         }
         lines.text
     }
@@ -376,6 +376,15 @@ impl Chain<'_> {
             Some(Event::Never) => "the timer never runs".to_owned(),
             _ => text + ", and so on",
         }
+    }
+}
+
+/// What stands before a remark, whose text is a sentence of its own.
+fn label(kind: &'static str) -> &'static str {
+    match kind {
+        "does_not_fit" => "too large",
+        "no_effect" => "ignored",
+        other => other,
     }
 }
 
@@ -481,7 +490,8 @@ fn survives(found: &Endurance) -> String {
         u64::MAX => "outages of any length".to_owned(),
         _ if *survives == Span::NEVER => "outages of any length".to_owned(),
         n => format!(
-            "{up_to}: then the last of at most {n} retransmissions leaves, one wait before the error"
+            "{up_to}: the last of at most {n} retransmissions is sent then, one wait before the \
+             error"
         ),
     }
 }

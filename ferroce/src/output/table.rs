@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::look::{self, columns, look};
-use crate::lines::wrapped_at;
+use crate::lines::{pieces, wrapped_at};
 
 /// Lines up columns: the header tells how, a leading `>` means to the right.
 ///
@@ -69,8 +69,7 @@ impl Table {
     /// How narrow a column can be with its text wrapped, and with its header alone wrapped.
     fn least(&self, column: usize) -> (usize, usize) {
         let wrapped = |at: usize, cell: &str| {
-            let pieces = cell.split_inclusive(ends(at));
-            let widths = pieces.map(|piece| look::width(piece.trim_end()));
+            let widths = pieces(ends(at), cell).map(|piece| look::width(piece.trim_end()));
             widths.max().unwrap_or(0)
         };
         let numbers = |at: usize, cell: &str| match at {

@@ -21,7 +21,7 @@ macro_rules! built_in {
 }
 
 /// The scenarios that need no file.
-pub(super) const BUILT_IN: &[(&str, &str)] = &[
+pub(crate) const BUILT_IN: &[(&str, &str)] = &[
     built_in!("flap-all-reduce"),
     built_in!("flap-plain-timeouts"),
     built_in!("outage-too-long"),

@@ -94,7 +94,7 @@ impl Collect {
         let directory = self.directory.display();
         for (path, what) in &collected.damaged {
             to.remark(format_args!(
-                "warning: {} {what}; it counts for nothing, and may be deleted",
+                "warning: {} {what}; it is ignored, and may be deleted",
                 path.display()
             ))?;
         }

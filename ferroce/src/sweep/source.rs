@@ -25,6 +25,16 @@ const BUILT_IN: &[BuiltIn] = &[BuiltIn {
     scenario: include_str!("../../../sweeps/flap.toml"),
 }];
 
+/// The built-in sweeps with their scenarios, as files.
+pub(crate) fn files() -> impl Iterator<Item = (String, &'static str)> {
+    BUILT_IN.iter().flat_map(|known| {
+        let sweep = Sweep::parse(known.sweep).ok();
+        let scenario = sweep.map(|sweep| (sweep.scenario, known.scenario));
+        let sweep = (format!("{}.toml", known.name), known.sweep);
+        [sweep].into_iter().chain(scenario)
+    })
+}
+
 /// Which sweep.
 #[derive(Args, Clone, Debug)]
 pub(super) struct Which {
