@@ -218,7 +218,7 @@ pub unsafe extern "C" fn doca_devinfo_get_pci_func_type(
 pub unsafe extern "C" fn doca_devinfo_get_sf_index(devinfo: usize, sf_index: *mut u32) -> Code {
     about("doca_devinfo_get_sf_index", devinfo, |_| {
         check("sf_index", sf_index)?;
-        Err(Refusal::new(Code::NotSupported, "the device is no SF"))
+        Err(Refusal::new(Code::NotSupported, "the device is not an SF"))
     })
 }
 

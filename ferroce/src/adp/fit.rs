@@ -91,6 +91,9 @@ fn time(text: &str) -> Result<Span, String> {
     ns.map(Span::from_nanos).map_err(|error| error.to_string())
 }
 
+/// A limit of this length is proposed where it would make a difference.
+const SOON: Span = Span::from_secs(60);
+
 /// What was found.
 struct Found<'a> {
     fit: &'a Fit,
@@ -133,11 +136,14 @@ impl Fit {
         let question = found.question;
         let endurance = Endurance::of(&question.policy(&found.best.profile), question.qp);
         match endurance {
-            Some(endurance) if self.detect_within.is_none() => to.remark(format_args!(
-                "warning: jobs notice a dead peer only after {}, because nothing limits that; \
-                 --detect-within 60s, for example, does",
-                endurance.gives_up_last.about()
-            )),
+            Some(found) if self.detect_within.is_none() && found.gives_up_last > SOON => {
+                to.remark(format_args!(
+                    "warning: jobs notice a dead peer only after {}, because nothing limits that; \
+                     --detect-within {}, for example, does",
+                    found.gives_up_last.about(),
+                    SOON.about()
+                ))
+            }
             _ => Ok(()),
         }
     }
