@@ -107,7 +107,7 @@ fn end_of_piece(ends: &[char], text: &str, from: usize) -> Option<usize> {
     let end = rest
         .find(ends)
         .map(|at| at + rest[at..].chars().next().map_or(0, char::len_utf8));
-    end.or((!rest.is_empty()).then_some(rest.len()))
+    end.or_else(|| (!rest.is_empty()).then_some(rest.len()))
         .map(|it| from + it)
 }
 

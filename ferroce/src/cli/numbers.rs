@@ -7,9 +7,8 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// The complaint about a value that is not the number it must be, in plain words; others as they are.
 pub(super) fn plain(error: clap::Error) -> clap::Error {
-    let cause = match (error.kind(), error.source()) {
-        (ErrorKind::ValueValidation, Some(cause)) => cause,
-        _ => return error,
+    let (ErrorKind::ValueValidation, Some(cause)) = (error.kind(), error.source()) else {
+        return error;
     };
     let must = match cause.downcast_ref::<ParseIntError>() {
         Some(invalid) => of_digits(invalid.kind()).to_owned(),

@@ -107,7 +107,8 @@ impl Record {
                 Entry::Link(target) => writeln!(text, "link\t{path}\t{}", target.display()),
             };
         }
-        installed.and(put::file(&file, text.as_bytes()))
+        let listed = put::file(&file, text.as_bytes());
+        installed.and(listed)
     }
 
     /// Removes what is still as it was put into this directory.
