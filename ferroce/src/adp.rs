@@ -30,6 +30,7 @@ use ferroce_adp::{
 use ferroce_designer::findings::{Problem, problems};
 use ferroce_units::near;
 
+use crate::lines::finding;
 use crate::output::{Failure, Output};
 
 /// The commands about adaptive retransmission.
@@ -123,7 +124,7 @@ impl CommonQpArgs {
 /// What a device imposes when no profile file does.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct PersonalityArgs {
-    /// Use a built-in policy in place of a profile
+    /// Use a built-in policy instead of a profile
     #[arg(long, value_name = "P")]
     pub(crate) personality: Option<Personality>,
     /// How many times the timeout a timer runs under --personality ib, 1 to 4 [default: 1]
@@ -341,7 +342,7 @@ pub(crate) fn parse(file: &Path, text: &str) -> Result<Imported, Problems> {
         let found = problems(&error);
         let mut lines = String::new();
         for Problem { line, text } in &found {
-            let _ = writeln!(lines, "{}: error: {text}", place(file, *line));
+            let _ = writeln!(lines, "{}", finding(file, *line, "error", text));
         }
         Problems { found, lines }
     })
@@ -351,18 +352,10 @@ pub(crate) fn parse(file: &Path, text: &str) -> Result<Imported, Problems> {
 pub(crate) fn refusal(file: &Path, document: &Document, report: &Report) -> String {
     let mut lines = String::new();
     for violation in &report.violations {
-        let place = place(file, document.line(violation.field));
-        let _ = writeln!(lines, "{place}: error: {violation}");
+        let (line, text) = (document.line(violation.field), violation.to_string());
+        let _ = writeln!(lines, "{}", finding(file, line, "error", &text));
     }
     lines
-}
-
-/// Where something stands: `file:line`.
-pub(crate) fn place(file: &Path, line: Option<usize>) -> String {
-    match line {
-        Some(line) => format!("{}:{line}", file.display()),
-        None => file.display().to_string(),
-    }
 }
 
 /// A profile file on the command line.

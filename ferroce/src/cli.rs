@@ -3,6 +3,7 @@
 pub(crate) mod complete;
 mod groups;
 mod hints;
+mod numbers;
 #[cfg(test)]
 mod page;
 
@@ -113,7 +114,8 @@ impl Given {
         let mut command = groups::in_help(command);
         let Spelled { args, newer } = Spelled::of(args, &command);
         let matches = command.try_get_matches_from_mut(&args);
-        let mut matches = matches.map_err(|error| hints::on(error, &args, &command))?;
+        let mut matches =
+            matches.map_err(|error| hints::on(numbers::plain(error), &args, &command))?;
         let is_pretty = refuse_in_vain(&matches, &command)?;
         let cli = Cli::from_arg_matches_mut(&mut matches);
         let cli = cli.map_err(|error| error.format(&mut command))?;
@@ -178,6 +180,7 @@ enum Work {
     Run(run::Command),
     Env(run::Env),
     Install(install::Install),
+    Uninstall(install::Uninstall),
     Completions(install::Completions),
     Sysfs(run::Sysfs),
     Serve(serve::Command),
@@ -202,6 +205,7 @@ impl Work {
             Self::Run(command) => command.run(to),
             Self::Env(command) => command.run(to),
             Self::Install(command) => command.run(to),
+            Self::Uninstall(command) => command.run(to),
             Self::Completions(command) => command.run(to),
             Self::Sysfs(command) => command.run(to),
             Self::Serve(command) => command.run(to),

@@ -50,7 +50,7 @@ use crate::output::{Failure, Output};
 const EXIT_CODES: &str = "Exit codes:
   0  the runs were made, and every byte that arrived was right; a QP that gives up with
      IBV_WC_RETRY_EXC_ERR is a result, not an error
-  1  a device could not be opened or did what it must not do, wrong bytes arrived, or the output
+  1  a device could not be opened or misbehaved, wrong bytes arrived, or the output
      could not be written
   2  bad input: flags, files or values; standard error says what and what to write instead
   3  the machine was too busy for the figures to be compared; they are printed without a verdict";
@@ -58,7 +58,7 @@ const EXIT_CODES: &str = "Exit codes:
 /// Show three retransmission policies on the same bad link, on real sockets
 ///
 /// Two devices in this process move WRITE, SEND and READ messages over UDP and check every byte,
-/// while the link loses packets at random and goes dark once. The same work is done under plain
+/// while the link loses packets at random and goes down once. The same work is done under plain
 /// InfiniBand timeouts (ib), under the ladder of a card out of the box (firmware), and under an
 /// adaptive retransmission profile written through the ROCE_ACCL register (profile).
 ///
@@ -69,8 +69,8 @@ pub struct Command {
     /// Random loss in each direction: a fraction or a percentage, 0 to 0.5 (0% to 50%)
     #[arg(long, value_name = "P", default_value = "2%", value_parser = units::loss)]
     loss: f64,
-    /// Dark time of the link, 0 to 1h (0 = none), and when it begins: a time since the start of the
-    /// run, or a percentage of the bytes (25% unless given); units ns, us, ms, s, min
+    /// How long the link is down, 0 to 1h (0 = none), and when that begins: a time since the start
+    /// of the run, or a percentage of the bytes (25% unless given); units ns, us, ms, s, min
     #[arg(long, value_name = "LEN[@AT]", default_value = "300ms", value_parser = units::blackout)]
     blackout: Blackout,
     /// Profile file (TOML) or built-in profile for the third run; - reads standard input

@@ -30,7 +30,7 @@ const MAGICS: [[u8; 4]; 5] = [
     [0xa1, 0xb2, 0x3c, 0x4d],
 ];
 
-/// Say which retransmission policy explains a capture, a log or a list of times
+/// Find the retransmission policy that explains a capture, a log or a list of times
 ///
 /// From a capture (pcap or pcapng of any RoCEv2 traffic; the requester's direction is enough) come the
 /// waits before packets that were sent again; from a log of NCCL, UCX, Mooncake or perftest the times

@@ -1,29 +1,35 @@
-//! `ferroce install` and `completions`: put the program where other programs and shells find it.
+//! `ferroce install`, `uninstall` and `completions`: put the program where other programs and shells find
+//! it.
 //!
 //! | module | purpose |
 //! |---|---|
 //! | `put` | files and links that replace older ones |
-//! | `share` | profiles, dashboards, completions, manual pages |
+//! | `record` | what was put where, so that it can be removed |
+//! | `share` | profiles, scenarios, dashboards, completions, the manual |
 
 pub(crate) mod put;
+pub(crate) mod record;
 mod share;
 
-use std::path::PathBuf;
+use std::env;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap_complete::Shell;
 
+use self::record::Record;
 use crate::cli::complete;
 use crate::output::{Failure, Output};
 use crate::run::Libraries;
 
 /// Copy this program and what belongs to it into a directory, for a user or an image
 ///
-/// DIR/bin/ferroce then works without the place where it was built. DIR/lib/ferroce has the
-/// libraries under the names of those they replace; only `ferroce run` loads them from there. DIR/share
-/// has manual pages, completions for bash, zsh and fish, a unit of systemd for the exporter, and in
-/// DIR/share/ferroce the built-in profiles, a dashboard for Grafana, rules for Prometheus, and JSON
-/// schemas.
+/// DIR/bin/ferroce then works without its build directory. DIR/lib/ferroce has the libraries under
+/// the names of those they replace; only `ferroce run` loads them from there. DIR/share has manual
+/// pages, completions for bash, zsh and fish, a systemd unit for the exporter, in DIR/share/ferroce
+/// the built-in profiles, scenarios and sweeps, a dashboard for Grafana, rules for Prometheus and JSON
+/// schemas, and in DIR/share/doc/ferroce the manual. `ferroce uninstall DIR` removes all of it.
 #[derive(Args, Debug)]
 #[command(after_help = crate::cli::EXIT_CODES)]
 pub(crate) struct Install {
@@ -33,9 +39,57 @@ pub(crate) struct Install {
 }
 
 impl Install {
-    pub(crate) fn run(self, _: &mut Output<'_>) -> Result<(), Failure> {
-        Libraries::find()?.install(&self.directory)?;
-        share::install(&self.directory)
+    pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
+        let prefix = &self.directory;
+        let mut record = Record::begin(prefix);
+        let installed = Libraries::find()?
+            .install(prefix, &mut record)
+            .and_then(|()| share::install(prefix, &mut record));
+        // What was put before an error can be removed as well.
+        record.finish(installed)?;
+        to.text(&next(prefix))
+    }
+}
+
+/// What to do after an installation.
+fn next(prefix: &Path) -> String {
+    let (shown, bin) = (prefix.display(), prefix.join("bin"));
+    let mut text = format!(
+        "installed ferroce {} in {shown}\n\nnext:\n",
+        env!("CARGO_PKG_VERSION")
+    );
+    let path = env::var_os("PATH").unwrap_or_default();
+    if !env::split_paths(&path).any(|it| it == bin) {
+        let _ = writeln!(text, "  export PATH=\"{}:$PATH\"", bin.display());
+    }
+    text + &format!(
+        "  ferroce run -- ibv_devinfo    run a program on a device\n  \
+           ferroce demo                  see what retransmission timeouts do\n  \
+           man ferroce                   read the manual; more is in {shown}/share/doc/ferroce\n  \
+           ferroce uninstall {shown}\n"
+    )
+}
+
+/// Remove what `ferroce install` put into a directory
+///
+/// Files that were changed since then stay, and so does everything else in the directory.
+#[derive(Args, Debug)]
+#[command(after_help = crate::cli::EXIT_CODES)]
+pub(crate) struct Uninstall {
+    /// The directory that was given to `ferroce install`
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+}
+
+impl Uninstall {
+    pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
+        let removed = Record::remove(&self.directory)?;
+        let shown = self.directory.display();
+        to.text(&format!("removed {} files from {shown}\n", removed.count))?;
+        for path in removed.kept {
+            to.remark(format_args!("kept {}, which was changed", path.display()))?;
+        }
+        Ok(())
     }
 }
 
@@ -47,7 +101,7 @@ impl Install {
 #[derive(Args, Debug)]
 #[command(after_help = crate::cli::EXIT_CODES)]
 pub(crate) struct Completions {
-    /// The shell that is to read them
+    /// The shell to complete for
     #[arg(value_name = "SHELL")]
     shell: Shell,
 }

@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use crate::output::look::{columns, width as columns_of};
+use std::path::Path;
+
+use crate::output::look::{columns, row_columns, width as columns_of};
 
 /// Text in two columns, the second one wrapped.
 #[derive(Default)]
@@ -43,26 +45,88 @@ impl Lines {
     }
 }
 
+/// A text in lines as wide as output may be.
+pub(crate) fn lines(text: &str) -> String {
+    wrapped(text, columns()).join("\n") + "\n"
+}
+
 /// Prose in lines that begin with four spaces, below what it is about.
 pub(crate) fn indented(text: &str) -> String {
     let rows = wrapped(text, columns().min(100) - 4);
     rows.iter().map(|row| format!("    {row}\n")).collect()
 }
 
+/// Something that was found in a file. On a terminal it is wrapped; elsewhere it is one line, as editors
+/// and `grep` expect.
+pub(crate) fn finding(file: &Path, line: Option<usize>, kind: &str, text: &str) -> String {
+    let place = match line {
+        Some(line) => format!("{}:{line}", file.display()),
+        None => file.display().to_string(),
+    };
+    let text = format!("{place}: {kind}: {text}");
+    let rows = match row_columns() {
+        Some(columns) => wrapped(&text, columns - FURTHER.len()),
+        None => vec![text],
+    };
+    rows.join(&format!("\n{FURTHER}"))
+}
+
+/// What the further rows of a finding begin with.
+const FURTHER: &str = "    ";
+
 /// The lines of a text. One that fits keeps its own spaces.
 pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
+    wrapped_at(&[' '], text, width)
+}
+
+/// The parts of a text that stay whole, each with what ends it. A number stays with its unit.
+pub(crate) fn pieces<'a>(ends: &[char], text: &'a str) -> impl Iterator<Item = &'a str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let mut end = end_of_piece(ends, rest, 0)?;
+        if rest[..end].trim_end().parse::<f64>().is_ok() {
+            let next = end_of_piece(ends, rest, end);
+            let is_unit = |next: &usize| UNITS.contains(&unit(&rest[end..*next]));
+            end = next.filter(is_unit).unwrap_or(end);
+        }
+        let piece;
+        (piece, rest) = rest.split_at(end);
+        Some(piece)
+    })
+}
+
+const UNITS: [&str; 9] = ["%", "ns", "us", "ms", "s", "min", "h", "KiB", "MiB"];
+
+/// A word without the mark behind it.
+fn unit(piece: &str) -> &str {
+    piece.trim_end_matches([' ', ',', ';', ':', '.', ')'])
+}
+
+fn end_of_piece(ends: &[char], text: &str, from: usize) -> Option<usize> {
+    let rest = &text[from..];
+    let end = rest
+        .find(ends)
+        .map(|at| at + rest[at..].chars().next().map_or(0, char::len_utf8));
+    end.or_else(|| (!rest.is_empty()).then_some(rest.len()))
+        .map(|it| from + it)
+}
+
+/// The same for a text that may break after other characters as well.
+pub(crate) fn wrapped_at(ends: &[char], text: &str, width: usize) -> Vec<String> {
     if columns_of(text) <= width {
         return vec![text.to_owned()];
     }
     let mut rows = vec![String::new()];
-    for word in text.split(' ') {
+    for piece in pieces(ends, text) {
         let last = rows.last_mut().expect("there is a first row");
-        if !last.is_empty() && columns_of(last) + 1 + columns_of(word) > width {
-            rows.push(word.to_owned());
+        if !last.is_empty() && columns_of(last) + columns_of(piece.trim_end()) > width {
+            rows.push(piece.to_owned());
         } else {
-            *last += if last.is_empty() { "" } else { " " };
-            *last += word;
+            *last += piece;
         }
+    }
+    for row in &mut rows {
+        row.truncate(row.trim_end().len());
     }
     rows
 }
@@ -73,4 +137,29 @@ const UNBROKEN: &str = "\u{a0}";
 /// Text that stays in one line.
 pub(crate) fn unbroken(text: &str) -> String {
     text.replace(' ', UNBROKEN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::wrapped;
+
+    #[test]
+    fn a_number_stays_with_its_unit() {
+        for (text, width, rows) in [
+            (
+                "a loss of 2 % each way",
+                11,
+                &["a loss of", "2 % each", "way"][..],
+            ),
+            (
+                "dark for 300 ms, then up",
+                12,
+                &["dark for", "300 ms, then", "up"],
+            ),
+            ("8 QPs and 9 waits", 6, &["8 QPs", "and 9", "waits"]),
+            ("1 2 % 3", 3, &["1", "2 %", "3"]),
+        ] {
+            assert_eq!(wrapped(text, width), rows, "{text}");
+        }
+    }
 }

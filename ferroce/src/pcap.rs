@@ -20,7 +20,7 @@ use findings::findings;
 /// Directions that are shown if --all is not given.
 const SHOWN_MAX: usize = 20;
 
-/// Look into captures of RoCEv2
+/// Analyse captures of RoCEv2
 #[derive(Args, Debug)]
 pub(crate) struct Command {
     #[command(subcommand)]
@@ -43,14 +43,14 @@ impl Command {
 /// Check a capture: ICRC, sequence numbers, opcodes, acknowledgements, NAKs
 ///
 /// Reads pcap and pcapng of any RoCEv2 traffic, with VLAN tags, GRE or Linux cooked headers around it,
-/// also if packets are cut short. Says for each queue pair and direction what is missing, was sent
-/// again, or was refused. Exits with 0 also if it finds something.
+/// even if packets are truncated. Says for each queue pair and direction what is missing, was sent
+/// again, or was refused. Exits with 0 even if it finds something.
 #[derive(Args, Debug)]
 #[command(after_help = crate::cli::EXIT_CODES)]
 struct Check {
     /// A pcap or pcapng file; - reads standard input
     file: PathBuf,
-    /// Show every direction of every queue pair, also those without findings
+    /// Show every direction of every queue pair, including those without findings
     #[arg(short, long)]
     all: bool,
     /// Print JSON

@@ -31,7 +31,7 @@ enum Verb {
         #[arg(short, long)]
         json: bool,
     },
-    /// Explain the fields of a register: where they are, who writes them, what they mean
+    /// Explain the fields of a register: position, access, meaning
     #[command(alias = "fields")]
     Explain(Explain),
     /// What `ferroce reg explain` was called
@@ -55,7 +55,7 @@ enum Verb {
         #[arg(long)]
         dry_run: bool,
     },
-    /// Write fields of a register; all others keep their values, except in the command MFRL, in which
+    /// Write fields of a register; other fields keep their values, except in the command MFRL, where
     /// they are 0
     #[command(after_help = EXAMPLES)]
     #[command(override_usage = "ferroce reg set [OPTIONS] [DEV] REGISTER FIELD VALUE...")]
@@ -63,7 +63,7 @@ enum Verb {
         #[command(flatten)]
         device: DeviceArg,
         /// Name or number of a register, then its fields by name, values as numbers or by name,
-        /// FIELD VALUE or FIELD=VALUE. In ROCE_ACCL the select bits of what is named are set as well
+        /// FIELD VALUE or FIELD=VALUE. In ROCE_ACCL, the select bits of named fields are set automatically
         #[arg(value_name = "REGISTER FIELD VALUE")]
         words: Vec<String>,
         /// Print the bytes that would be sent to a card, and write nothing

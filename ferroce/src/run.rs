@@ -63,9 +63,9 @@ const REFRESH: Duration = Duration::from_millis(100);
 /// Run a program on the software device, unmodified and without privileges
 ///
 /// The program finds Ferroce's devices where it would find those of cards: in libibverbs and
-/// librdmacm, in /sys/class/infiniband and /dev/infiniband. What is set with --profile,
-/// --personality and --impair holds for the device, so for other programs on it, too, and is put
-/// back when the program ends.
+/// librdmacm, in /sys/class/infiniband and /dev/infiniband. Settings by --profile, --personality
+/// and --impair apply to the device, and therefore to other programs on it as well; they are
+/// restored when the program ends.
 #[derive(Args, Debug)]
 #[command(after_help = EXIT_CODES)]
 pub struct Command {
@@ -92,7 +92,7 @@ pub struct Command {
     /// system calls; without it a preloaded library shows them
     #[arg(long, conflicts_with = "fwctl")]
     ns: bool,
-    /// Do not say which impairments and profiles are in force
+    /// Do not print the impairments and profiles in force
     #[arg(short, long)]
     quiet: bool,
     /// The program and its arguments

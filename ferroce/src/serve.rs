@@ -44,8 +44,8 @@ use crate::output::{Failure, Output};
 /// Serve Prometheus metrics and a web page until interrupted
 ///
 /// The metrics are at /metrics. Every device of the user is in the answer, with what it has counted for
-/// all programs, including those that have exited. Counters that cards have, too, have node_exporter's
-/// names.
+/// all programs, including those that have exited. Counters that cards have as well use
+/// node_exporter's names.
 ///
 /// The page is at /. It shows the devices live, and a designer of retransmission profiles. Only this
 /// machine can open it, and it changes nothing, unless you say otherwise.
@@ -69,8 +69,8 @@ pub struct Command {
     /// by one of these names, comma-separated
     #[arg(long, value_name = "NAME", num_args = 0..=1, value_delimiter = ',', require_equals = true)]
     remote: Option<Vec<String>>,
-    /// Let the page apply profiles, impair links and take ports down, for who opens it by the link that
-    /// is printed, which has a token
+    /// Let the page apply profiles, impair links and take ports down, if it is opened with the
+    /// printed link, which contains a token
     #[arg(long)]
     allow_changes: bool,
 }

@@ -24,7 +24,7 @@ mod tables;
 
 use clap::{Args, Subcommand};
 
-use self::source::BUILT_IN;
+pub(crate) use self::source::BUILT_IN;
 use crate::json::sim as json;
 use crate::output::{Failure, Output, Table};
 
@@ -44,6 +44,7 @@ impl Command {
             Verb::Run(args) => args.run(to),
             Verb::Check(args) => args.run(to),
             Verb::List(args) => args.run(to),
+            Verb::Show(args) => args.run(to),
             Verb::Schema => to.text(&ferroce_fabric::scenario::json_schema()),
         }
     }
@@ -54,8 +55,32 @@ enum Verb {
     Run(run::Run),
     Check(check::Check),
     List(List),
+    Show(Show),
     /// Print the JSON Schema of scenario files
     Schema,
+}
+
+/// Print a built-in scenario, as a file to begin with
+///
+/// For example `ferroce sim show flap-all-reduce > mine.toml`.
+#[derive(Args, Debug)]
+#[command(after_help = crate::cli::EXIT_CODES)]
+struct Show {
+    /// Name of a built-in scenario: see `ferroce sim list`
+    #[arg(value_name = "NAME")]
+    name: String,
+}
+
+impl Show {
+    fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
+        match BUILT_IN.iter().find(|(name, _)| *name == self.name) {
+            Some((_, text)) => to.text(text),
+            None => Err(Failure::input(format_args!(
+                "unknown scenario {:?}; `ferroce sim list` lists the built-in ones",
+                self.name
+            ))),
+        }
+    }
 }
 
 /// List the built-in scenarios

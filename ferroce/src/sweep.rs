@@ -22,6 +22,8 @@ mod signals;
 mod source;
 mod survival;
 
+pub(crate) use self::source::files;
+
 use clap::{Args, Subcommand};
 
 use crate::output::{Failure, Output};

@@ -64,6 +64,15 @@ fn applications_lead_to_attributes() {
         7,
     );
     clean(&["--from", "perftest", "u=20", "retry_count=2"], 20, 2);
+    // Each says where its values come from.
+    for (app, timeout) in [("rccl", 20), ("nixl", 18), ("mooncake", 14)] {
+        qp(&["--from", app], timeout, 7);
+    }
+    for app in ["libfabric", "mpich"] {
+        assert_eq!(qp(&["--from", app], 18, 7), ["does_not_fit"], "{app}");
+    }
+    clean(&["--from", "rccl", "NCCL_IB_TIMEOUT=18"], 18, 7);
+    clean(&["--from", "nixl", "UCX_RC_RETRY_COUNT=3"], 18, 3);
     clean(&["--from", "rdma_cm"], 18, 7);
     clean(&["--from", "rdma-cm", "cma_iboe_packet_lifetime=18"], 19, 7);
     clean(&["--from", "nccl", "--timeout", "21"], 21, 7);
@@ -203,14 +212,18 @@ fn every_policy_is_explained() {
 #[test]
 fn bad_questions_say_what_to_ask() {
     for (args, expected) in [
-        (&[][..], "Give --timeout T and --retry-cnt R, or --from APP"),
         (
-            &["--timeout", "20"],
-            "Give --retry-cnt R, 0 to 7, or --from APP",
+            &[][..],
+            "missing --timeout T; give it with --retry-cnt R, or give --from APP",
         ),
         (
-            &["--from", "mpich"],
-            "unknown application; write nccl, ucx, openmpi, perftest or rdma_cm, or env",
+            &["--timeout", "20"],
+            "missing --retry-cnt R; give 0 to 7, or give --from APP",
+        ),
+        (
+            &["--from", "gasnet"],
+            "unknown application; write one of nccl, rccl, ucx, nixl, openmpi, mpich, libfabric, \
+             mooncake, perftest, rdma_cm, or env",
         ),
         (
             &["--from", "nccl", "NCCL_IB_TIMOUT=20"],
@@ -374,6 +387,9 @@ fn what_to_set_for_an_outage() {
     for (app, settings) in [
         ("ucx", "UCX_RC_TIMEOUT=2147ms"),
         ("openmpi", "OMPI_MCA_btl_openib_ib_timeout=19"),
+        ("rccl", "NCCL_IB_TIMEOUT=19"),
+        ("nixl", "UCX_RC_TIMEOUT=2147ms"),
+        ("mooncake", "as it is"),
         ("perftest", "--qp-timeout=19"),
         ("rdma_cm", "RDMA_OPTION_ID_ACK_TIMEOUT=19"),
     ] {
@@ -421,8 +437,20 @@ fn impossible_demands_are_refused_with_one_message() {
              with timeout 19, retry_cnt 7",
         ),
         (
+            &[
+                "--survive",
+                "20s",
+                "--from",
+                "mooncake",
+                "--personality",
+                "firmware",
+            ],
+            "nothing survives 20 s with timeout 14 and retry_cnt 7, and the application has no \
+             setting for them",
+        ),
+        (
             &["--survive", "20s", "--profile", "fast-recovery"],
-            "profile fast-recovery does not do it with any attributes of the QP: it tolerates \
+            "profile fast-recovery survives less, whatever the attributes of the QP: it tolerates \
              outages up to 3.6 s",
         ),
         (&["--survive", "0s"], "must be a time"),

@@ -117,7 +117,7 @@ const ELSEWHERE: &[(&str, &[&str], &str)] = &[
 /// Commands without -j, and why they have none.
 const WITHOUT: &[(&str, &str)] = &[
     ("completions", "prints a shell's script"),
-    ("install", "prints nothing"),
+    ("install", "prints what to do next"),
     ("mlxreg", "prints what the tool of that name prints"),
     (
         "run",
@@ -126,7 +126,9 @@ const WITHOUT: &[(&str, &str)] = &[
     ("serve", "answers over HTTP"),
     ("sim schema", "prints a schema"),
     ("sweep launch", "prints a scheduler's script"),
+    ("sim show", "prints a scenario file"),
     ("sysfs", "prints nothing"),
+    ("uninstall", "says what it did"),
 ];
 
 const SCENARIO: &str = r#"

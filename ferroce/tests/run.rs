@@ -478,11 +478,14 @@ fn objects_are_shown_as_their_process_has_them() {
 
     for (args, reason) in [
         (&["res", "show", "qp", "fr9"][..], "no device \"fr9\""),
-        (&["res", "show", "qp", "colour", "red"], "is no key of qp"),
+        (
+            &["res", "show", "qp", "colour", "red"],
+            "is not a key of qp",
+        ),
         (&["res", "show", "qp", "lqpn", "many"], "allowed: numbers"),
         (
             &["res", "show", "things", "fr1", "1"],
-            "is no kind of object",
+            "is not a kind of object",
         ),
     ] {
         let (code, error) = ferroce.bad(args);

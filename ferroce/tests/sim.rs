@@ -131,6 +131,27 @@ fn results_are_written_whole_and_the_same() {
     assert!(text("timeouts.csv").lines().count() > 1);
     assert!(text("links.csv").lines().count() > 1);
     assert_eq!(text("qps.csv").lines().count(), 4);
+    // Tables join: a host is called the same in all of them.
+    let hosts = ["h0", "h1", "h2", "h3"];
+    for (name, columns) in [
+        ("timeouts.csv", &["host"][..]),
+        ("qps.csv", &["host", "peer"]),
+        ("rates.csv", &["host"]),
+        ("flows.csv", &["src", "dst"]),
+    ] {
+        let table = text(name);
+        let mut lines = table.lines();
+        let header: Vec<_> = lines.next().unwrap().split(',').collect();
+        for column in columns {
+            let at = header.iter().position(|it| it == column);
+            let at = at.unwrap_or_else(|| panic!("{column} in {header:?} of {name}"));
+            for line in lines.clone() {
+                let host = line.split(',').nth(at).unwrap();
+                assert!(hosts.contains(&host), "{name}: {line}");
+            }
+        }
+        assert_eq!(header.contains(&"qpn"), name != "flows.csv", "{name}");
+    }
     for name in names.iter().filter_map(|it| it.strip_suffix(".csv")) {
         let parquet = parquet_as_csv(&Path::new(&at("one")).join(format!("{name}.parquet")));
         assert_eq!(parquet, text(&format!("{name}.csv")), "{name}");

@@ -219,7 +219,7 @@ fn who_is_stopped_or_killed_leaves_whole_results() {
     let err = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{err}");
     assert!(
-        err.contains("points are left, and the same command goes on"),
+        err.contains("points are left; the same command resumes"),
         "{err}"
     );
     assert!(files(&directory, ".unfinished").is_empty());

@@ -60,6 +60,14 @@ fn faults_end_as_on_the_card() {
         (&9.into(), &0x8a.into())
     );
     assert_eq!(seen["cause"]["name"], last["name"]);
+    assert_eq!(seen["side"], "requester");
+    // Those that gave up say how long they waited, and with which attributes.
+    let all = seen["errors"].as_array().expect("a list");
+    let gave_up = all.iter().find(|it| it["name"] == "IBV_WC_RETRY_EXC_ERR");
+    let gave_up = gave_up.unwrap_or_else(|| panic!("one of them: {seen}"));
+    assert!(gave_up["waited_ns"].as_u64() > Some(0), "{gave_up}");
+    assert!(gave_up["timeout"].as_u64() > Some(0), "{gave_up}");
+    assert!(last["waited_ns"].is_null(), "{last}");
     assert_eq!(seen["peer_device"], "fr1", "{seen}");
     let counter = |values: &str, name: &str| {
         let values = seen[values].as_array().expect("a list");
@@ -71,5 +79,13 @@ fn faults_end_as_on_the_card() {
         "{seen}"
     );
     let text = lab.ferroce(&["explain", "error", "-d", "fr0"]).success();
-    assert!(text.contains("qp_access_flags of the peer"), "{text}");
+    for words in [
+        "qp_access_flags of the peer",
+        "requester    fr0: shows",
+        "responder    fr1: shows",
+        "by fr0, the requester",
+        "retry_cnt",
+    ] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
 }

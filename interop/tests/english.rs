@@ -7,13 +7,14 @@ use ferroce_interop::lab::Lab;
 
 /// Words and phrases, and what to write in their place. Lower case; the first letter may be a capital.
 const SLIPS: &[(&str, &str)] = &[
-    ("allowed is", "must be"),
     ("allowed are", "must be one of, expected one of"),
+    ("allowed is", "must be"),
     ("at first sight", "nominal"),
     ("at the head", "at the top"),
     ("at will", "on demand"),
     ("cannot be helped", "is not supported"),
     ("comes twice", "given more than once"),
+    ("does not do it", "what it lacks"),
     ("for ever", "forever, without end"),
     ("for good", "permanently"),
     ("go by its settings", "use its settings"),
@@ -29,13 +30,19 @@ const SLIPS: &[(&str, &str)] = &[
     ("let it go on", "resume it (SIGCONT)"),
     ("nobody", "no program, no thread"),
     ("none of theirs", "not theirs"),
+    ("opens nothing", "is not valid"),
     ("outlived", "survived"),
+    ("pleases", "suits"),
+    ("since the device exists", "since the device was added"),
     ("somebody", "another program, a thread"),
     ("spoil", "impair, degrade"),
     ("spoilt", "impaired, degraded"),
     ("stranger", "outsider"),
     ("strangers", "outsiders"),
+    ("surely", "certainly"),
     ("the house", "the project"),
+    ("this many looks", "N tables"),
+    ("who opens", "if opened"),
     ("whoever", "any program that"),
     ("with commas", "comma-separated"),
 ];
@@ -106,7 +113,8 @@ fn is_no(line: &str) -> bool {
         let after = line[at + found.len()..].split(' ').next();
         let after = after.unwrap_or_default();
         let is_word = |word: &str| word.starts_with(|c: char| c.is_alphabetic());
-        let is_subject = is_word(before) && before != "there";
+        // Messages name their subject when they are printed.
+        let is_subject = (is_word(before) && !before.ends_with("there")) || before.ends_with('}');
         let compares = after.ends_with("er") || ["more", "less"].contains(&after);
         is_subject && is_word(after) && !compares
     })
@@ -116,6 +124,7 @@ fn is_no(line: &str) -> bool {
 fn is_no_finds_what_is_not_and_nothing_else() {
     assert!(is_no("it is no vulnerability"));
     assert!(is_no("a name that is no option is refused"));
+    assert!(is_no("{name:?} is no key of it"));
     for fine in [
         "there is no daemon",
         "it is no longer held",
@@ -131,7 +140,7 @@ fn is_no_finds_what_is_not_and_nothing_else() {
 fn check(what: &str, known: &[&[(&str, &str)]], lines: impl IntoIterator<Item = (String, String)>) {
     let found = lines.into_iter().flat_map(|(place, line)| {
         let mut slips = slips(&line, known);
-        if known.len() > 1 && is_no(&line) {
+        if what != "the manual" && is_no(&line) {
             slips.push("\"is no\"; write is not a, or unknown".to_owned());
         }
         slips

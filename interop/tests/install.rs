@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use ferroce_interop::Tool;
-use ferroce_interop::lab::Lab;
+use ferroce_interop::lab::{Lab, program};
 
 const BASH: Tool = Tool {
     program: "bash",
@@ -88,6 +88,54 @@ fn bash_zsh_and_fish_complete_what_is_typed() {
     );
     let fish = FISH.run(&["--no-config", "-c", &fish], b"");
     assert!(fish.starts_with("check\t"), "{fish}");
+}
+
+#[test]
+fn what_is_installed_is_removed_and_nothing_else() {
+    let lab = Lab::new("uninstall");
+    let prefix = lab.path().join("second");
+    fs::create_dir_all(prefix.join("bin")).unwrap();
+    fs::write(prefix.join("bin/theirs"), "").unwrap();
+    let shown = prefix.display().to_string();
+    // In this user's name: the lab's programs may run as another one.
+    let ferroce = |args: [&str; 2]| {
+        let ran = Command::new(program()).args(args).output().unwrap();
+        let [out, err] = [ran.stdout, ran.stderr].map(|it| String::from_utf8(it).unwrap());
+        (ran.status.success(), out, err)
+    };
+    for _ in 0..2 {
+        let (_, said, err) = ferroce(["install", &shown]);
+        for next in [
+            format!("ferroce uninstall {shown}"),
+            "export PATH=".to_owned(),
+        ] {
+            assert!(said.contains(&next), "{said}{err}");
+        }
+    }
+    let docs = prefix.join("share/doc/ferroce");
+    for page in ["README.md", "docs/README.md", "docs/demo.svg"] {
+        assert!(docs.join(page).is_file(), "{page}");
+    }
+    for place in ["scenarios", "sweeps"] {
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(place);
+        let installed = prefix.join("share/ferroce").join(place);
+        assert_eq!(names(&installed), names(&sources));
+    }
+    let profile = prefix.join("share/ferroce/profiles/link-flap.toml");
+    fs::write(&profile, "mine").unwrap();
+    let (is_done, _, err) = ferroce(["uninstall", &shown]);
+    assert!(
+        is_done && err.contains("link-flap.toml, which was changed"),
+        "{err}"
+    );
+    assert_eq!(names(&prefix), ["bin", "share"]);
+    assert_eq!(names(&prefix.join("bin")), ["theirs"]);
+    assert_eq!(names(profile.parent().unwrap()), ["link-flap.toml"]);
+    let (is_done, _, err) = ferroce(["uninstall", &shown]);
+    assert!(
+        !is_done && err.contains("given to `ferroce install`"),
+        "{err}"
+    );
 }
 
 #[test]

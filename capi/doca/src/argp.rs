@@ -86,7 +86,7 @@ const BUILT_IN: [BuiltIn; 5] = [
         short: Some("j"),
         long: "json",
         takes: Some("<path>"),
-        description: "Take the flags from a JSON file, too; those given here count",
+        description: "Take flags from a JSON file; those given here override it",
     },
 ];
 
@@ -209,7 +209,7 @@ fn find(params: &[Param], option: &str) -> Result<Found, Refusal> {
     let built_in = BUILT_IN.iter().find(is_built_in).map(Found::BuiltIn);
     let param = || params.iter().position(is_param).map(Found::Param);
     built_in.or_else(param).ok_or_else(|| {
-        let what = format_args!("{option:?} is no option; -h shows those that are").to_string();
+        let what = format_args!("{option:?} is not an option; -h lists them").to_string();
         Refusal::new(Code::InvalidValue, what)
     })
 }

@@ -100,7 +100,7 @@ impl Info {
             Kind::Software { spec, .. } => Ok(&spec.name),
             Kind::Card(card) => {
                 let what =
-                    "the card is no device of verbs; load the driver with `modprobe mlx5_ib`";
+                    "the card is not a verbs device; load the driver with `modprobe mlx5_ib`";
                 let name = card.ibdev.as_deref();
                 name.ok_or_else(|| Refusal::new(Code::NotFound, what))
             }

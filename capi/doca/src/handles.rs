@@ -91,7 +91,7 @@ impl<T> Handles<T> {
         if pointer == 0 {
             return Refusal::null(self.kind);
         }
-        let what = format_args!("{} is no live object, or was destroyed", self.kind).to_string();
+        let what = format_args!("{} is not an object, or was destroyed", self.kind).to_string();
         Refusal::new(Code::InvalidValue, what)
     }
 }

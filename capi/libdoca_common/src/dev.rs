@@ -70,7 +70,7 @@ pub unsafe extern "C" fn doca_devinfo_destroy_list(dev_list: *mut usize) -> Code
         check("dev_list", dev_list)?;
         let mut lists = LISTS.lock().unwrap_or_else(PoisonError::into_inner);
         let infos = lists.remove(&dev_list.addr()).ok_or_else(|| {
-            let what = "dev_list is no list, or was destroyed";
+            let what = "dev_list is not a list, or was destroyed";
             Refusal::new(Code::InvalidValue, what)
         })?;
         for info in infos {
@@ -218,7 +218,7 @@ pub unsafe extern "C" fn doca_devinfo_get_pci_func_type(
 pub unsafe extern "C" fn doca_devinfo_get_sf_index(devinfo: usize, sf_index: *mut u32) -> Code {
     about("doca_devinfo_get_sf_index", devinfo, |_| {
         check("sf_index", sf_index)?;
-        Err(Refusal::new(Code::NotSupported, "the device is no SF"))
+        Err(Refusal::new(Code::NotSupported, "the device is not an SF"))
     })
 }
 

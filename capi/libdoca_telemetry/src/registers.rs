@@ -22,7 +22,10 @@ pub(crate) fn of_dev(dev: usize) -> Result<Box<dyn Registers>, Refusal> {
     // SAFETY: any number may be asked about.
     let devinfo = unsafe { doca_dev_as_devinfo(dev) };
     if devinfo == 0 {
-        return Err(Refusal::new(Code::InvalidValue, "dev is no open device"));
+        return Err(Refusal::new(
+            Code::InvalidValue,
+            "dev is not an open device",
+        ));
     }
     of_devinfo(devinfo)
 }

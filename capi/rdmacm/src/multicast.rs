@@ -99,7 +99,7 @@ fn join(
             return Err(refused(libc::EINVAL, what));
         }
         if !address.is_multicast() || address.is_ipv4() != device.address().is_ipv4() {
-            let what = format!("{address} is no multicast address of the device's family");
+            let what = format!("{address} is not a multicast address of the device's family");
             return Err(refused(libc::EINVAL, what));
         }
         if state.groups.iter().any(|group| group.address == address) {
@@ -160,7 +160,7 @@ pub unsafe extern "C" fn rdma_leave_multicast(id: *mut rdma_cm_id, addr: *mut so
             .iter()
             .position(|group| group.address == address);
         let Some(position) = position else {
-            let what = format!("the id is no member of {address}");
+            let what = format!("the id is not a member of {address}");
             return Err(refused(libc::EADDRNOTAVAIL, what));
         };
         detach(&id, &mut state.groups[position])?;

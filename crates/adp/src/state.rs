@@ -244,6 +244,13 @@ impl RetryState {
         self.qp
     }
 
+    /// Returns since when there has been no progress: from the first send, the last progress, or the
+    /// end of a wait for the receiver.
+    #[must_use]
+    pub const fn silent_since(&self) -> Time {
+        self.clock
+    }
+
     /// Returns the QP's ACK timeout with the minimum enforced; `None` = never.
     #[must_use]
     pub const fn ack_timeout(&self, policy: &Policy) -> Option<Span> {

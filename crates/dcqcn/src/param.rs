@@ -115,7 +115,7 @@ macro_rules! parameters {
 parameters! {
     PrioMask ["roce_rp/enable" "" "ROCE_CC_PRIO_MASK" "DcQcnEnablePrio"]
         PriorityMask 0..255, 8 bits, default 255, PAGE,
-        "Priorities whose queue pairs heed CNPs. Tools with one mask set roce_np/enable, too.";
+        "Priorities whose queue pairs react to CNPs. Tools with one mask set roce_np/enable as well.";
     NpPrioMask ["roce_np/enable" "" "" ""]
         PriorityMask 0..255, 8 bits, default 255, DRIVER,
         "Priorities whose marked packets are answered with CNPs.";

@@ -53,7 +53,7 @@ pub enum ParamError {
         near: Option<&'static str>,
     },
     /// The priority does not exist, or follows a parameter that has no priorities.
-    #[error("{param}: {priority:?} is no priority; use {param}/0 to {param}/7")]
+    #[error("{param}: {priority:?} is not a priority; use {param}/0 to {param}/7")]
     Priority {
         /// The parameter.
         param: Param,
@@ -61,7 +61,7 @@ pub enum ParamError {
         priority: String,
     },
     /// The text is not a number.
-    #[error("{param}: {text:?} is no value; give a number from {} to {}", param.min(), param.max())]
+    #[error("{param}: {text:?} is not a value; give a number from {} to {}", param.min(), param.max())]
     NotANumber {
         /// The parameter.
         param: Param,

@@ -128,11 +128,11 @@ fn errors_name_the_field_the_value_the_range_and_the_way_out() {
         ),
         (
             "enable/8=1",
-            "roce_rp/enable: \"8\" is no priority; use roce_rp/enable/0 to roce_rp/enable/7",
+            "roce_rp/enable: \"8\" is not a priority; use roce_rp/enable/0 to roce_rp/enable/7",
         ),
         (
             "rpg_gd=+10",
-            "rpg_gd: \"+10\" is no value; give a number from 10 to 11",
+            "rpg_gd: \"+10\" is not a value; give a number from 10 to 11",
         ),
         (
             "DCE_TCP_G=1024",

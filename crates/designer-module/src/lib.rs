@@ -48,6 +48,6 @@ fn answer(text: &str) -> String {
         Some(Err(refusal)) => {
             json!({"error": {"text": refusal.to_string(), "field": refusal.field}}).to_string()
         }
-        None => json!({"error": {"text": format!("there is no question {name:?}")}}).to_string(),
+        None => json!({"error": {"text": format!("unknown question {name:?}")}}).to_string(),
     }
 }

@@ -216,13 +216,13 @@ pub struct QpRow {
     /// Its job.
     pub job: u16,
     /// Its host.
-    pub src: u32,
+    pub host: u32,
     /// Its number.
-    pub src_qpn: u32,
+    pub qpn: u32,
     /// The host at the other end.
-    pub dst: u32,
+    pub peer: u32,
     /// The number of the queue pair there.
-    pub dst_qpn: u32,
+    pub peer_qpn: u32,
     /// Transfers that it was given.
     pub transfers: u32,
     /// Those acknowledged.
@@ -334,10 +334,10 @@ fn qps(simulation: &Simulation) -> Vec<QpRow> {
     let player = &simulation.player;
     let row = |it: &crate::ConnectionLook| QpRow {
         job: it.job,
-        src: it.ends[0],
-        src_qpn: it.qpns[0].into(),
-        dst: it.ends[1],
-        dst_qpn: it.qpns[1].into(),
+        host: it.ends[0],
+        qpn: it.qpns[0].into(),
+        peer: it.ends[1],
+        peer_qpn: it.qpns[1].into(),
         transfers: 0,
         acknowledged: 0,
         bytes: 0,

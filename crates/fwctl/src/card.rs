@@ -220,7 +220,7 @@ fn refused_open(path: &Path, source: io::Error) -> CardError {
 
 fn kernel_says(errno: Errno) -> String {
     let meaning = match errno {
-        Errno::ENOTTY => "it is no fwctl node",
+        Errno::ENOTTY => "it is not an fwctl node",
         Errno::ENODEV => "the card is gone: removed, or its driver is; look at `dmesg`",
         Errno::EPERM => "the kernel wants CAP_SYS_RAWIO; run it as root, outside a user namespace",
         Errno::EBADMSG => "the driver does not let this command through; update kernel or driver",

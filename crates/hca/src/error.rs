@@ -120,7 +120,7 @@ pub enum VerbsError {
     )]
     XrcSrq,
     /// The address is not a multicast address (`EINVAL`).
-    #[error("{gid} is no multicast GID; those begin with ff, or are ::ffff: and an IPv4 group")]
+    #[error("{gid} is not a multicast GID; those begin with ff, or are ::ffff: and an IPv4 group")]
     NotMulticast {
         /// The GID, in the notation of an IPv6 address.
         gid: Ipv6Addr,

@@ -3,13 +3,14 @@
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use ferroce_transport::{Completion, Time, WcOpcode, WcStatus};
+use ferroce_adp::QpTimeouts;
+use ferroce_transport::{Completion, Span, Time, WcOpcode, WcStatus};
 use ferroce_wire::Qpn;
 
 /// Errors that are kept.
 pub const ERRORS_MAX: usize = 64;
 
-const WORDS: usize = 8;
+const WORDS: usize = 9;
 
 /// An error completion, and what was flushed behind it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,8 +19,8 @@ pub struct ErrorRecord {
     pub at: Time,
     /// The queue pair.
     pub qpn: Qpn,
-    /// The address and the queue pair at its other end, if it was connected.
-    pub peer: Option<(IpAddr, Qpn)>,
+    /// What its connection was like, if it was connected.
+    pub connection: Option<Connection>,
     /// From the work request.
     pub wr_id: u64,
     /// Status.
@@ -30,6 +31,19 @@ pub struct ErrorRecord {
     pub opcode: WcOpcode,
     /// Requests of the queue pair that were flushed (0xf9) after it, in both its queues.
     pub flushed: u32,
+}
+
+/// The connection of a queue pair that failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Connection {
+    /// The address at its other end.
+    pub address: IpAddr,
+    /// The queue pair there.
+    pub qpn: Qpn,
+    /// How long and how often the queue pair was to wait.
+    pub timeouts: QpTimeouts,
+    /// How long there had been no progress.
+    pub silent: Span,
 }
 
 /// The last [`ERRORS_MAX`] errors of a device, of all its processes. What is flushed behind an error
@@ -51,16 +65,18 @@ mod word {
     pub(super) const STAMP: usize = 0;
     pub(super) const AT_NS: usize = 1;
     pub(super) const WR_ID: usize = 2;
-    /// The queue pair below, its peer's above; the highest bit says that there is a peer.
+    /// From the lowest bit up: the queue pair, its peer's, timeout, retry count. The highest bit says
+    /// that it was connected.
     pub(super) const QPNS: usize = 3;
     /// Vendor syndrome, status and opcode, from the lowest bit up: 32, 16, 16.
     pub(super) const WHAT: usize = 4;
     pub(super) const FLUSHED: usize = 5;
     /// The peer's address, and the word after it.
     pub(super) const ADDRESS: usize = 6;
+    pub(super) const SILENT_NS: usize = 8;
 }
 
-const HAS_PEER: u64 = 1 << 63;
+const IS_CONNECTED: u64 = 1 << 63;
 const QPN: u64 = 0xff_ffff;
 
 impl Default for ErrorLog {
@@ -74,7 +90,7 @@ impl Default for ErrorLog {
 
 impl ErrorLog {
     /// Notes an error, or counts it as flushed behind the last one of its queue pair. Whether it is
-    /// a new one, which [`Self::set_peer`] is to complete.
+    /// a new one, which [`Self::set_connection`] is to complete.
     pub(crate) fn note(&self, completion: &Completion, now: Time) -> bool {
         let qpn = completion.qpn;
         let is_flushed = completion.status == WcStatus::WrFlushErr
@@ -105,19 +121,25 @@ impl ErrorLog {
         true
     }
 
-    /// Says who is at the other end of a queue pair whose error was noted.
-    pub(crate) fn set_peer(&self, qpn: Qpn, address: IpAddr, peer: Qpn) {
+    /// Says what the connection of a queue pair was like whose error was noted.
+    pub(crate) fn set_connection(&self, qpn: Qpn, connection: Connection) {
         let Some(place) = self.last_of(qpn) else {
             return;
         };
-        let address = match address {
+        let address = match connection.address {
             IpAddr::V4(v4) => v4.to_ipv6_mapped(),
             IpAddr::V6(v6) => v6,
         };
         let bits = address.to_bits();
         place[word::ADDRESS].store((bits >> 64) as u64, Ordering::Relaxed);
         place[word::ADDRESS + 1].store(bits as u64, Ordering::Relaxed);
-        let qpns = u64::from(qpn.value()) | u64::from(peer.value()) << 24 | HAS_PEER;
+        place[word::SILENT_NS].store(connection.silent.as_nanos(), Ordering::Relaxed);
+        let QpTimeouts { timeout, retry_cnt } = connection.timeouts;
+        let qpns = u64::from(qpn.value())
+            | u64::from(connection.qpn.value()) << 24
+            | u64::from(timeout & 31) << 48
+            | u64::from(retry_cnt & 7) << 53
+            | IS_CONNECTED;
         place[word::QPNS].store(qpns, Ordering::Release);
     }
 
@@ -163,10 +185,19 @@ fn decode(words: &[u64; WORDS]) -> Option<ErrorRecord> {
     let address = Ipv6Addr::from_bits(bits).to_canonical();
     let qpns = words[word::QPNS];
     let qpn = |shift: u32| Qpn::new((qpns >> shift & QPN) as u32);
+    let connection = || Connection {
+        address,
+        qpn: qpn(24),
+        timeouts: QpTimeouts {
+            timeout: (qpns >> 48 & 31) as u8,
+            retry_cnt: (qpns >> 53 & 7) as u8,
+        },
+        silent: Span::from_nanos(words[word::SILENT_NS]),
+    };
     Some(ErrorRecord {
         at: Time::from_nanos(words[word::AT_NS]),
         qpn: qpn(0),
-        peer: (qpns & HAS_PEER != 0).then(|| (address, qpn(24))),
+        connection: (qpns & IS_CONNECTED != 0).then(connection),
         wr_id: words[word::WR_ID],
         status: WcStatus::from_number((what >> 32) as u16 as u32)?,
         vendor_err: what as u32,
@@ -184,15 +215,23 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_kept_with_its_peer_and_what_was_flushed_behind_it() {
+    fn an_error_is_kept_with_its_connection_and_what_was_flushed_behind_it() {
         let log = ErrorLog::default();
         let now = Time::from_nanos(7);
         let flushed = failed(3, 2, WcStatus::WrFlushErr);
         assert!(!log.note(&flushed, now), "of nothing that is known");
         assert_eq!(log.last(), []);
         assert!(log.note(&failed(3, 1, WcStatus::RetryExcErr), now));
-        let peer = ("10.0.0.2".parse().unwrap(), Qpn::new(9));
-        log.set_peer(Qpn::new(3), peer.0, peer.1);
+        let connection = Connection {
+            address: "10.0.0.2".parse().unwrap(),
+            qpn: Qpn::new(0xff_fffe),
+            timeouts: QpTimeouts {
+                timeout: 31,
+                retry_cnt: 7,
+            },
+            silent: Span::from_nanos(u64::MAX / 1_000_000),
+        };
+        log.set_connection(Qpn::new(3), connection);
         assert!(log.note(&failed(4, 5, WcStatus::RemOpErr), now));
         log.note(&flushed, now);
         let [retry, other] = log.last()[..] else {
@@ -201,7 +240,7 @@ mod tests {
         let expected = ErrorRecord {
             at: now,
             qpn: Qpn::new(3),
-            peer: Some(peer),
+            connection: Some(connection),
             wr_id: 1,
             status: WcStatus::RetryExcErr,
             vendor_err: 0x81,
@@ -209,7 +248,7 @@ mod tests {
             flushed: 1,
         };
         assert_eq!(retry, expected);
-        assert_eq!((other.wr_id, other.peer, other.flushed), (5, None, 0));
+        assert_eq!((other.wr_id, other.connection, other.flushed), (5, None, 0));
     }
 
     #[test]

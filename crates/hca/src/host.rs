@@ -82,7 +82,7 @@ pub(crate) struct QpHost<'a> {
 pub(crate) struct Trouble {
     /// A completion queue had no room: the queue pair must fail.
     pub(crate) overrun: bool,
-    /// It has an error whose record misses the peer.
+    /// It has an error whose record misses the connection.
     pub(crate) failed: bool,
 }
 

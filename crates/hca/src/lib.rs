@@ -99,7 +99,7 @@ pub use cq::{CqId, CqInit, Notify};
 pub use credit::{LeaseTable, PathLook, Window};
 pub use device::{FlowLook, Hca, HcaConfig, LimitLook};
 pub use error::{Object, VerbsError};
-pub use error_log::{ERRORS_MAX, ErrorLog, ErrorRecord};
+pub use error_log::{Connection, ERRORS_MAX, ErrorLog, ErrorRecord};
 pub use event::{Event, Refusal};
 pub use function::Function;
 pub use group::group_of_mgid;

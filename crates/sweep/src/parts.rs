@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use ferroce_units::plain;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -116,7 +117,10 @@ fn rows(text: &[u8]) -> Result<Vec<Row>, String> {
     }
     let lines = body.split_inclusive(|byte| *byte == b'\n');
     let rows: Result<Vec<Row>, _> = lines.map(serde_json::from_slice).collect();
-    let rows = rows.map_err(|error| format!("has a row that is no result: {error}"))?;
+    let rows = rows.map_err(|error| {
+        let what = plain(&error.to_string());
+        format!("has a row that is not a result: {what}")
+    })?;
     match rows.len() == end.rows {
         true => Ok(rows),
         false => Err(cut_short()),

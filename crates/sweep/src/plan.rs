@@ -10,6 +10,7 @@ use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
 
 use ferroce_fabric::scenario::{Scenario, ScenarioError};
+use ferroce_units::plain;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -258,8 +259,10 @@ impl Plan {
     pub fn read(directory: &Path) -> Result<Self, StoreError> {
         let path = directory.join(FILE);
         let text = std::fs::read(&path).map_err(|error| StoreError::new(&path, error))?;
-        let plan: Self =
-            serde_json::from_slice(&text).map_err(|error| StoreError::new(&path, error.into()))?;
+        let plan: Self = serde_json::from_slice(&text).map_err(|error| {
+            let error = format!("is not a plan: {}", plain(&error.to_string()));
+            StoreError::new(&path, std::io::Error::other(error))
+        })?;
         match plan.format {
             FORMAT => Ok(plan),
             other => {

@@ -23,7 +23,7 @@ const DEBUGFS: &str = "kernel/debug/mlx5";
 #[non_exhaustive]
 pub enum SetError {
     /// No parameter has this file.
-    #[error("{0} is no file of a parameter")]
+    #[error("{0} is not the file of a parameter")]
     NoFile(String),
     /// The device is not there any more.
     #[error(transparent)]

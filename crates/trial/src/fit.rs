@@ -99,7 +99,7 @@ pub enum Impossible {
     },
     /// All tested profiles have too many spurious retransmissions.
     #[error(
-        "--spurious-below {}%: no profile that was tried sends so little again for nothing, the least is \
+        "--spurious-below {}%: no profile that was tried has so few spurious retransmissions, the least is \
          {:.3}%; allow more, or raise --timeout, which caps every wait", limit * 100.0, least * 100.0
     )]
     Spurious {

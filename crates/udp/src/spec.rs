@@ -231,8 +231,32 @@ pub enum SpecError {
         allowed: &'static str,
     },
     /// The file cannot be read as TOML of this form.
-    #[error("{0}")]
-    Toml(String),
+    #[error("line {line}: {setting}: {what}")]
+    Toml {
+        /// Line of the file, counted from 1.
+        line: usize,
+        /// What stands there.
+        setting: String,
+        /// What is wrong with it.
+        what: String,
+    },
+}
+
+/// Where a device's file is wrong, and what stands there.
+fn refused(text: &str, error: &toml::de::Error) -> SpecError {
+    let start = error.span().map_or(0, |span| span.start);
+    let above = text.bytes().take(start).filter(|byte| *byte == b'\n');
+    let line = above.count() + 1;
+    SpecError::Toml {
+        line,
+        setting: text
+            .lines()
+            .nth(line - 1)
+            .unwrap_or_default()
+            .trim()
+            .to_owned(),
+        what: ferroce_units::plain(error.message()),
+    }
 }
 
 impl DeviceSpec {
@@ -297,8 +321,7 @@ impl DeviceSpec {
 
     /// A device from its file's content.
     pub fn from_toml(name: &str, text: &str) -> Result<Self, SpecError> {
-        let mut spec: Self =
-            toml::from_str(text).map_err(|error| SpecError::Toml(error.to_string()))?;
+        let mut spec: Self = toml::from_str(text).map_err(|error| refused(text, &error))?;
         spec.name = name.to_owned();
         spec.check()?;
         Ok(spec)
@@ -307,7 +330,7 @@ impl DeviceSpec {
     /// The content of the device's file.
     pub fn to_toml(&self) -> Result<String, SpecError> {
         self.check()?;
-        toml::to_string(self).map_err(|error| SpecError::Toml(error.to_string()))
+        Ok(toml::to_string(self).expect("a device's fields have a form in TOML"))
     }
 
     /// Node and system image GUID.

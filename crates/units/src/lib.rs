@@ -34,11 +34,13 @@
 
 mod decimal;
 mod names;
+mod plain;
 mod probability;
 mod quantity;
 
 pub use decimal::Decimal;
 pub use names::{instead, near};
+pub use plain::plain;
 pub use probability::Probability;
 pub use quantity::{DECIMAL_SIZE, Quantity, RATE, SIZE, TIME};
 

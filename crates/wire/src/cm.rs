@@ -193,7 +193,7 @@ pub enum MadError {
         expected: u8,
     },
     /// There is no such message, or it concerns alternate paths, which RoCE does not have.
-    #[error("attribute {got:#x} is no message that is answered here")]
+    #[error("attribute {got:#x} is not a message that is answered here")]
     Attribute {
         /// The attribute ID found.
         got: u16,

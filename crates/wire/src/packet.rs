@@ -204,7 +204,7 @@ pub enum ParseError {
         got: usize,
     },
     /// The opcode is not one of RC, UC, UD or XRC, nor the CNP.
-    #[error("opcode at offset 0: got {got:#04x}, which is no opcode of RC, UC, UD, XRC or CNP")]
+    #[error("opcode at offset 0: got {got:#04x}, which is not an opcode of RC, UC, UD, XRC or CNP")]
     UnknownOpcode {
         /// The byte.
         got: u8,
@@ -331,7 +331,7 @@ mod tests {
             (
                 changed(&send, 0, 0x15),
                 ParseError::UnknownOpcode { got: 0x15 },
-                "opcode at offset 0: got 0x15, which is no opcode of RC, UC, UD, XRC or CNP",
+                "opcode at offset 0: got 0x15, which is not an opcode of RC, UC, UD, XRC or CNP",
             ),
             (
                 changed(&send, 1, 0x01),

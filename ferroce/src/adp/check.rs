@@ -9,14 +9,15 @@ use ferroce_designer::figures::{Words, qp_name};
 use ferroce_designer::findings::{COMMON_QPS, Fare, check, fares};
 
 use super::import::remark;
-use super::{FileArg, floor, parse, place, read_text, refusal, retry_count, timeout_code};
+use super::{FileArg, floor, parse, read_text, refusal, retry_count, timeout_code};
 use crate::json::adp as json;
+use crate::lines::finding;
 use crate::output::{Failure, Output, Table};
 
 /// Check a profile for errors and warnings, and show which outages QPs survive with it
 ///
-/// Without --timeout and --retry-cnt two QPs are looked at: 14/7, which is perftest's, and 20/7,
-/// which is NCCL's. A warning is deadly if jobs die of the profile, or their network.
+/// Without --timeout and --retry-cnt two QPs are checked: 14/7, perftest's default, and 20/7,
+/// NCCL's. A warning is deadly if the profile makes jobs or their network fail.
 ///
 /// Takes all that `ferroce adp import` reads, such as a register dump of a card.
 ///
@@ -79,8 +80,8 @@ impl Check {
             false => (found, "warning"),
         });
         for (found, kind) in warnings.chain(report.notes.iter().map(|found| (found, "note"))) {
-            let place = place(file, document.line(found.field));
-            let _ = writeln!(text, "{place}: {kind}: {found}");
+            let (line, found) = (document.line(found.field), found.to_string());
+            let _ = writeln!(text, "{}", finding(file, line, kind, &found));
         }
         let _ = write!(text, "\n{}", table(&fares));
         to.text(&text)

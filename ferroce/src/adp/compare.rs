@@ -31,8 +31,8 @@ use crate::output::{Failure, Output};
 /// flaps:down=2s,up=5s,count=10    a link that goes down as often as that;
 /// FILE or - (standard input)      lengths, one on each line, in seconds or with a unit.
 ///
-/// With --scenario it is the jobs of a scenario of `ferroce sim` that meet with its faults, on a whole
-/// fabric; --outages then sets how long its links, switches and hosts are gone.
+/// With --scenario, the jobs of a scenario of `ferroce sim` face its faults, on a whole fabric;
+/// --outages then sets how long its links, switches and hosts are gone.
 #[derive(Args, Debug)]
 #[command(after_help = crate::cli::EXIT_CODES, verbatim_doc_comment)]
 pub(crate) struct Compare {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use ferroce_adp::file::to_toml;
-use ferroce_adp::{Demand, Policy, PolicyKind};
+use ferroce_adp::{Demand, Endurance, Policy, PolicyKind};
 use ferroce_time::Span;
 use ferroce_trial::fit::{FitError, Question, Round, State};
 use ferroce_units::{Probability, TIME};
@@ -22,15 +22,16 @@ use crate::output::{Failure, Output};
 /// Find the profile that loses least in your outages
 ///
 /// The search tries profiles on pairs of devices in virtual time, as `ferroce adp compare` does, and
-/// changes the better ones bit by bit, in rounds that begin elsewhere. It looks for the least mean time
-/// lost for each outage, where a job that dies costs what --death-costs says. A profile is taken only if
-/// `ferroce adp check` has no warning for it with these QPs, and if it keeps within the constraints.
+/// varies the better ones, in rounds that start from different profiles. It looks for the least
+/// mean time lost for each outage, where a job that dies costs what --death-costs says. A profile
+/// is taken only if `ferroce adp check` has no warning for it with these QPs, and if it keeps
+/// within the constraints.
 ///
 /// The profile found is shown beside the other policies on outages that it was not fitted to. The same
 /// options give the same profile.
 ///
-/// With --state a search that was stopped goes on where it was, with the same result; more --rounds
-/// continue one that is done.
+/// With --state, a search that was stopped resumes, with the same result; more --rounds continue
+/// one that is done.
 #[derive(Args, Debug)]
 #[command(after_help = crate::cli::EXIT_CODES)]
 pub(crate) struct Fit {
@@ -46,7 +47,7 @@ pub(crate) struct Fit {
     /// Notice a dead peer within this time
     #[arg(long, value_name = "TIME", value_parser = time)]
     detect_within: Option<Span>,
-    /// Send less than this share of all packets again for nothing
+    /// Keep spurious retransmissions below this share of all packets
     #[arg(long, value_name = "P", default_value = "1%")]
     spurious_below: Probability,
     /// What the death of a job costs: the work since its last checkpoint, and its restart
@@ -61,7 +62,7 @@ pub(crate) struct Fit {
     /// Profiles that each round tries
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     steps: u32,
-    /// Outages, other than those, that the profile is compared with other policies on
+    /// Other outages, on which the profile is compared with other policies
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     evidence: u32,
     /// Seed of everything random
@@ -70,7 +71,7 @@ pub(crate) struct Fit {
     /// Take timeouts below 16 as they are, as the register field of this name does
     #[arg(long)]
     min_ack_timeout_limit_disabled: bool,
-    /// Keep what the search has found in a file, and go on from there
+    /// Save the state of the search in a file, and resume from it
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
     /// Write the profile to a file
@@ -89,6 +90,9 @@ fn time(text: &str) -> Result<Span, String> {
     let ns = TIME.read_in(text, 1_000_000..=DAY_NS);
     ns.map(Span::from_nanos).map_err(|error| error.to_string())
 }
+
+/// A limit of this length is proposed where it would make a difference.
+const SOON: Span = Span::from_secs(60);
 
 /// What was found.
 struct Found<'a> {
@@ -121,8 +125,26 @@ impl Fit {
             fs::write(path, toml).map_err(|error| cannot_write(path, &error))?;
         }
         match self.json {
-            true => to.document(&report::json(&found)),
-            false => to.text(&report::text(&found)),
+            true => to.document(&report::json(&found))?,
+            false => to.text(&report::text(&found))?,
+        }
+        self.warn(&found, to)
+    }
+
+    /// Without a limit the search trades the notice of dead peers for the survival of outages.
+    fn warn(&self, found: &Found<'_>, to: &mut Output<'_>) -> Result<(), Failure> {
+        let question = found.question;
+        let endurance = Endurance::of(&question.policy(&found.best.profile), question.qp);
+        match endurance {
+            Some(found) if self.detect_within.is_none() && found.gives_up_last > SOON => {
+                to.remark(format_args!(
+                    "warning: jobs notice a dead peer only after {}, because nothing limits that; \
+                     --detect-within {}, for example, does",
+                    found.gives_up_last.about(),
+                    SOON.about()
+                ))
+            }
+            _ => Ok(()),
         }
     }
 

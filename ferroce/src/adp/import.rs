@@ -15,7 +15,7 @@ use crate::output::{Failure, Output};
 ///
 /// Reads what mlxreg and mstreg print with --get, by name or by number, with --detailed and
 /// --full_path or without; a command line that writes the register; its bytes in hex; and profile
-/// files. All other commands that take a profile file read these, too.
+/// files. All other commands that take a profile file read these as well.
 #[derive(Args, Debug)]
 #[command(after_help = crate::cli::EXIT_CODES)]
 pub(crate) struct Import {

@@ -12,20 +12,21 @@ use ferroce_prm::roce_accl::{self as reg, ROCE_ACCL};
 use ferroce_prm::{Image, LengthError};
 
 use super::codec::fields;
-use super::{FileArg, place, profile_of, read};
+use super::{FileArg, profile_of, read};
 use crate::cli::exit_codes;
 use crate::device;
 use crate::json::adp as json;
+use crate::lines::finding;
 use crate::naming::{self, DeviceArg};
 use crate::output::{Failure, Output};
 use crate::registers::{self, Access, Registers, is_card_name};
 
 /// Write a profile into a device
 ///
-/// It holds at once, for all queue pairs of all programs on the device; one that waits for a timer
-/// takes it over when that has run out. `ferroce adp reset` is the way back.
+/// It takes effect at once, for all queue pairs of all programs on the device; one that waits for a
+/// timer adopts it when that expires. `ferroce adp reset` is the way back.
 ///
-/// A profile that jobs would die of, as `ferroce adp check` says, is refused without --force.
+/// A profile that `ferroce adp check` calls deadly is refused without --force.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Apply {
@@ -36,7 +37,7 @@ pub(crate) struct Apply {
     /// Print the bytes that would be sent to a card, and send nothing
     #[arg(long)]
     dry_run: bool,
-    /// Write the profile even if jobs would die of it
+    /// Write the profile even if it is deadly
     #[arg(long)]
     force: bool,
     /// Print JSON: the device's policy afterwards, or with --dry-run the bytes
@@ -121,8 +122,8 @@ pub(crate) fn deadly(file: &Path, document: &Document) -> Option<String> {
     let report = check(document, &COMMON_QPS, AckTimeoutFloor::DEFAULT);
     let deadly = report.warnings.iter().filter(|found| found.is_deadly);
     let lines = deadly.map(|found| {
-        let place = place(file, document.line(found.field));
-        format!("{place}: error: {found}\n")
+        let line = document.line(found.field);
+        finding(file, line, "error", &found.to_string()) + "\n"
     });
     let lines: String = lines.collect();
     (!lines.is_empty()).then_some(lines)

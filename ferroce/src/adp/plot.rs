@@ -15,9 +15,9 @@ use super::{Chosen, CommonQpArgs, DeviceArgs, PersonalityArgs, choose};
 use crate::json::adp as json;
 use crate::output::{Failure, Output, filled_columns};
 
-/// Draw the ladder of timeouts that a silent peer meets
+/// Draw the ladder of timeouts against a silent peer
 ///
-/// Each wait stands against the time since the first send, with the ranges, the cap and the total;
+/// Each wait is drawn over the time since the first send, with the ranges, the cap and the total;
 /// in the terminal, or as SVG.
 #[derive(Args, Debug)]
 #[command(after_help = crate::cli::EXIT_CODES)]
@@ -34,7 +34,7 @@ pub(crate) struct Plot {
     /// Write an SVG file instead
     #[arg(short, long, value_name = "FILE.svg", value_parser = svg_file)]
     output: Option<PathBuf>,
-    /// Columns of the terminal picture [default: the terminal's]
+    /// Width of the terminal picture [default: the terminal's]
     #[arg(long, value_name = "COLS", value_parser = clap::value_parser!(u16).range(60..=400))]
     width: Option<u16>,
     /// Print JSON

@@ -11,7 +11,7 @@ use crate::spelling;
 
 /// List and print the built-in profiles
 ///
-/// Wherever a profile file is taken, the name of a built-in profile is taken, too.
+/// Every option that takes a profile file takes the name of a built-in profile as well.
 #[derive(Args, Debug)]
 #[command(after_help = crate::cli::EXIT_CODES)]
 pub(crate) struct Profile {

@@ -14,7 +14,7 @@ use crate::output::{Failure, Output, Table, ms};
 /// Replay a QP whose peer is silent, from its first send to the error
 ///
 /// Under a profile, exponents count doublings of its time_base; else of 4.096 us. There is no range
-/// while the initial timeout is in use. In JSON, what is infinite is null: a wait that never ends
+/// while the initial timeout is in use. In JSON, infinite times are null: a wait that never ends
 /// has wait_ns and at_ns null and the event "never".
 #[derive(Args, Debug)]
 #[command(after_help = crate::cli::EXIT_CODES)]

@@ -9,7 +9,10 @@ use crate::output::look::columns;
 pub(super) type Group = (&'static str, &'static [&'static str]);
 
 pub(super) const GROUPS: [Group; 6] = [
-    ("Run programs", &["demo", "run", "env", "install"]),
+    (
+        "Run programs",
+        &["demo", "run", "env", "install", "uninstall"],
+    ),
     (
         "Devices",
         &[

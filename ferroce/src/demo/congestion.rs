@@ -55,7 +55,7 @@ pub(super) struct Options {
     /// Parameters of congestion control: a preset of `ferroce cc preset` [default: paper]
     #[arg(long, value_name = "NAME", value_parser = preset)]
     preset: Option<&'static Preset>,
-    /// Columns of the terminal picture, 60 to 400 [default: the terminal's]
+    /// Width of the terminal picture, 60 to 400 [default: the terminal's]
     #[arg(long, value_name = "COLS", value_parser = clap::value_parser!(u16).range(60..=400))]
     width: Option<u16>,
 }

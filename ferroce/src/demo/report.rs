@@ -10,6 +10,7 @@ use crate::adp::plot::short;
 use crate::bins;
 use crate::json::demo as json;
 use crate::json::shared::{Bin, hex};
+use crate::lines::wrapped;
 use crate::output::Table;
 
 /// The whole report in words.
@@ -292,20 +293,7 @@ pub(super) fn wrap_for_picture(text: &str) -> String {
 }
 
 fn wrap_to(columns: usize, text: &str) -> String {
-    let (mut lines, mut column) = (String::new(), 0);
-    for word in text.split(' ') {
-        let width = word.chars().count();
-        if column > 0 && column + 1 + width > columns {
-            lines.push('\n');
-            column = 0;
-        } else if column > 0 {
-            lines.push(' ');
-            column += 1;
-        }
-        lines += word;
-        column += width;
-    }
-    lines
+    wrapped(text, columns).join("\n")
 }
 
 /// The report for programs.

@@ -90,7 +90,7 @@ enum Verb {
         #[arg(long, value_name = "FILE", conflicts_with = "prio")]
         from: Option<PathBuf>,
     },
-    /// Return the parameters to the firmware's defaults
+    /// Reset parameters to the firmware's defaults
     Reset {
         #[command(flatten)]
         device: DeviceArg,

@@ -8,7 +8,8 @@ use clap::{Args, Subcommand};
 use ferroce_hca::Function;
 use ferroce_sysfs::guid;
 use ferroce_udp::{
-    DeviceSpec, Inquiry, LinkSetting, PeerLink, PeerRow, Query, Registry, Resource, SpecError,
+    DeviceSpec, Inquiry, Interface, LinkSetting, PeerLink, PeerRow, Query, Registry, Resource,
+    SpecError,
 };
 use toml::{Table, Value};
 
@@ -45,14 +46,14 @@ enum Verb {
     Show(EachDevice),
     /// Add a device
     Add {
-        /// Its name: letters, digits, _ and -; mlx5_0 pleases programs that know their card
+        /// Its name: letters, digits, _ and -; some programs expect mlx5_0
         #[arg(value_name = "NAME")]
         name: String,
         /// Its address, one of this host; all of 127.0.0.0/8 are
         #[arg(value_name = "ADDRESS")]
         address: IpAddr,
-        /// Virtual functions of the card, which are devices, too: NAMEv0 on the next address, and so
-        /// on; 0 to 127
+        /// Virtual functions of the card, which are devices as well: NAMEv0 on the next address,
+        /// and so on; 0 to 127
         #[arg(long, value_name = "N")]
         vfs: Option<u8>,
         /// What carries packets: auto (shared memory to processes of the same user on this host, else
@@ -69,7 +70,7 @@ enum Verb {
     Del {
         #[arg(value_name = "DEV")]
         name: String,
-        /// Also while programs have it open, as if its card was pulled out: they get
+        /// Even while programs have it open, as if its card were pulled out: they get
         /// IBV_EVENT_DEVICE_FATAL and RDMA_CM_EVENT_DEVICE_REMOVAL, and their calls fail
         #[arg(long)]
         force: bool,
@@ -114,6 +115,7 @@ impl Dev {
                 spec.link = link.unwrap_or_default();
                 let spec = changed(&spec, &settings)?;
                 registry.add(&spec)?;
+                warn_of_addresses(&registry, &name, to)?;
                 changed_to(&registry, &name, format, to)
             }
             Some(Verb::Del { name, force }) => {
@@ -145,10 +147,25 @@ impl Dev {
                 }
                 let spec = changed(&spec, &settings)?;
                 registry.replace(&spec)?;
+                warn_of_addresses(&registry, &spec.name, to)?;
                 changed_to(&registry, &spec.name, format, to)
             }
         }
     }
+}
+
+/// Warns of addresses that no interface of this host has: programs cannot open devices there.
+fn warn_of_addresses(registry: &Registry, name: &str, to: &mut Output<'_>) -> Result<(), Failure> {
+    for function in functions(registry, name)? {
+        let address = registry.device(&function)?.address;
+        if Interface::name_of(address).is_none() {
+            to.remark(format_args!(
+                "warning: no interface of this host has {address}; programs cannot open {function} \
+                 until one has: `ip address` shows those that there are"
+            ))?;
+        }
+    }
+    Ok(())
 }
 
 /// Prints for programs what a device is after a change.
@@ -381,19 +398,9 @@ fn changed(spec: &DeviceSpec, settings: &[String]) -> Result<DeviceSpec, Failure
         put(&mut table, key, value)?;
     }
     DeviceSpec::from_toml(&spec.name, &table.to_string()).map_err(|error| match error {
-        SpecError::Toml(text) => Failure::input(without_file(&text)),
+        SpecError::Toml { setting, what, .. } => Failure::input(format_args!("{setting}: {what}")),
         error => Failure::input(error),
     })
-}
-
-/// The setting and what is wrong with it, of a complaint about a line of a file.
-fn without_file(complaint: &str) -> String {
-    let mut lines = complaint.trim_end().lines();
-    let what = lines.next_back().unwrap_or(complaint);
-    match lines.find_map(|line| line.split_once(" | ")) {
-        Some((_, setting)) => format!("{}: {what}", setting.trim()),
-        None => what.to_owned(),
-    }
 }
 
 /// Whether a word is the key of a setting.
@@ -514,12 +521,12 @@ mod tests {
         );
         let speed = set(&["speed", "1G"]).unwrap_err();
         assert!(
-            speed.starts_with("error: speed = \"1G\": unknown variant"),
+            speed.starts_with("error: speed = \"1G\": unknown value 1G; expected"),
             "{speed}"
         );
         let adaptive = set(&["personality.adaptive", "maybe"]).unwrap_err();
         assert!(
-            adaptive.contains("adaptive = \"maybe\": invalid type"),
+            adaptive.contains("adaptive = \"maybe\": must be true or false"),
             "{adaptive}"
         );
         assert!(
@@ -540,7 +547,7 @@ mod tests {
         );
         assert_eq!(
             set(&["personality.quantiser", "1"]).unwrap_err(),
-            "error: quantiser = 1: invalid type: integer `1`, expected a boolean\n"
+            "error: quantiser = 1: must be true or false, not 1\n"
         );
         assert!(
             set(&["packet_lifetime", "32"])

@@ -92,7 +92,7 @@ struct Bins {
     /// Set the width of bin 1, from which those of the later ones follow [-b1] [default: 10]
     #[arg(long = "bin-1-width", value_name = "WIDTH")]
     bin_1_width: Option<u16>,
-    /// Make every read set the counts to zero
+    /// Reset the counts with every read
     #[arg(short = 'c', long)]
     clear_on_read: bool,
 }
@@ -106,7 +106,7 @@ struct Reads {
     /// How often to read [default: once; with --watch until Ctrl-C]
     #[arg(short = 'r', long, visible_alias = "count", value_name = "N")]
     num_reads: Option<u32>,
-    /// Draw bars in place of the sample's lines
+    /// Draw bars instead of the sample's lines
     #[arg(long)]
     bars: bool,
     /// Draw the bars at once and then again every SECONDS [default: those of -t]
@@ -415,7 +415,7 @@ fn spurious(device: &dyn Registers, to: &mut Output<'_>) -> Result<String, Failu
     };
     let count = |counter| observer.state().counter(counter);
     Ok(format!(
-        "\nspurious retransmissions: {} of {}, since the device exists\n",
+        "\nspurious retransmissions: {} of {} since the device was added\n",
         count(Counter::SpuriousRetransmissions),
         count(Counter::RetransmittedPackets)
     ))

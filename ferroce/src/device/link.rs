@@ -21,8 +21,8 @@ use crate::output::{Failure, Output};
 /// Show ports, and take them down and up
 ///
 /// A port that is down loses what it sends and receives, and tells programs so: IBV_EVENT_PORT_ERR,
-/// IBV_EVENT_PORT_ACTIVE, ibv_query_port, link_downed. For a link that fails without the port's
-/// notice, see `ferroce impair`.
+/// IBV_EVENT_PORT_ACTIVE, ibv_query_port, link_downed. For a link that fails while the port stays
+/// up, see `ferroce impair`.
 #[derive(Args, Debug)]
 #[command(after_help = crate::cli::EXIT_CODES, infer_subcommands = true)]
 pub(crate) struct Link {
@@ -38,7 +38,7 @@ enum Verb {
     /// Show ports; what `ferroce link` alone does
     #[command(alias = "list")]
     Show(EachDevice),
-    /// Take a port down or up, now or at times to come; replaces what was set before
+    /// Take a port down or up, now or later; replaces the current setting
     #[command(after_help = EXAMPLES, override_usage = "ferroce link set [OPTIONS] [DEV] WHAT")]
     Set {
         #[command(flatten)]

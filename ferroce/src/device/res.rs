@@ -97,7 +97,7 @@ impl<'a> Wanted<'a> {
                 (key, Some(kind)) => filters.push(kind.filter(key, &pair[1])?),
                 (_, None) => {
                     return Err(Failure::input(format_args!(
-                        "{:?} is no kind of object; write {}, or a device alone",
+                        "{:?} is not a kind of object; write {}, or a device alone",
                         words[0],
                         kind_names()
                     )));

@@ -38,7 +38,7 @@ pub(crate) struct Stat {
 /// Which counters to show, and how often.
 #[derive(Args, Clone, Copy, Debug)]
 struct Look {
-    /// Show counters that are 0, too
+    /// Include counters that are 0
     #[arg(short, long)]
     all: bool,
     /// With --watch rates per second are shown instead.

@@ -25,16 +25,16 @@ use crate::output::{Failure, Output};
 
 /// Show devices, policies, programs, rates and warnings on one screen
 ///
-/// What does not fit is counted; --all prints it, and -j everything. Rates are those of half a second,
-/// with --watch those since the last look. A program that is stopped or does not answer is shown as
-/// such.
+/// Rows that do not fit are counted; --all prints them, and -j everything. Rates are those of half
+/// a second, with --watch those since the last refresh. A program that is stopped or does not
+/// answer is shown as such.
 #[derive(Args, Debug)]
 #[command(after_help = crate::cli::EXIT_CODES)]
 pub(crate) struct Command {
     /// Print all rows, not just those that fit 24 lines
     #[arg(short, long)]
     all: bool,
-    /// Look again every SECONDS, until interrupted [default: 1]
+    /// Refresh every SECONDS, until interrupted [default: 1]
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1",
           value_parser = interval)]
     watch: Option<Duration>,

@@ -13,11 +13,11 @@ use signal_hook::iterator::Signals;
 /// Whether to look again, and how often.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub(super) struct Again {
-    /// Look again every SECONDS, until interrupted [default: 1]
+    /// Refresh every SECONDS, until interrupted [default: 1]
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1",
           value_parser = interval)]
     pub(super) watch: Option<Duration>,
-    /// With --watch: end after N looks
+    /// With --watch: stop after N
     #[arg(long, value_name = "N", requires = "watch", value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) count: Option<u64>,
 }

@@ -15,10 +15,20 @@ use crate::output::Failure;
 pub(super) enum App {
     /// NCCL, and what takes its variables
     Nccl,
+    /// RCCL, which takes NCCL's variables
+    Rccl,
     /// UCX, transports rc_mlx5, rc_verbs and dc_mlx5
     Ucx,
+    /// NIXL with its default backend, UCX
+    Nixl,
     /// Open MPI up to 4.x, openib BTL
     Openmpi,
+    /// MPICH on libfabric (device ch4:ofi)
+    Mpich,
+    /// libfabric's verbs provider
+    Libfabric,
+    /// Mooncake's transfer engine
+    Mooncake,
     /// perftest: `ib_write_bw` and its kin
     Perftest,
     /// Programs that connect through librdmacm
@@ -56,9 +66,11 @@ impl App {
     pub(super) fn named(name: &str) -> Result<Self, Failure> {
         let app = <Self as ValueEnum>::from_str(&name.replace('-', "_"), true);
         app.map_err(|_| {
+            let names: Vec<_> = Self::value_variants().iter().map(|it| it.name()).collect();
             Failure::input(format_args!(
-                "--from {name}: unknown application; write nccl, ucx, openmpi, perftest or rdma_cm, \
-                 or env for the one whose variables are set"
+                "--from {name}: unknown application; write one of {}, or env for the one whose \
+                 variables are set",
+                names.join(", ")
             ))
         })
     }
@@ -75,7 +87,8 @@ impl App {
                     .filter(|name| environment(name).is_some())
             })
         };
-        let found: Vec<(Self, String)> = Self::value_variants()
+        // Others take the variables of these.
+        let found: Vec<(Self, String)> = [Self::Nccl, Self::Ucx, Self::Openmpi]
             .iter()
             .filter_map(|app| Some((*app, set(app)?)))
             .collect();
@@ -101,18 +114,24 @@ impl App {
     /// What a setting is called in the environment; `None` if it is not taken from there.
     fn variable(self, name: &str) -> Option<String> {
         match self {
-            Self::Nccl | Self::Ucx => Some(name.to_owned()),
+            Self::Nccl | Self::Rccl | Self::Ucx | Self::Nixl => Some(name.to_owned()),
             Self::Openmpi => Some(format!("OMPI_MCA_{name}")),
-            Self::Perftest | Self::RdmaCm => None,
+            Self::Mpich | Self::Libfabric | Self::Mooncake | Self::Perftest | Self::RdmaCm => None,
         }
+    }
+
+    /// Whether it has settings for the QP's attributes at all.
+    pub(super) fn is_fixed(self) -> bool {
+        matches!(self, Self::Mpich | Self::Libfabric | Self::Mooncake)
     }
 
     /// What to set for these attributes; what the default does already is left out.
     pub(super) fn assignments(self, qp: QpTimeouts) -> String {
         let QpTimeouts { timeout, retry_cnt } = qp;
         let (timeout, retries) = match self {
-            Self::Nccl => (format!("NCCL_IB_TIMEOUT={timeout}"), "NCCL_IB_RETRY_CNT"),
-            Self::Ucx => (
+            Self::Mpich | Self::Libfabric | Self::Mooncake => return "as it is".to_owned(),
+            Self::Nccl | Self::Rccl => (format!("NCCL_IB_TIMEOUT={timeout}"), "NCCL_IB_RETRY_CNT"),
+            Self::Ucx | Self::Nixl => (
                 format!("UCX_RC_TIMEOUT={}", ucx::duration(ack_timeout(timeout))),
                 "UCX_RC_RETRY_COUNT",
             ),
@@ -122,7 +141,7 @@ impl App {
             ),
             Self::Perftest => (format!("--qp-timeout={timeout}"), "--retry_count"),
             Self::RdmaCm => (
-                format!("RDMA_OPTION_ID_ACK_TIMEOUT={}", option_for(timeout)),
+                format!("{ACK_TIMEOUT}={}", option_for(timeout)),
                 "retry_count",
             ),
         };
@@ -135,8 +154,13 @@ impl App {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Nccl => "nccl",
+            Self::Rccl => "rccl",
             Self::Ucx => "ucx",
+            Self::Nixl => "nixl",
             Self::Openmpi => "openmpi",
+            Self::Mpich => "mpich",
+            Self::Libfabric => "libfabric",
+            Self::Mooncake => "mooncake",
             Self::Perftest => "perftest",
             Self::RdmaCm => "rdma_cm",
         }
@@ -154,19 +178,41 @@ impl App {
         let mut given = Given::parse(self, given, environment)?;
         let mut asked = Asked::default();
         match self {
-            Self::Nccl => {
+            Self::Nccl | Self::Rccl => {
                 asked.timeout = given.number("NCCL_IB_TIMEOUT", timeout)?;
                 asked.retry_cnt = given.number("NCCL_IB_RETRY_CNT", retry_cnt)?;
                 if given.is_default("NCCL_IB_TIMEOUT") && timeout.is_none() {
+                    asked.note(match self {
+                        Self::Rccl => {
+                            "RCCL's default timeout is 20 since it follows NCCL 2.23.4, was 18 \
+                             before, and 14 in early releases; give NCCL_IB_TIMEOUT for another \
+                             version"
+                        }
+                        _ => {
+                            "NCCL's default timeout is 20 since 2.23.4, was 18 from 2.14.3 to \
+                             2.22, and 14 before; give NCCL_IB_TIMEOUT for another version"
+                        }
+                    });
+                }
+            }
+            Self::Ucx | Self::Nixl => {
+                ucx::ask(&mut given, &mut asked, timeout, retry_cnt)?;
+                asked.lower_retry_cnt("UCX", "with a warning");
+                if self == Self::Nixl {
                     asked.note(
-                        "NCCL's default timeout is 20 since 2.23.4, was 18 from 2.14.3 to \
-                                2.22, and 14 before; give NCCL_IB_TIMEOUT for another version",
+                        "NIXL's backends Mooncake and Libfabric ask for other values: see \
+                         --from mooncake and --from libfabric",
                     );
                 }
             }
-            Self::Ucx => {
-                ucx::ask(&mut given, &mut asked, timeout, retry_cnt)?;
-                asked.lower_retry_cnt("UCX", "with a warning");
+            Self::Mooncake => {
+                asked.timeout = given.number("TIMEOUT", timeout)?;
+                asked.retry_cnt = given.number("RETRY_CNT", retry_cnt)?;
+                asked.note(
+                    "both are constants in Mooncake's sources, which no variable changes: \
+                     MC_RETRY_CNT counts the transfer engine's own attempts, after the QP has \
+                     failed",
+                );
             }
             Self::Openmpi => {
                 asked.timeout = given.number("btl_openib_ib_timeout", timeout)?;
@@ -187,10 +233,13 @@ impl App {
                 asked.timeout = given.number("qp-timeout", timeout)?;
                 asked.retry_cnt = given.number("retry_count", retry_cnt)?;
             }
-            Self::RdmaCm => {
+            Self::RdmaCm | Self::Libfabric | Self::Mpich => {
                 asked.retry_cnt = given.number("retry_count", retry_cnt)?;
                 asked.lower_retry_cnt("the kernel's rdma_cm", "silently");
-                let option = given.number("RDMA_OPTION_ID_ACK_TIMEOUT", None)?;
+                let option = match self {
+                    Self::RdmaCm => given.number(ACK_TIMEOUT, None)?,
+                    _ => 0,
+                };
                 let life = given.number("cma_iboe_packet_lifetime", None)?;
                 let delay = given.number("local_ca_ack_delay", None)?;
                 match timeout.filter(|_| given.is_all_default()) {
@@ -208,6 +257,15 @@ impl App {
                         "kernels from before late 2022 have cma_iboe_packet_lifetime 18, \
                                 and then timeout 19",
                     );
+                }
+                if self != Self::RdmaCm {
+                    asked.note(
+                        "libfabric's verbs provider leaves the timeout to rdma_cm, and no variable \
+                         changes it or the retry count",
+                    );
+                }
+                if self == Self::Mpich {
+                    asked.note("if MPICH is built with ch4:ucx, --from ucx applies");
                 }
             }
         }
@@ -238,13 +296,22 @@ impl App {
             sets,
         };
         match self {
-            Self::Nccl => {
+            Self::Nccl | Self::Rccl => {
                 vec![
                     key("NCCL_IB_TIMEOUT", "20", Timeout),
                     key("NCCL_IB_RETRY_CNT", "7", RetryCnt),
                 ]
             }
-            Self::Ucx => ucx::keys(),
+            Self::Ucx | Self::Nixl => ucx::keys(),
+            Self::Mooncake => vec![
+                key("TIMEOUT", "14", Timeout),
+                key("RETRY_CNT", "7", RetryCnt),
+            ],
+            Self::Mpich | Self::Libfabric => vec![
+                key("cma_iboe_packet_lifetime", "16", Timeout),
+                key("local_ca_ack_delay", "16", Timeout),
+                key("retry_count", "15", RetryCnt),
+            ],
             Self::Openmpi => vec![
                 key("btl_openib_ib_timeout", "20", Timeout),
                 key("btl_openib_ib_retry_count", "7", RetryCnt),
@@ -256,7 +323,7 @@ impl App {
                 ]
             }
             Self::RdmaCm => vec![
-                key("RDMA_OPTION_ID_ACK_TIMEOUT", "0", Timeout),
+                key(ACK_TIMEOUT, "0", Timeout),
                 key("cma_iboe_packet_lifetime", "16", Timeout),
                 key("local_ca_ack_delay", "16", Timeout),
                 key("retry_count", "7", RetryCnt),
@@ -335,6 +402,9 @@ fn option_for(timeout: u8) -> u64 {
     let makes = |option: &u64| connected(option - 1, 16) >= timeout.into();
     (1..=31).find(makes).unwrap_or(31)
 }
+
+/// The option of librdmacm that asks for a timeout.
+const ACK_TIMEOUT: &str = "RDMA_OPTION_ID_ACK_TIMEOUT";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sets {

@@ -151,18 +151,20 @@ fn in_words(cause: &Cause) -> String {
         "error",
         &format!("{status} {name}, vendor_err {vendor_err}"),
     );
-    add_cause(&mut lines, cause);
+    add_cause(&mut lines, cause, [None, None]);
     lines.text
 }
 
-fn add_cause(lines: &mut Lines, cause: &Cause) {
+/// The cause, and what both sides show. A device is named where it is known, of the requester first.
+fn add_cause(lines: &mut Lines, cause: &Cause, devices: [Option<&str>; 2]) {
     lines.add("cause", cause.cause);
-    for (side, signs) in [
-        ("requester", &cause.requester),
-        ("responder", &cause.responder),
+    for (side, signs, device) in [
+        (REQUESTER, &cause.requester, devices[0]),
+        (RESPONDER, &cause.responder, devices[1]),
     ] {
         lines.add("", "");
-        lines.add(side, &format!("shows {}", signs.shows));
+        let device = device.map_or_else(String::new, |name| format!("{name}: "));
+        lines.add(side, &format!("{device}shows {}", signs.shows));
         for (counter, rises) in signs.counters {
             lines.named(counter.name(), rises);
         }
@@ -187,6 +189,8 @@ fn hex(vendor_err: u32) -> String {
 }
 
 const PREFIX: &str = "IBV_WC_";
+const REQUESTER: &str = "requester";
+const RESPONDER: &str = "responder";
 
 /// Statuses of verbs that no queue pair of this device has.
 const OTHERS: [(u32, &str); 11] = [

@@ -91,9 +91,9 @@ impl Survive<'_> {
         Some(Proposal { policy, answer })
     }
 
-    /// The smallest attributes; where the profile alone decides, the application's.
+    /// The smallest attributes; where the profile alone decides, or the application, those that it has.
     fn answer(&self, policy: &Policy) -> Option<Answer> {
-        match has_own_total(policy) {
+        match has_own_total(policy) || self.is_fixed() {
             true => self.demand.met_by(policy, self.qp),
             false => self.demand.smallest(policy),
         }
@@ -109,6 +109,11 @@ impl Survive<'_> {
             policy: Under::OwnTotal(built_in.name, total),
             answer: owned.answer,
         })
+    }
+
+    /// Whether the QP's attributes are what the application makes them.
+    fn is_fixed(&self) -> bool {
+        self.app.is_some_and(App::is_fixed)
     }
 
     fn under(&self, profile: &Profile) -> Policy {
@@ -128,16 +133,21 @@ impl Survive<'_> {
     fn nothing(&self) -> Failure {
         let survive = self.demand.survive.about();
         let policy = &self.chosen.policy;
-        let nearest = match has_own_total(policy) {
+        let nearest = match has_own_total(policy) || self.is_fixed() {
             true => None,
             false => self.demand.soonest(policy),
         };
         match nearest {
             None if has_own_total(policy) => Failure::input(format_args!(
-                "{} does not do it with any attributes of the QP: it {}; change its \
+                "{} survives less, whatever the attributes of the QP: it {}; change its \
                  retx_total_timeout, or leave --profile out for proposals",
                 self.chosen.name,
                 sentence(Endurance::of(policy, self.qp).as_ref())
+            )),
+            None if self.is_fixed() => Failure::input(format_args!(
+                "nothing survives {survive} with timeout {} and retry_cnt {}, and the application \
+                 has no setting for them; leave --profile and --personality out for profiles that do",
+                self.qp.timeout, self.qp.retry_cnt
             )),
             None => Failure::input(format_args!(
                 "nothing survives {survive}: timeout 31 with retry_cnt 7 does not; timeout 0 waits \

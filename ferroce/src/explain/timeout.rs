@@ -24,8 +24,7 @@ use crate::output::{Failure, Output};
 /// The answer comes first, then the chain that leads to it: what an application sets, the QP's
 /// attributes, the minimum that the device enforces, and the policy.
 ///
-/// With --survive the question is the other way round: what to set, so that every outage up to this
-/// long is survived.
+/// With --survive, the answer is what to set so that every outage up to this long is survived.
 ///
 /// Without --profile and --personality the policy is the firmware's own, as a real device has it
 /// out of the box.
@@ -45,10 +44,10 @@ pub(crate) struct Timeout {
     personality: PersonalityArgs,
     #[command(flatten)]
     device: DeviceArgs,
-    /// Begin with the settings of an application: nccl, ucx, openmpi, perftest or rdma_cm, and any
-    /// number of NAME=VALUE, as in --from nccl NCCL_IB_TIMEOUT=22. What is not given comes from the
-    /// environment, or has the application's default; env stands for the application whose
-    /// variables are set
+    /// Begin with the settings of an application: nccl, rccl, ucx, nixl, openmpi, mpich, libfabric,
+    /// mooncake, perftest or rdma_cm, and any number of NAME=VALUE, as in --from nccl
+    /// NCCL_IB_TIMEOUT=22. What is not given comes from the environment, or has the application's
+    /// default; env stands for the application whose variables are set
     #[arg(long, num_args = 1.., value_names = ["APP", "NAME=VALUE"])]
     from: Option<Vec<String>>,
     /// Answer what to set to survive outages up to this long, such as 20s
@@ -183,10 +182,10 @@ impl Timeout {
         match (self.timeout, self.retry_cnt) {
             (Some(timeout), Some(retry_cnt)) => Ok((None, Asked::of(timeout, retry_cnt))),
             (None, _) => Err(Failure::input(
-                "how long is the QP's timeout? Give --timeout T and --retry-cnt R, or --from APP",
+                "missing --timeout T; give it with --retry-cnt R, or give --from APP",
             )),
             (_, None) => Err(Failure::input(
-                "how often may the QP retry? Give --retry-cnt R, 0 to 7, or --from APP",
+                "missing --retry-cnt R; give 0 to 7, or give --from APP",
             )),
         }
     }
@@ -303,8 +302,8 @@ impl Chain<'_> {
             if i == 0 {
                 lines.add("", "");
             }
-            let kind = remark.kind.replace('_', " ");
-            lines.add(&kind, &remark.text);
+            let kind = label(remark.kind);
+            lines.add(kind, &remark.text);
         }
         lines.text
     }
@@ -377,6 +376,15 @@ impl Chain<'_> {
             Some(Event::Never) => "the timer never runs".to_owned(),
             _ => text + ", and so on",
         }
+    }
+}
+
+/// What stands before a remark, whose text is a sentence of its own.
+fn label(kind: &'static str) -> &'static str {
+    match kind {
+        "does_not_fit" => "too large",
+        "no_effect" => "ignored",
+        other => other,
     }
 }
 
@@ -482,7 +490,8 @@ fn survives(found: &Endurance) -> String {
         u64::MAX => "outages of any length".to_owned(),
         _ if *survives == Span::NEVER => "outages of any length".to_owned(),
         n => format!(
-            "{up_to}: then the last of at most {n} retransmissions leaves, one wait before the error"
+            "{up_to}: the last of at most {n} retransmissions is sent then, one wait before the \
+             error"
         ),
     }
 }

@@ -13,7 +13,7 @@ pub(crate) fn directory(path: &Path) -> Result<(), Failure> {
 }
 
 /// A file with this content, readable by everyone.
-pub(crate) fn text(path: &Path, content: &[u8]) -> Result<(), Failure> {
+pub(crate) fn file(path: &Path, content: &[u8]) -> Result<(), Failure> {
     replace(path, |new| fs::write(new, content))
 }
 

@@ -9,10 +9,11 @@ use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
 use ferroce_adp::builtin;
 
-use super::put;
+use super::record::Record;
 use crate::cli::{self, complete};
 use crate::json;
 use crate::output::Failure;
+use crate::{sim, sweep};
 
 /// When this version was released, or when its manual pages last changed before that.
 const RELEASED: &str = "2026-11-23";
@@ -35,8 +36,14 @@ const FILES: &[Files] = &[
         "ferroce/schemas",
         files!("docs/": "profile.schema.json" "scenario.schema.json"),
     ),
-    ("doc/ferroce", files!("": "LICENSE-APACHE" "LICENSE-MIT")),
+    (
+        "doc/ferroce",
+        files!("": "CHANGELOG.md" "LICENSE-APACHE" "LICENSE-MIT" "README.md"),
+    ),
 ];
+
+/// The pages of the manual, by their places below those of the project.
+const PAGES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/manual.rs"));
 
 /// The exporter as a service of the user, below `share`; where the program is replaces `@PREFIX@`.
 const UNIT: (&str, &str, &str) = (
@@ -52,55 +59,70 @@ const COMPLETIONS: [(&str, &str, &str); 3] = [
     ("fish", "fish/vendor_completions.d", "ferroce.fish"),
 ];
 
-/// Writes profiles, dashboards, schemas, completions, manual pages and a unit for systemd below
-/// `share` of a directory.
-pub(super) fn install(prefix: &Path) -> Result<(), Failure> {
+/// Writes profiles, scenarios, sweeps, dashboards, schemas, completions, the manual and a unit for
+/// systemd below `share` of a directory.
+pub(super) fn install(prefix: &Path, record: &mut Record) -> Result<(), Failure> {
     let share = &prefix.join("share");
     for (directory, files) in FILES {
         let directory = share.join(directory);
-        put::directory(&directory)?;
+        record.directory(&directory)?;
         for (name, text) in *files {
-            put::text(&directory.join(name), text.as_bytes())?;
+            record.file(&directory.join(name), text.as_bytes())?;
         }
     }
     let schemas = share.join("ferroce/schemas");
     for (name, text) in json::files() {
-        put::text(&schemas.join(name), text.as_bytes())?;
+        record.file(&schemas.join(name), text.as_bytes())?;
     }
     let profiles = share.join("ferroce/profiles");
-    put::directory(&profiles)?;
+    record.directory(&profiles)?;
     for profile in builtin::all() {
         let name = format!("{}.toml", profile.name);
-        put::text(&profiles.join(name), profile.toml.as_bytes())?;
+        record.file(&profiles.join(name), profile.toml.as_bytes())?;
+    }
+    let scenarios = share.join("ferroce/scenarios");
+    record.directory(&scenarios)?;
+    for (name, text) in sim::BUILT_IN {
+        record.file(&scenarios.join(format!("{name}.toml")), text.as_bytes())?;
+    }
+    let sweeps = share.join("ferroce/sweeps");
+    record.directory(&sweeps)?;
+    for (name, text) in sweep::files() {
+        record.file(&sweeps.join(name), text.as_bytes())?;
+    }
+    for (name, content) in PAGES {
+        let path = share.join("doc/ferroce").join(name);
+        record.directory(path.parent().unwrap_or(share))?;
+        record.file(&path, content)?;
     }
     for (shell, directory, name) in COMPLETIONS {
         let directory = share.join(directory);
-        put::directory(&directory)?;
-        put::text(&directory.join(name), &complete::script(shell)?)?;
+        record.directory(&directory)?;
+        record.file(&directory.join(name), &complete::script(shell)?)?;
     }
     let (directory, name, unit) = UNIT;
     let directory = share.join(directory);
-    put::directory(&directory)?;
+    record.directory(&directory)?;
     // Units name programs by their whole path, from wherever the directory was given.
     let prefix = prefix.canonicalize()?;
     let unit = unit.replace("@PREFIX@", &prefix.display().to_string());
-    put::text(&directory.join(name), unit.as_bytes())?;
-    manual(&share.join("man/man1"))
+    record.file(&directory.join(name), unit.as_bytes())?;
+    manual(&share.join("man/man1"), record)
 }
 
 /// One manual page for the program and one for each of its commands.
-fn manual(directory: &Path) -> Result<(), Failure> {
-    put::directory(directory)?;
+fn manual(directory: &Path, record: &mut Record) -> Result<(), Failure> {
+    record.directory(directory)?;
     let mut command = cli::command().disable_help_subcommand(true);
     command.build();
-    pages(&command, directory)
+    pages(&command, directory, record)
 }
 
-fn pages(command: &clap::Command, directory: &Path) -> Result<(), Failure> {
+fn pages(command: &clap::Command, directory: &Path, record: &mut Record) -> Result<(), Failure> {
     let (name, text) = page(command).map_err(Failure::from)?;
-    put::text(&directory.join(name), &text)?;
+    record.file(&directory.join(name), &text)?;
     let mut shown = command.get_subcommands().filter(|it| !it.is_hide_set());
-    shown.try_for_each(|it| pages(it, directory))
+    shown.try_for_each(|it| pages(it, directory, record))
 }
 
 /// The name of a command's manual page and its text.

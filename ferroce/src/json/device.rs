@@ -371,7 +371,7 @@ pub(crate) struct DeviceStatus {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Count {
-    /// Since the device exists.
+    /// Since the device was added.
     pub(crate) total: u64,
     /// In a second.
     pub(crate) per_second: f64,

@@ -160,6 +160,8 @@ pub(crate) struct Seen {
     pub(crate) device: String,
     /// How many errors there have been; only the last ones are kept.
     pub(crate) total: u64,
+    /// The side of the last error that the device is, requester or responder.
+    pub(crate) side: Option<&'static str>,
     /// The last ones, oldest first.
     pub(crate) errors: Vec<SeenError>,
     /// The cause of the last error; null if it is not known.
@@ -194,6 +196,12 @@ pub(crate) struct SeenError {
     pub(crate) name: &'static str,
     /// Its vendor_err.
     pub(crate) vendor_err: u32,
+    /// The ACK timeout of the queue pair, a code.
+    pub(crate) timeout: Option<u8>,
+    /// Its retry count.
+    pub(crate) retry_cnt: Option<u8>,
+    /// How long it waited for an answer, if that is why it failed.
+    pub(crate) waited_ns: Option<u64>,
     /// Requests that were flushed behind it.
     pub(crate) flushed: u32,
 }

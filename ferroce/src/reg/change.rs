@@ -121,7 +121,7 @@ fn assignment(register: &'static Register, text: &str) -> Result<(&'static Field
                 format!(", or {}", names.join(", "))
             };
             Failure::input(format_args!(
-                "{name} = {value:?} is no number; write 0 to {}{or}",
+                "{name} = {value:?} is not a number; write 0 to {}{or}",
                 field.max()
             ))
         })?;

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use ferroce_doca::headers::{HEADERS, PKG_CONFIG};
 
 use crate::install::put;
+use crate::install::record::Record;
 use crate::output::Failure;
 
 /// A library, by the name under which it is loaded.
@@ -166,11 +167,11 @@ impl Libraries {
 
     /// Copies the libraries into `lib/ferroce` and the program into `bin` of a directory, with the
     /// headers and pkg-config files of those that others do not have; what does not exist is made.
-    pub(crate) fn install(&self, prefix: &Path) -> Result<(), Failure> {
+    pub(crate) fn install(&self, prefix: &Path, record: &mut Record) -> Result<(), Failure> {
         let (bin, lib) = (prefix.join("bin"), prefix.join("lib/ferroce"));
         let (include, pkg_config) = (prefix.join("include/ferroce"), lib.join("pkgconfig"));
         for directory in [&bin, &lib] {
-            put::directory(directory)?;
+            record.directory(directory)?;
         }
         let mut entries = fs::read_dir(&lib).map_err(|error| put::cannot_write(&lib, &error))?;
         if !lib.join(SYSFS).exists() && entries.next().is_some() {
@@ -182,25 +183,27 @@ impl Libraries {
         }
         // The mark comes first, so that an installation that was cut short can be repeated.
         for (library, path) in LIBRARIES.iter().zip(&self.paths).rev() {
-            put::copy(&lib.join(library.name), path)?;
+            record.copy(&lib.join(library.name), path)?;
             if let Some(link) = library.link {
-                put::link(&lib.join(link), Path::new(library.name))?;
+                record.link(&lib.join(link), Path::new(library.name))?;
             }
         }
-        suppress(&lib)?;
+        for (name, text) in SUPPRESSIONS {
+            record.file(&lib.join(name), text.as_bytes())?;
+        }
         for (directory, files) in [(&include, HEADERS), (&pkg_config, PKG_CONFIG)] {
-            put::directory(directory)?;
+            record.directory(directory)?;
             for (name, text) in files {
-                put::text(&directory.join(name), text.as_bytes())?;
+                record.file(&directory.join(name), text.as_bytes())?;
             }
         }
-        put::copy(&bin.join("ferroce"), &self.program)
+        record.copy(&bin.join("ferroce"), &self.program)
     }
 }
 
 fn suppress(directory: &Path) -> Result<(), Failure> {
     for (name, text) in SUPPRESSIONS {
-        put::text(&directory.join(name), text.as_bytes())?;
+        put::file(&directory.join(name), text.as_bytes())?;
     }
     Ok(())
 }
@@ -277,7 +280,9 @@ mod tests {
         let (home, cache) = (built(), tempfile::tempdir().unwrap());
         let prefix = home.path().join("prefix");
         for _ in 0..2 {
-            find(home.path()).install(&prefix).unwrap();
+            find(home.path())
+                .install(&prefix, &mut Record::begin(&prefix))
+                .unwrap();
         }
         let libraries = find(&prefix.join("bin"));
         let directory = libraries.directory(cache.path()).unwrap();
@@ -295,7 +300,9 @@ mod tests {
     fn links_that_an_installation_lacks_are_made_elsewhere() {
         let (home, cache) = (built(), tempfile::tempdir().unwrap());
         let prefix = home.path().join("prefix");
-        find(home.path()).install(&prefix).unwrap();
+        find(home.path())
+            .install(&prefix, &mut Record::begin(&prefix))
+            .unwrap();
         fs::remove_file(prefix.join("lib/ferroce/libibverbs.so")).unwrap();
         let directory = find(&prefix.join("bin")).directory(cache.path()).unwrap();
         assert!(directory.starts_with(cache.path()));
@@ -309,7 +316,9 @@ mod tests {
         let lib = home.path().join("lib/ferroce");
         fs::create_dir_all(&lib).unwrap();
         fs::write(lib.join("libibverbs.so.1"), "theirs").unwrap();
-        let error = find(home.path()).install(home.path()).unwrap_err();
+        let error = find(home.path())
+            .install(home.path(), &mut Record::begin(home.path()))
+            .unwrap_err();
         assert!(error.to_string().contains("has other files"), "{error}");
         let theirs = fs::read_to_string(lib.join("libibverbs.so.1")).unwrap();
         assert_eq!(theirs, "theirs");

@@ -176,7 +176,7 @@ impl Site {
             Route::Design(question) => match ferroce_designer::answer(question, body) {
                 Some(Ok(text)) => Reply::of_json(text),
                 Some(Err(refusal)) => refused(&refusal),
-                None => Reply::error(StatusCode::NOT_FOUND, "there is no such question"),
+                None => Reply::error(StatusCode::NOT_FOUND, "unknown request"),
             },
             Route::Change(change) => match change.make(&self.registry, body) {
                 Ok(()) => {

@@ -6,11 +6,12 @@ use clap::Args;
 
 use super::report::grouped;
 use super::source::Which;
-use crate::adp::place;
 use crate::json::sim as json;
+use crate::lines::finding;
 use crate::output::{Failure, Output};
 
-/// Say what can never happen in a scenario, or surely ends a job, without running it
+/// Check a scenario without running it: find events that cannot happen, and those certain to end a
+/// job
 ///
 /// Exits with 0 if the scenario can be run, warnings or not, and with 2 if it cannot.
 #[derive(Args, Debug)]
@@ -73,9 +74,9 @@ impl Check {
             megabytes(estimate.memory),
             megabytes(estimate.results)
         );
-        for finding in &findings {
-            let place = place(&source.name, finding.line);
-            let _ = writeln!(text, "{place}: warning: {}", finding.text);
+        for found in &findings {
+            let (line, found) = (found.line, &found.text);
+            let _ = writeln!(text, "{}", finding(&source.name, line, "warning", found));
         }
         to.text(&text)
     }

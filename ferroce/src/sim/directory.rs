@@ -13,10 +13,13 @@ use ferroce_fabric::scenario::Scenario;
 use super::page;
 use super::tables::{self, Format};
 use crate::json::Document as _;
+use crate::lines::lines;
 use crate::output::Failure;
 
 /// What tells a directory of results from others.
 const MARK: &str = "summary.json";
+const REPORT: &str = "report.html";
+const SCENARIO: &str = "scenario.toml";
 
 /// A run that has ended, and how its tables are written.
 #[derive(Clone, Copy, Debug)]
@@ -73,6 +76,15 @@ impl Directory {
         })
     }
 
+    /// What was written, and what to look at first.
+    pub(super) fn written(&self) -> String {
+        let path = self.path.display();
+        let text = format!(
+            "written to {path}: {REPORT} for a browser, {MARK} for programs, tables, {SCENARIO}"
+        );
+        format!("\n{}", lines(&text))
+    }
+
     fn publish(&self, draft: &Path) -> io::Result<()> {
         if !self.replaces {
             return fs::rename(draft, &self.path);
@@ -109,14 +121,11 @@ fn is_empty(path: &Path) -> bool {
 fn files(directory: &Path, run: &Finished<'_>) -> io::Result<()> {
     let write = |name: &str, text: &str| fs::write(directory.join(name), text);
     let (scenario, results) = (run.scenario, run.results);
-    write("scenario.toml", run.text)?;
+    write(SCENARIO, run.text)?;
     let samples = &run.simulation.samples;
     tables::write(directory, scenario, samples, results, run.formats)?;
     write("fct.txt", &fct(results))?;
-    write(
-        "report.html",
-        &page::page(scenario, run.simulation, results),
-    )?;
+    write(REPORT, &page::page(scenario, run.simulation, results))?;
     // Last, so that a directory that has it is whole.
     let json = results.summary.lines()?;
     write(MARK, &format!("{json}\n"))

@@ -7,6 +7,8 @@ use ferroce_fabric::results::{Ended, Fate, Results, Slowdown, Totals};
 use ferroce_fabric::scenario::Scenario;
 use ferroce_time::Span;
 
+use crate::lines::{lines, wrapped};
+use crate::output::look::columns;
 use crate::output::{Table, ms};
 
 pub(super) fn text(scenario: &Scenario, results: &Results) -> String {
@@ -14,17 +16,16 @@ pub(super) fn text(scenario: &Scenario, results: &Results) -> String {
     let topology = &scenario.topology;
     let mut text = String::new();
     if !summary.title.is_empty() {
-        let _ = writeln!(text, "{}", summary.title);
+        text += &lines(&summary.title);
     }
-    let _ = writeln!(
-        text,
+    text += &lines(&format!(
         "{} hosts, {}; {}; scenario {}, seed {}",
         topology.hosts,
         switches(topology),
         scenario.device.policy_name,
         summary.scenario_hash,
         summary.seed
-    );
+    ));
     let simulated = ms(Some(Span::from_nanos(summary.simulated_ns)));
     let _ = writeln!(
         text,
@@ -63,7 +64,8 @@ fn jobs(results: &Results) -> String {
         ">lost, ms",
         ">timeouts",
         ">failed QPs",
-    ]);
+    ])
+    .in_parts(1);
     let span = |ns: Option<u64>| match ns {
         Some(ns) => ms(Some(Span::from_nanos(ns))),
         None => "-".to_owned(),
@@ -94,7 +96,10 @@ fn totals(results: &Results) -> String {
     let (summary, it) = (&results.summary, &results.summary.totals);
     let mut text = String::from("\n");
     let mut line = |name: &str, what: String| {
-        let _ = writeln!(text, "{name:<16}{what}");
+        let name = |at| if at == 0 { name } else { "" };
+        for (at, row) in wrapped(&what, columns() - 16).iter().enumerate() {
+            let _ = writeln!(text, "{:<16}{row}", name(at));
+        }
     };
     if let Some(Slowdown { p50, p95, p99, max }) = summary.slowdown {
         line(

@@ -18,7 +18,7 @@ use super::progress::Progress;
 use super::report;
 use super::source::{Which, assignment};
 use super::tables::Format;
-use crate::adp::place;
+use crate::lines::finding;
 use crate::output::{Failure, Output};
 
 const EXIT_CODES: &str = "Exit codes:
@@ -30,7 +30,7 @@ const EXIT_CODES: &str = "Exit codes:
 /// Events between two looks at progress and signals.
 const SLICE: u64 = 100_000;
 
-/// Run a scenario, and show what became of its jobs
+/// Run a scenario, and show how its jobs ended
 #[derive(Args, Debug)]
 #[command(after_help = EXIT_CODES)]
 pub(super) struct Run {
@@ -39,7 +39,7 @@ pub(super) struct Run {
     /// Write summary, tables, and an HTML report to a new directory
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// How tables are written; fct.txt is there in any case
+    /// Formats of the tables; fct.txt is always written
     #[arg(
         long,
         value_name = "FORMAT",
@@ -70,14 +70,13 @@ impl Run {
         formats.dedup();
         let captures = Captures::create(&scenario, &self.pcap)?;
         let interrupt = Interrupt::new().map_err(Failure::broken)?;
-        for finding in scenario.check() {
-            let place = place(&source.name, finding.line);
-            to.remark(format_args!("{place}: warning: {}", finding.text))?;
+        for found in scenario.check() {
+            to.remark(finding(&source.name, found.line, "warning", &found.text))?;
         }
         let (mut simulation, standing) = simulate(&scenario, &captures, &interrupt)?;
         captures.finish(&mut simulation.fabric)?;
         let results = Results::new(&scenario, &simulation, standing);
-        if let Some(directory) = directory {
+        if let Some(directory) = &directory {
             directory.write(&Finished {
                 text: &source.text_with(&values)?,
                 scenario: &scenario,
@@ -88,7 +87,11 @@ impl Run {
         }
         match self.json {
             true => to.document(&results.summary)?,
-            false => to.text(&report::text(&scenario, &results))?,
+            false => {
+                to.text(&report::text(&scenario, &results))?;
+                let written = directory.as_ref().map(Directory::written);
+                to.text(&written.unwrap_or_default())?;
+            }
         }
         match standing {
             Standing::Running => Err(Failure::Program(130, "interrupted\n".into())),

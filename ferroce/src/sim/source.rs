@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use ferroce_fabric::scenario::{self, Scenario, ScenarioError};
 
-use crate::adp::place;
+use crate::lines::finding;
 use crate::output::Failure;
 
 macro_rules! built_in {
@@ -21,7 +21,7 @@ macro_rules! built_in {
 }
 
 /// The scenarios that need no file.
-pub(super) const BUILT_IN: &[(&str, &str)] = &[
+pub(crate) const BUILT_IN: &[(&str, &str)] = &[
     built_in!("flap-all-reduce"),
     built_in!("flap-plain-timeouts"),
     built_in!("outage-too-long"),
@@ -144,8 +144,8 @@ impl Source {
     fn refused(&self, error: &ScenarioError) -> Failure {
         let mut lines = String::new();
         for problem in &error.problems {
-            let place = place(&self.name, problem.line);
-            let _ = writeln!(lines, "{place}: error: {}", problem.text);
+            let line = finding(&self.name, problem.line, "error", &problem.text);
+            lines += &(line + "\n");
         }
         Failure::Input(lines)
     }

@@ -67,6 +67,22 @@ struct Source<'a> {
     lines: Vec<String>,
 }
 
+/// The column by which tables join: with `qpn`, it names a queue pair.
+const HOST: &str = "host";
+
+impl<'a> Source<'a> {
+    /// A column of hosts, by name in every table.
+    fn host<R>(
+        &self,
+        name: &'static str,
+        rows: &[R],
+        of: impl Fn(&R) -> u32,
+    ) -> (&'static str, Column<'a>) {
+        let places = rows.iter().map(of).collect();
+        (name, Column::Name(places, self.hosts))
+    }
+}
+
 /// Writes all tables to a directory, in each of these formats.
 pub(super) fn write(
     directory: &Path,
@@ -118,7 +134,10 @@ macro_rules! numbers {
 fn flows<'a>(source: &'a Source<'_>) -> Table<'a> {
     let rows = &source.results.flows;
     let fct = rows.iter().map(|it| it.fct_ns).collect();
-    let mut columns = numbers!(rows; transfer, job, src, dst, bytes, start_ns);
+    let mut columns = numbers!(rows; transfer, job);
+    columns.push(source.host("src", rows, |it| it.src));
+    columns.push(source.host("dst", rows, |it| it.dst));
+    columns.extend(numbers!(rows; bytes, start_ns));
     columns.push(("fct_ns", Column::Perhaps(fct)));
     columns.extend(numbers!(rows; ideal_ns));
     Table {
@@ -129,12 +148,16 @@ fn flows<'a>(source: &'a Source<'_>) -> Table<'a> {
 
 fn qps<'a>(source: &'a Source<'_>) -> Table<'a> {
     let rows = &source.results.qps;
+    let mut columns = numbers!(rows; job);
+    columns.push(source.host(HOST, rows, |it| it.host));
+    columns.extend(numbers!(rows; qpn));
+    columns.push(source.host("peer", rows, |it| it.peer));
+    columns.extend(numbers!(
+        rows; peer_qpn, transfers, acknowledged, bytes, timeouts, waited_ns, failures
+    ));
     Table {
         name: "qps",
-        columns: numbers!(
-            rows; job, src, src_qpn, dst, dst_qpn, transfers, acknowledged, bytes, timeouts, waited_ns,
-            failures
-        ),
+        columns,
     }
 }
 
@@ -142,7 +165,9 @@ fn timeouts<'a>(source: &'a Source<'_>) -> Table<'a> {
     let rows = &source.results.timeouts;
     let adaptive = rows.iter().map(|it| it.adaptive).collect();
     let fatal = rows.iter().map(|it| it.fatal).collect();
-    let mut columns = numbers!(rows; at_ns, host, qpn, job, wait_ns);
+    let mut columns = numbers!(rows; at_ns);
+    columns.push(source.host(HOST, rows, |it| it.host));
+    columns.extend(numbers!(rows; qpn, job, wait_ns));
     columns.push(("adaptive", Column::Flag(adaptive)));
     columns.push(("fatal", Column::Flag(fatal)));
     Table {
@@ -183,7 +208,7 @@ fn links<'a>(source: &'a Source<'_>) -> Table<'a> {
 
 fn rates<'a>(source: &'a Source<'_>) -> Table<'a> {
     let rows = &source.samples.rates;
-    let mut table = series("rates", ("host", source.hosts), "bps", rows);
+    let mut table = series("rates", (HOST, source.hosts), "bps", rows);
     table.columns.splice(2..2, numbers!(rows; qpn));
     table
 }

@@ -13,6 +13,7 @@ use ferroce_sweep::{Collected, METRICS};
 use super::source::read_plan;
 use super::survival;
 use crate::json::sim as json;
+use crate::lines::lines;
 use crate::output::{Failure, Output, Table};
 
 /// Missing points that are listed.
@@ -27,7 +28,7 @@ const SHOWN: &[(&str, &str)] = &[
 
 /// Unite the results of a sweep: means and shares with 95 % confidence intervals
 ///
-/// Results that are there twice must be equal. Exits with 1 if some differ, or points are missing.
+/// Repeated results must be equal. Exits with 1 if some differ, or points are missing.
 #[derive(Args, Debug)]
 #[command(after_help = crate::cli::EXIT_CODES)]
 pub(super) struct Collect {
@@ -93,7 +94,7 @@ impl Collect {
         let directory = self.directory.display();
         for (path, what) in &collected.damaged {
             to.remark(format_args!(
-                "warning: {} {what}; it counts for nothing, and may be deleted",
+                "warning: {} {what}; it is ignored, and may be deleted",
                 path.display()
             ))?;
         }
@@ -150,29 +151,30 @@ fn text(collected: &Collected<'_>) -> String {
     let plan = collected.plan();
     let mut text = String::new();
     if !plan.title.is_empty() {
-        let _ = writeln!(text, "{}", plan.title);
+        text += &lines(&plan.title);
     }
     let (points, missing) = (plan.points.len(), collected.missing().count());
-    let _ = write!(text, "{} of {points} points have results", points - missing);
+    let mut results = format!("{} of {points} points have results", points - missing);
     if collected.duplicates > 0 {
         let equal = match collected.unequal.len() {
             0 => "all of them equal".to_owned(),
             count => format!("{count} points differ"),
         };
         let _ = write!(
-            text,
+            results,
             "; {} were run more than once, {equal}",
             collected.duplicates
         );
     }
     if collected.foreign > 0 {
         let _ = write!(
-            text,
+            results,
             "; {} are of other plans and left out",
             collected.foreign
         );
     }
-    text += "\n\n";
+    text += &lines(&results);
+    text += "\n";
     let shown = SHOWN.iter().filter_map(|(name, header)| {
         let at = METRICS.iter().position(|it| it.name == *name)?;
         let is_there = collected
@@ -185,7 +187,7 @@ fn text(collected: &Collected<'_>) -> String {
     let mut header: Vec<&str> = plan.axes.iter().map(String::as_str).collect();
     header.extend([">runs", ">survived"]);
     header.extend(shown.iter().map(|(_, header)| *header));
-    let mut table = Table::new(&header);
+    let mut table = Table::new(&header).in_parts(plan.axes.len());
     for group in &collected.groups {
         let mut cells = group.labels.clone();
         cells.push(group.runs.to_string());

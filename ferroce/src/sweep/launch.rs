@@ -22,14 +22,14 @@ const SCRIPT: &str = "launch.sbatch";
 
 /// Have a scheduler run the shards of a sweep
 ///
-/// One point is run here first, unless there are results: shards are made so large that each takes a
-/// minute at least. Words behind -- are options of sbatch.
+/// One point is run here first, unless there are results: shards are sized to take a minute each at
+/// least. Arguments after -- are options of sbatch.
 #[derive(Args, Debug)]
 #[command(after_help = crate::cli::EXIT_CODES)]
 pub(super) struct Launch {
     #[command(flatten)]
     which: Which,
-    /// Who runs the shards
+    /// The scheduler
     #[arg(long, value_enum)]
     on: On,
     /// How many shards [default: as many as take --shard-time each]
@@ -41,7 +41,7 @@ pub(super) struct Launch {
     /// Processors of each shard
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=4096))]
     threads: u16,
-    /// The least that a shard may take
+    /// Minimum duration of a shard
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = time)]
     shard_time: Duration,
     /// Print what would be submitted

@@ -7,6 +7,7 @@ use ferroce_sweep::Shard;
 
 use super::source::{Planned, Which};
 use crate::json::sim as json;
+use crate::lines::lines;
 use crate::output::{Failure, Output, Table};
 
 /// Combinations that are listed.
@@ -20,7 +21,7 @@ const LISTED: usize = 20;
 pub(super) struct Plan {
     #[command(flatten)]
     which: Which,
-    /// Say how many points each of so many shards has
+    /// Show how many points each of S shards has
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     shards: Option<u64>,
     /// Print JSON
@@ -41,18 +42,15 @@ impl Plan {
         let Planned { plan, directory } = &planned;
         let mut text = String::new();
         if !plan.title.is_empty() {
-            let _ = writeln!(text, "{}", plan.title);
+            text += &lines(&plan.title);
         }
         let (groups, seeds, points) = (plan.groups.len(), plan.seeds, plan.points.len());
         let others = points.saturating_sub(groups * seeds as usize);
-        let _ = write!(
-            text,
-            "{points} points: {groups} combinations, {seeds} seeds of each"
-        );
-        let _ = match others {
-            0 => writeln!(text),
-            _ => writeln!(text, ", and {others} without faults to compare with"),
-        };
+        let mut count = format!("{points} points: {groups} combinations, {seeds} seeds of each");
+        if others > 0 {
+            let _ = write!(count, ", and {others} without faults to compare with");
+        }
+        text += &lines(&count);
         let names: Vec<_> = plan.axes.iter().map(String::as_str).collect();
         let mut table = Table::new(&names);
         for group in plan.groups.iter().take(LISTED) {

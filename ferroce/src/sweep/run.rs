@@ -35,10 +35,10 @@ pub(super) struct Run {
     /// Points at the same time [default: as many as processors]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
     threads: Option<u16>,
-    /// Run so many points at most
+    /// Run at most N points
     #[arg(long, value_name = "N")]
     points: Option<usize>,
-    /// Run points that have results, too: `collect` compares them
+    /// Repeat points that have results: `collect` compares them
     #[arg(long)]
     again: bool,
     /// Print JSON
@@ -68,7 +68,7 @@ impl Run {
         match found.map_err(Failure::input)? {
             Some(shard) => Ok(shard),
             None if self.shards.is_some() => Err(Failure::input(
-                "nothing says which of the shards this is; write --shard 0/8 in place of --shards 8",
+                "the environment does not say which shard this is; write --shard 0/8 instead of --shards 8",
             )),
             None => Ok(Shard::WHOLE),
         }
@@ -132,7 +132,7 @@ pub(super) fn report(
     match ran.left {
         0 => to.remark(format_args!("next: ferroce sweep collect {directory}")),
         left => Err(Failure::broken(format_args!(
-            "stopped: {left} points are left, and the same command goes on"
+            "stopped: {left} points are left; the same command resumes"
         ))),
     }
 }

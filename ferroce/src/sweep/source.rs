@@ -1,13 +1,12 @@
 //! The sweep file, and the results directory.
 
-use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use ferroce_sweep::{Plan, PlanError, Sweep};
+use ferroce_sweep::{Plan, PlanError, Problem, Sweep};
 
-use crate::adp::place;
+use crate::lines::finding;
 use crate::output::{Failure, Output};
 
 /// The version that makes and runs plans.
@@ -25,6 +24,16 @@ const BUILT_IN: &[BuiltIn] = &[BuiltIn {
     sweep: include_str!("../../../sweeps/survival.toml"),
     scenario: include_str!("../../../sweeps/flap.toml"),
 }];
+
+/// The built-in sweeps with their scenarios, as files.
+pub(crate) fn files() -> impl Iterator<Item = (String, &'static str)> {
+    BUILT_IN.iter().flat_map(|known| {
+        let sweep = Sweep::parse(known.sweep).ok();
+        let scenario = sweep.map(|sweep| (sweep.scenario, known.scenario));
+        let sweep = (format!("{}.toml", known.name), known.sweep);
+        [sweep].into_iter().chain(scenario)
+    })
+}
 
 /// Which sweep.
 #[derive(Args, Clone, Debug)]
@@ -145,16 +154,8 @@ fn built_in(name: &Path) -> Option<&'static BuiltIn> {
 
 fn read_sweep(file: &Path, text: &str) -> Result<Sweep, Failure> {
     Sweep::parse(text).map_err(|problems| {
-        let mut lines = String::new();
-        for problem in &problems.0 {
-            let _ = writeln!(
-                lines,
-                "{}: error: {}",
-                place(file, problem.line),
-                problem.text
-            );
-        }
-        Failure::Input(lines)
+        let line = |it: &Problem| finding(file, it.line, "error", &it.text) + "\n";
+        Failure::Input(problems.0.iter().map(line).collect())
     })
 }
 
@@ -166,24 +167,22 @@ fn make(
     mut resolve: impl FnMut(&str) -> Result<String, String> + Send,
 ) -> Result<Plan, Failure> {
     Plan::new(sweep, text, &mut resolve, VERSION).map_err(|error| {
-        let mut lines = String::new();
-        match error {
+        let line = |file, line, text: &str| finding(file, line, "error", text) + "\n";
+        Failure::Input(match error {
             PlanError::Scenario(error) => {
-                for problem in &error.problems {
-                    let place = place(scenario, problem.line);
-                    let _ = writeln!(lines, "{place}: error: {}", problem.text);
-                }
+                let problems = error.problems.iter();
+                problems
+                    .map(|it| line(scenario, it.line, &it.text))
+                    .collect()
             }
             PlanError::Points(problems) => {
-                for problem in problems {
-                    let _ = writeln!(lines, "{}: error: {problem}", file.display());
-                }
+                let problems = problems.iter();
+                problems
+                    .map(|it| line(file, None, &it.to_string()))
+                    .collect()
             }
-            error => {
-                let _ = writeln!(lines, "{}: error: {error}", file.display());
-            }
-        }
-        Failure::Input(lines)
+            error => line(file, None, &error.to_string()),
+        })
     })
 }
 

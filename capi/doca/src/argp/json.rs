@@ -25,7 +25,9 @@ pub(super) fn parse(params: &[Param], text: &str) -> Result<Run, Refusal> {
                 for (key, value) in object(group, flags)? {
                     let is_it = |param: &Param| param.long.as_ref() == Some(key);
                     let index = params.iter().position(is_it).ok_or_else(|| {
-                        refused(format!("{key:?} is no flag; keys are the long names of -h"))
+                        refused(format!(
+                            "{key:?} is not a flag; keys are the long names of -h"
+                        ))
                     })?;
                     let kind = params[index].kind.unwrap_or(Kind::String);
                     run.values.push((index, typed(kind, key, value)?));

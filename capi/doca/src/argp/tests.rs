@@ -70,12 +70,12 @@ fn help_and_version_come_before_anything_else() {
 #[test]
 fn what_is_wrong_is_named() {
     for (line, told) in [
-        ("-x", "\"-x\" is no option"),
-        ("--vid 3", "\"--vid\" is no option"),
-        ("-pci-addr 3", "is no option"),
-        ("word", "\"word\" is no option"),
-        ("-", "is no option"),
-        ("--", "is no option"),
+        ("-x", "\"-x\" is not an option"),
+        ("--vid 3", "\"--vid\" is not an option"),
+        ("-pci-addr 3", "is not an option"),
+        ("word", "\"word\" is not an option"),
+        ("-", "is not an option"),
+        ("--", "is not an option"),
         ("-vid", "-vid lacks its value"),
         ("-vid 3x", "-vid is \"3x\"; allowed: a number"),
         ("-vid 2147483648", "allowed: a number from"),
@@ -133,7 +133,7 @@ fn a_file_with_other_things_is_refused() {
         ("{\"doca_program_flags\": 1}", "doca_program_flags is 1"),
         (
             "{\"doca_program_flags\": {\"vid\": 1}}",
-            "\"vid\" is no flag",
+            "\"vid\" is not a flag",
         ),
         (
             "{\"doca_program_flags\": {\"vhca-id\": []}}",

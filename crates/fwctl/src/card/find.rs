@@ -42,7 +42,7 @@ pub enum FindError {
     NoNode(PathBuf),
     /// The name is not a card's.
     #[error(
-        "{name:?} is no name of a card; write fwctl0, a PCI address such as 0000:1a:00.0, or \
+        "{name:?} is not the name of a card; write fwctl0, a PCI address such as 0000:1a:00.0, or \
          /dev/mst/mt4129_pciconf0"
     )]
     BadName {

@@ -11,6 +11,7 @@ use super::Turn;
 use super::timers::earlier;
 use crate::congestion::Limiter;
 use crate::cq::Unpolled;
+use crate::error_log::Connection;
 use crate::event::Event;
 use crate::host::{QpHost, QpObjects, Trouble};
 
@@ -126,7 +127,13 @@ fn settle(qp: &mut Qp, path: Option<Path>, host: &mut QpHost<'_>) {
     }
     if let Some(path) = path.filter(|_| host.trouble.failed) {
         let errors = host.common.state.errors();
-        errors.set_peer(host.qpn, path.dest, qp.attr().dest_qpn);
+        let connection = Connection {
+            address: path.dest,
+            qpn: qp.attr().dest_qpn,
+            timeouts: qp.timeouts(),
+            silent: host.common.now.since(qp.retry().silent_since()),
+        };
+        errors.set_connection(host.qpn, connection);
     }
 }
 

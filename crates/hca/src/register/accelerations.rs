@@ -80,13 +80,17 @@ fn has(select: &Field) -> bool {
 
 /// Whether the request carries what a query of index 0 returned while no profile is active: the
 /// number 0 and an empty profile. mlxreg sets one field by reading the whole register and
-/// writing it back, select bits and all; that must not fail for the profile nobody set.
+/// writing it back, select bits and all; that must not fail for the profile that was never set. A
+/// request that selects nothing else asks for number 0, which is refused as beside a profile.
 fn is_unset_profile(register: &Accelerations, request: &Image<&[u8]>) -> bool {
+    let mut others = FEATURES.iter().map(|feature| feature.select);
+    let is_whole = others.any(|select| request.is_set(select));
     let profile = request.as_inner().get(reg::PROFILE_OFFSET..);
-    [
-        register.get(&reg::ADP_RETX_PROFILE_ID),
-        request.get(&reg::ADP_RETX_PROFILE_ID),
-    ] == [0, 0]
+    is_whole
+        && [
+            register.get(&reg::ADP_RETX_PROFILE_ID),
+            request.get(&reg::ADP_RETX_PROFILE_ID),
+        ] == [0, 0]
         && profile.is_none_or(|rest| rest.iter().all(|byte| *byte == 0))
 }
 

@@ -121,3 +121,38 @@ proptest! {
         prop_assert!((bounds.gives_up_first..=bounds.gives_up_last).contains(&at), "{:?}", at);
     }
 }
+
+#[test]
+fn the_record_of_an_error_says_how_long_was_waited_and_with_which_attributes() {
+    let qp = QpTimeouts {
+        timeout: 16,
+        retry_cnt: 3,
+    };
+    let device = Device {
+        waits: Waits::Ib,
+        floor: true,
+        config: HcaConfig::default(),
+        qp,
+    };
+    let (mut pair, qpn) = device.pair();
+    let own = pair.sides[A].register(64, AccessFlags::all());
+    let peers = pair.sides[B].register(64, AccessFlags::all());
+    pair.post(A, qpn, SendWr::new(1, peers.write(), own.whole()));
+    pair.run();
+    // Long after that one was acknowledged: the wait begins with the next.
+    pair.run_for(1_000_000_000);
+    pair.sides[B].deaf = true;
+    let start = pair.now;
+    pair.post(A, qpn, SendWr::new(2, peers.write(), own.whole()));
+    pair.run();
+    let completion = pair.sides[A].completions.last().unwrap();
+    assert_eq!(completion.status, WcStatus::RetryExcErr);
+    let errors = pair.sides[A].hca.state().errors().last();
+    let [error] = errors[..] else {
+        panic!("one error: {errors:?}");
+    };
+    let connection = error.connection.expect("it was connected");
+    assert_eq!(connection.timeouts, qp);
+    let waited = completion.timestamp.since(start);
+    assert!(connection.silent <= waited && connection.silent + ROUND_TRIP >= waited);
+}

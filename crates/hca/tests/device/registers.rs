@@ -316,11 +316,11 @@ fn profile_numbers_other_than_1_are_refused() {
             let error = refused(&mut hca, &numbered(index));
             assert_eq!(error, RegisterError::BadIndex { index });
         }
-        // The same again with a profile active, which only a reset takes away (D21).
-        write(&mut hca, &payload).unwrap();
         let nothing = image(&[(&reg::ADP_RETX_PROFILE_SELECT, 1)]);
         let error = refused(&mut hca, &nothing);
         assert!(matches!(error, RegisterError::BadParam { value: 0, .. }));
+        // The same again with a profile active, which only a reset takes away (D21).
+        write(&mut hca, &payload).unwrap();
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use ferroce_time::Span;
+use ferroce_units::plain;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -85,8 +86,8 @@ impl State {
     /// # Errors
     /// Returns an error if the text is not such a state, or belongs to another search.
     pub fn read(text: &str, question: &Question) -> Result<Self, StateError> {
-        let file: File =
-            serde_json::from_str(text).map_err(|error| StateError::Malformed(error.to_string()))?;
+        let file: File = serde_json::from_str(text)
+            .map_err(|error| StateError::Malformed(plain(&error.to_string())))?;
         let here = words(question);
         let names = here.keys().chain(file.question.keys());
         for field in names {

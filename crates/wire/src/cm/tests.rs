@@ -224,7 +224,7 @@ fn other_mads_are_named() {
     assert_eq!(parse(|b| b[3] = 1), "MAD method is 1, expected 3");
     assert_eq!(
         parse(|b| b[17] = 0x19),
-        "attribute 0x19 is no message that is answered here"
+        "attribute 0x19 is not a message that is answered here"
     );
 }
 

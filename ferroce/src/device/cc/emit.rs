@@ -12,8 +12,8 @@ use crate::output::{Failure, Output};
 
 /// Print the commands that set a device's parameters, or a preset, on a card
 ///
-/// Only what differs from the firmware's defaults is set. What the tool cannot set is told on
-/// standard error.
+/// Only what differs from the firmware's defaults is set. Parameters that the tool cannot set are
+/// listed on standard error.
 #[derive(Args, Debug)]
 pub(super) struct Emit {
     #[command(flatten)]
@@ -24,7 +24,7 @@ pub(super) struct Emit {
     /// The card, as that tool names it
     #[arg(long, value_name = "CARD")]
     on: Option<String>,
-    /// A published set in place of a device's parameters, see `ferroce cc preset`
+    /// A published set instead of a device's parameters, see `ferroce cc preset`
     #[arg(long, value_name = "NAME")]
     preset: Option<String>,
     /// The card's port, of which mlxconfig's names speak
@@ -49,7 +49,7 @@ enum Tool {
     Mlxconfig,
     /// Mlx5Cmd of WinOF-2, with the names of NVIDIA's table; the card is the adapter's name
     Mlx5cmd,
-    /// This program
+    /// Ferroce itself
     Ferroce,
 }
 

@@ -20,8 +20,8 @@ const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Show the queue pairs whose peers have sent CNPs: rate, target, alpha, stage and CNPs
 ///
-/// A terminal is redrawn; otherwise one table follows another. Below 120 columns some are left out. With
-/// -j each look is a line of JSON, with all of them.
+/// A terminal is redrawn; otherwise one table follows another. Below 120 columns some are left out.
+/// With -j each refresh is a line of JSON, with all of them.
 #[derive(Args, Debug)]
 pub(super) struct Rates {
     #[command(flatten)]

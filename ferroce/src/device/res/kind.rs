@@ -213,7 +213,7 @@ impl Kind {
         let Some(found) = self.keys.iter().find(|known| known.name == key) else {
             let names: Vec<_> = self.keys.iter().map(|key| key.name).collect();
             return Err(Failure::input(format_args!(
-                "{key:?} is no key of {}; write dev, or {}",
+                "{key:?} is not a key of {}; write dev, or {}",
                 self.name,
                 names.join(", ")
             )));

@@ -103,7 +103,7 @@ pub(super) const CAUSES: &[Cause] = &[
     Cause {
         status: WcStatus::LocProtErr,
         vendor_err: 0x52,
-        summary: "the local key of a send opens nothing",
+        summary: "the local key of a send is not valid",
         cause: "The local key of a SEND or RDMA WRITE does not exist any more, never did, or belongs \
                 to another protection domain.",
         requester: Signs {
@@ -121,7 +121,7 @@ pub(super) const CAUSES: &[Cause] = &[
         status: WcStatus::LocProtErr,
         vendor_err: 0x33,
         summary: "a response cannot be put where it belongs",
-        cause: "The response to a READ or an atomic is there, and the memory for it is closed: a wrong \
+        cause: "The response to a READ or an atomic is there, and the memory for it cannot be written: a wrong \
                 local key or range, or no IBV_ACCESS_LOCAL_WRITE. An atomic has been executed.",
         requester: Signs {
             counters: &[(Counter::ReqCqeError, "+1")],
@@ -132,7 +132,7 @@ pub(super) const CAUSES: &[Cause] = &[
                 (Counter::RxReadRequests, "+1, of a READ"),
                 (Counter::RxAtomicRequests, "+1, of an atomic"),
             ],
-            shows: "nothing: it has done its part",
+            shows: "nothing: it has answered",
         },
         next: &[
             "register the memory with IBV_ACCESS_LOCAL_WRITE",
@@ -142,7 +142,7 @@ pub(super) const CAUSES: &[Cause] = &[
     Cause {
         status: WcStatus::LocProtErr,
         vendor_err: 0x32,
-        summary: "a receive's memory is closed",
+        summary: "a receive's memory cannot be written",
         cause: "A message has arrived and cannot be put where its receive says: a wrong local key or \
                 range, or no IBV_ACCESS_LOCAL_WRITE.",
         requester: Signs {
@@ -162,8 +162,8 @@ pub(super) const CAUSES: &[Cause] = &[
         status: WcStatus::WrFlushErr,
         vendor_err: 0xf9,
         summary: "flushed behind an error, or posted in ERR",
-        cause: "The queue pair was in ERR already. This completion tells nothing of the cause: an \
-                earlier one of the same queue pair does, or the program moved it there.",
+        cause: "The queue pair was in ERR already. This completion is not the cause: an \
+                earlier one of the same queue pair is, or the program moved it there.",
         requester: Signs {
             counters: &[
                 (Counter::ReqCqeError, "+1 each"),
@@ -194,11 +194,11 @@ pub(super) const CAUSES: &[Cause] = &[
                 Nothing was wrong with it.",
         requester: Signs {
             counters: &[(Counter::ReqCqeError, "+1")],
-            shows: "the others follow with 0xf9; ibv_query_qp still tells the PSNs",
+            shows: "the others follow with 0xf9; ibv_query_qp still reports the PSNs",
         },
         responder: NOTHING,
         next: &[
-            "find who calls ibv_modify_qp with IBV_QPS_ERR, rdma_disconnect or a recovery routine",
+            "find what calls ibv_modify_qp with IBV_QPS_ERR, rdma_disconnect or a recovery routine",
         ],
     },
     Cause {
@@ -283,9 +283,9 @@ pub(super) const CAUSES: &[Cause] = &[
     Cause {
         status: WcStatus::RemAccessErr,
         vendor_err: 0x88,
-        summary: "the peer's memory is closed to this request",
-        cause: "The rkey opens nothing at the peer, or not this range, or not for this operation. \
-                Whole packets of a WRITE before the refused one have landed.",
+        summary: "the peer's memory does not permit this request",
+        cause: "The rkey is not valid at the peer, does not cover this range, or does not permit \
+                this operation. Whole packets of a WRITE before the refused one have landed.",
         requester: Signs {
             counters: &[
                 (Counter::ReqRemoteAccessErrors, "+1"),
@@ -301,7 +301,7 @@ pub(super) const CAUSES: &[Cause] = &[
             shows: "IBV_EVENT_QP_ACCESS_ERR; the queue pair is in ERR",
         },
         next: &[
-            "has the peer deregistered the memory, or is it ending? A process that is killed may close \
+            "has the peer deregistered the memory, or is it ending? A process that is killed may lose \
              its memory before its queue pairs",
             "was the rkey sent for this region, and address and length as the peer registered them?",
             "access flags of the peer's region: REMOTE_WRITE, REMOTE_READ, REMOTE_ATOMIC",
@@ -310,9 +310,9 @@ pub(super) const CAUSES: &[Cause] = &[
     Cause {
         status: WcStatus::RemOpErr,
         vendor_err: 0x89,
-        summary: "the peer failed at it",
+        summary: "the peer could not execute it",
         cause: "The peer took the request and could not finish it: most often its receive names memory \
-                that is closed.",
+                that cannot be written.",
         requester: Signs {
             counters: &[(Counter::ReqCqeError, "+1")],
             shows: "no event; the queue pair is in ERR",
@@ -321,7 +321,7 @@ pub(super) const CAUSES: &[Cause] = &[
             counters: &[(Counter::RespCqeError, "+1")],
             shows: "its receive with LOC_PROT_ERR 0x32, IBV_EVENT_QP_REQ_ERR",
         },
-        next: &["the completions of the peer: the receive that failed tells the cause"],
+        next: &["the completions of the peer: the receive that failed has the cause"],
     },
     Cause {
         status: WcStatus::RetryExcErr,
@@ -329,7 +329,7 @@ pub(super) const CAUSES: &[Cause] = &[
         summary: "the peer did not acknowledge",
         cause: "The peer did not acknowledge the request within the timeout, however often it was \
                 repeated: it is gone, its queue pair is not ready or in ERR (it does not say so), or \
-                the way there or back is broken.",
+                the path there or back is broken.",
         requester: Signs {
             counters: &[
                 (
@@ -383,7 +383,7 @@ pub(super) const CAUSES: &[Cause] = &[
         },
         responder: Signs {
             counters: &[(Counter::OutOfBuffer, "+rnr_retry + 1")],
-            shows: "nothing: its queue pair goes on",
+            shows: "nothing: its queue pair keeps working",
         },
         next: &[
             "does the receiver post receives before the sender needs them?",

@@ -1,11 +1,13 @@
 //! A device's recorded errors.
 
-use ferroce_hca::{Counter, DeviceState, ErrorRecord};
+use ferroce_adp::{QpTimeouts, ack_timeout};
+use ferroce_hca::{Counter, DeviceState, ErrorRecord, WcStatus};
+use ferroce_time::Span;
 use ferroce_udp::wait::Clock;
 use ferroce_udp::{Registry, WallClock};
 
 use super::causes::{self, Cause, Signs};
-use super::{add_cause, hex, short_name};
+use super::{REQUESTER, RESPONDER, add_cause, hex, short_name};
 use crate::device;
 use crate::json::explain as json;
 use crate::lines::Lines;
@@ -29,7 +31,11 @@ pub(super) fn explain(name: &str, is_json: bool, to: &mut Output<'_>) -> Result<
     let peer = last.and_then(|error| peer_of(&registry, error));
     // Which of the two sides of the cause the device is.
     let is_requester = last.is_none_or(is_send);
-    let sides = cause.map(|cause| match is_requester {
+    let sides = match is_requester {
+        true => [REQUESTER, RESPONDER],
+        false => [RESPONDER, REQUESTER],
+    };
+    let signs = cause.map(|cause| match is_requester {
         true => [&cause.requester, &cause.responder],
         false => [&cause.responder, &cause.requester],
     });
@@ -39,10 +45,11 @@ pub(super) fn explain(name: &str, is_json: bool, to: &mut Output<'_>) -> Result<
         return to.document(&json::Seen {
             device: name.to_owned(),
             total,
+            side: last.map(|_| sides[0]),
             errors: errors.iter().map(|it| error_json(it, clock)).collect(),
             cause: cause.map(Into::into),
-            counters: sides.map_or_else(Vec::new, |[own, _]| values(state, own)),
-            peer_counters: match (&peer, sides) {
+            counters: signs.map_or_else(Vec::new, |[own, _]| values(state, own)),
+            peer_counters: match (&peer, signs) {
                 (Some(peer), Some([_, other])) => values(&peer.state, other),
                 _ => Vec::new(),
             },
@@ -60,12 +67,19 @@ pub(super) fn explain(name: &str, is_json: bool, to: &mut Output<'_>) -> Result<
     let mut lines = Lines::default();
     lines.add("", "");
     lines.add("last error", &sentence(last, peer.as_ref()));
-    if let (Some(cause), Some([own, other])) = (cause, sides) {
-        add_cause(&mut lines, cause);
+    if let Some(text) = patience(last) {
+        lines.add("waited", &text);
+    }
+    if let (Some(cause), Some([own, other])) = (cause, signs) {
+        let mut devices = [Some(name), peer.as_ref().map(|peer| &*peer.name)];
+        if !is_requester {
+            devices.reverse();
+        }
+        add_cause(&mut lines, cause, devices);
         lines.add("", "");
-        add_values(&mut lines, name, state, own);
+        add_values(&mut lines, (name, sides[0]), state, own);
         if let Some(peer) = &peer {
-            add_values(&mut lines, &peer.name, &peer.state, other);
+            add_values(&mut lines, (&peer.name, sides[1]), &peer.state, other);
         }
     }
     to.text(&lines.text)
@@ -82,7 +96,7 @@ fn is_send(error: &ErrorRecord) -> bool {
 
 /// The device of this user that has the peer's address, which need not be of this host.
 fn peer_of(registry: &Registry, error: &ErrorRecord) -> Option<Peer> {
-    let (address, _) = error.peer?;
+    let address = error.connection?.address;
     let devices = registry.devices().ok()?;
     let spec = devices.into_iter().find(|spec| spec.address == address)?;
     let name = spec.name.clone();
@@ -91,17 +105,26 @@ fn peer_of(registry: &Registry, error: &ErrorRecord) -> Option<Peer> {
     Some(Peer { name, state })
 }
 
+/// How long a queue pair waited for an answer before it gave up.
+fn waited(error: &ErrorRecord) -> Option<Span> {
+    let gave_up = error.status == WcStatus::RetryExcErr;
+    error.connection.filter(|_| gave_up).map(|it| it.silent)
+}
+
 fn error_json(error: &ErrorRecord, clock: WallClock) -> json::SeenError {
     json::SeenError {
         unix_ns: clock.at(error.at),
         qpn: error.qpn.value(),
-        peer: error.peer.map(|(address, _)| address),
-        peer_qpn: error.peer.map(|(_, qpn)| qpn.value()),
+        peer: error.connection.map(|it| it.address),
+        peer_qpn: error.connection.map(|it| it.qpn.value()),
         wr_id: error.wr_id,
         request: error.opcode.name(),
         status: error.status as u32,
         name: error.status.name(),
         vendor_err: error.vendor_err,
+        timeout: error.connection.map(|it| it.timeouts.timeout),
+        retry_cnt: error.connection.map(|it| it.timeouts.retry_cnt),
+        waited_ns: waited(error).map(Span::as_nanos),
         flushed: error.flushed,
     }
 }
@@ -120,8 +143,8 @@ fn table(errors: &[ErrorRecord]) -> String {
     ];
     let mut table = Table::new(&columns);
     for error in errors {
-        let (address, qpn) = match error.peer {
-            Some((address, qpn)) => (address.to_string(), qpn.value().to_string()),
+        let (address, qpn) = match error.connection {
+            Some(it) => (it.address.to_string(), it.qpn.value().to_string()),
             None => ("-".to_owned(), "-".to_owned()),
         };
         let ago_ms = now.since(error.at).as_nanos() / 1_000_000;
@@ -147,13 +170,31 @@ fn sentence(error: &ErrorRecord, peer: Option<&Peer>) -> String {
         hex(error.vendor_err),
         error.qpn.value()
     );
-    if let Some((address, qpn)) = error.peer {
-        text += &format!(" to QP {} at {address}", qpn.value());
+    if let Some(it) = error.connection {
+        text += &format!(" to QP {} at {}", it.qpn.value(), it.address);
     }
     if let Some(peer) = peer {
         text += &format!(", which is {}", peer.name);
     }
     text
+}
+
+/// What the queue pair was set to wait, and how long it did.
+fn patience(error: &ErrorRecord) -> Option<String> {
+    let QpTimeouts { timeout, retry_cnt } = error.connection?.timeouts;
+    let each = match ack_timeout(timeout) {
+        Some(span) => span.about().to_string(),
+        None => "without end".to_owned(),
+    };
+    let qp = format!("timeout {timeout} ({each}), retry_cnt {retry_cnt}");
+    Some(match waited(error) {
+        Some(span) => format!(
+            "{} without an answer; the QP has {qp}: `ferroce explain timeout --timeout {timeout} \
+             --retry-cnt {retry_cnt}` shows which outages it survives",
+            span.about()
+        ),
+        None => format!("not until a timeout; the QP has {qp}"),
+    })
 }
 
 /// The counters that should have risen, each once.
@@ -166,10 +207,11 @@ fn values(state: &DeviceState, signs: &Signs) -> impl Iterator<Item = json::Valu
 }
 
 /// What the device has counted since it was made, of all its queue pairs.
-fn add_values(lines: &mut Lines, name: &str, state: &DeviceState, signs: &Signs) {
+fn add_values(lines: &mut Lines, (name, side): (&str, &str), state: &DeviceState, signs: &Signs) {
     let mut values = values(state, signs).peekable();
     if values.peek().is_some() {
-        lines.add("counted", &format!("by {name}, for all its queue pairs"));
+        let who = format!("by {name}, the {side}, for all its queue pairs");
+        lines.add("counted", &who);
     }
     for value in values {
         lines.add("", &format!("{:<31} {}", value.name, value.value));
