@@ -154,7 +154,7 @@ impl Identify {
             let _ = writeln!(text, "also: {remark}");
         }
         if found.is_empty() {
-            let roce = analysis.totals.roce;
+            let roce = analysis.conversations.packets;
             let _ = writeln!(
                 text,
                 "{}: {} packets of RoCEv2, and none was sent again after a wait; capture an outage",

@@ -20,6 +20,7 @@ mod failures;
 mod identify;
 mod ladder;
 mod log;
+mod offload;
 mod reader;
 mod requests;
 

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use ferroce_wire::{Headers, Opcode, Psn};
 
 use crate::ladder::{End, Ladder, Start};
+use crate::offload::MTUS;
 
 /// Holes that may still be filled.
 const HOLES_MAX: usize = 64;
@@ -19,7 +20,6 @@ const IDLE_NS: u64 = 20_000_000;
 const OVERTAKEN_NS: u64 = 1_000_000;
 /// How far behind the newest PSN an acknowledgement may be.
 const OUTSTANDING_MAX: u32 = 1 << 16;
-const MTUS: [u32; 5] = [256, 512, 1024, 2048, 4096];
 
 /// The contents of a queue pair's requests.
 #[derive(Clone, Debug, Default)]

@@ -150,7 +150,7 @@ fn pcap(link: u32, is_big: bool, is_nano: bool, frames: &[Vec<u8>], snap: usize)
 #[track_caller]
 fn assert_pair(analysis: &Analysis) {
     let said = &analysis.conversations;
-    assert_eq!(analysis.totals.roce, 2, "{:?}", analysis.totals);
+    assert_eq!(said.packets, 2, "{:?}", analysis.totals);
     assert_eq!(said.ways.len(), 2);
     assert_eq!(said.ways[0].requests.acknowledged, Some(Psn::new(7)));
     assert_eq!(said.ways[0].src_qp, Some(Qpn::new(REQUESTER)));
@@ -302,7 +302,7 @@ fn a_file_cut_anywhere_is_read_up_to_there() {
     let mut counts = Vec::new();
     for len in 0..=file.len() {
         match analyse(&file[..len]) {
-            Ok(analysis) => counts.push(analysis.totals.roce),
+            Ok(analysis) => counts.push(analysis.conversations.packets),
             Err(ReadError::NotACapture) => assert!(len < 200),
             Err(error) => panic!("{len}: {error}"),
         }
