@@ -125,6 +125,8 @@ pub struct Conversations {
     pub malformed: u64,
     /// See [`Self::malformed`].
     pub first_malformed: Option<String>,
+    /// The time of the first packet.
+    begins: Option<u64>,
     index: HashMap<WayKey, usize>,
     /// Directions from one host to another.
     between: HashMap<(IpAddr, IpAddr), Vec<usize>>,
@@ -270,7 +272,7 @@ impl Conversations {
             marked: 0,
             cnps: 0,
             time: (datagram.at_ns, datagram.at_ns),
-            requests: Requests::default(),
+            requests: Requests::new(*self.begins.get_or_insert(datagram.at_ns)),
             responses: Responses::default(),
             reverse: Reverse::Unknown,
             looks: 0,

@@ -26,8 +26,12 @@ const WAITS_TOLD: usize = 2;
 /// By how much a kind of policy must be likelier than the next one, as natural logarithms.
 const LIKELY: f64 = 5.0;
 const CERTAIN: f64 = 15.0;
-/// A policy explains waits if they are as likely as this on average.
-const EXPLAINS: f64 = -16.0;
+/// By how much it must fit the waits better, if it is the simpler one.
+const BETTER: f64 = 2.0;
+/// A policy explains waits if it fits them so well on average, and is certain only if it fits them
+/// better: a few may be strays, but not a third.
+const EXPLAINS: f64 = 1.0;
+const EXPLAINS_WELL: f64 = 3.0;
 /// Packets sent again sooner than this say nothing of timers: an answer may not have been captured, and
 /// queues on the way may have drawn packets apart.
 const SHORTEST: Span = Span::from_millis(1);
@@ -89,49 +93,202 @@ pub enum Policy {
     },
 }
 
+impl Answer {
+    /// Returns the answer to waits of which some are missing: it is not certain.
+    #[must_use]
+    pub fn of_part(self) -> Self {
+        Self {
+            sure: self.sure.min(Sure::Likely),
+            ..self
+        }
+    }
+}
+
 /// A policy, and how likely it makes the waits.
 struct Explanation {
-    score: f64,
+    /// How well it fits the waits.
+    fit: f64,
+    /// What it costs that the policy could have been another one of its kind.
+    choices: f64,
     policy: Policy,
 }
+
+impl Explanation {
+    fn score(&self) -> f64 {
+        self.fit + self.choices
+    }
+}
+
+type Explain = fn(&[&Ladder], Sender) -> Option<Explanation>;
+/// The kinds of policies.
+const KINDS: [Explain; 3] = [plain::explain, firmware::explain, profile::explain];
+
+/// For each kind the best policy.
+type ByKind = [Option<Explanation>; KINDS.len()];
 
 /// Finds the policies that explain one queue pair's waits.
 #[must_use]
 pub fn identify(ladders: &[Ladder]) -> Answer {
-    let ladders: Vec<&Ladder> = ladders
-        .iter()
-        .filter(|ladder| is_evidence(ladder))
+    let evidence = Evidence::of(ladders);
+    evidence.answer(explanations(&evidence.ladders), &[])
+}
+
+/// Finds the policies that explain the waits of several queue pairs of one device. Returns `None` if
+/// settings of their own explain them better.
+#[must_use]
+pub fn identify_together(queue_pairs: &[&[Ladder]]) -> Option<Answer> {
+    let evidence = Evidence::of(queue_pairs.iter().copied().flatten());
+    let together = explanations(&evidence.ladders);
+    let own = queue_pairs.iter().map(|ladders| {
+        let used = evidence.ladders.iter().copied();
+        let own = used.filter(|used| ladders.as_ptr_range().contains(&std::ptr::from_ref(*used)));
+        own.collect::<Vec<&Ladder>>()
+    });
+    let apart: Vec<ByKind> = own
+        .filter(|own| !own.is_empty())
+        .map(|own| explanations(&own))
         .collect();
-    let waits = ladders.iter().map(|ladder| ladder.waits.len()).sum();
-    let mut found: Vec<Explanation> = [plain::explain, firmware::explain, profile::explain]
-        .iter()
-        .filter_map(|explain| {
-            let of = |sender| explain(&ladders, sender);
-            let all = Sender::ALL.into_iter().filter_map(of);
-            all.max_by(|one, other| one.score.total_cmp(&other.score))
-        })
-        .filter(|found| waits >= WAITS_TOLD && found.score >= EXPLAINS * waits_in(waits))
-        .collect();
-    found.sort_by(|one, other| other.score.total_cmp(&one.score));
-    let sure = match &found[..] {
-        [] => Sure::No,
-        _ if waits < WAITS_MIN => Sure::Undecided,
-        [_] => Sure::Certain,
-        [best, next, ..] => match best.score - next.score {
-            lead if lead >= CERTAIN => Sure::Certain,
-            lead if lead >= LIKELY => Sure::Likely,
-            _ => Sure::Undecided,
-        },
+    let apart = [0, 1, 2].map(|kind| {
+        let mut of_each = apart.iter().map(|found| found[kind].as_ref());
+        of_each.try_fold(Fit::default(), |all, found| Some(all.and(found?.into())))
+    });
+    let score = |kind: &usize| {
+        together[*kind]
+            .as_ref()
+            .map_or(f64::NEG_INFINITY, Explanation::score)
     };
-    if sure >= Sure::Likely {
-        found.truncate(1);
-    } else if let Some(best) = found.first().map(|best| best.score) {
-        found.retain(|found| best - found.score < CERTAIN);
+    let best = (0..KINDS.len()).max_by(|one, other| score(one).total_cmp(&score(other)))?;
+    let is_one = apart[best].is_none_or(|apart| apart.score <= score(&best) + LIKELY);
+    is_one.then(|| evidence.answer(together, &apart))
+}
+
+fn explanations(ladders: &[&Ladder]) -> ByKind {
+    KINDS.map(|explain| {
+        let of = |sender| explain(ladders, sender);
+        let all = Sender::ALL.into_iter().filter_map(of);
+        all.max_by(|one, other| one.score().total_cmp(&other.score()))
+    })
+}
+
+/// How well policies explain waits, with and without what choosing them costs.
+#[derive(Clone, Copy, Debug, Default)]
+struct Fit {
+    score: f64,
+    fit: f64,
+}
+
+/// The waits that an answer rests on.
+struct Evidence<'l> {
+    ladders: Vec<&'l Ladder>,
+    /// How many of them have a known length.
+    waits: usize,
+    /// Whether there are enough between retransmissions. What looks like a single wait may be several:
+    /// retransmissions between them may have been lost before the point of capture.
+    is_firm: bool,
+}
+
+impl<'l> Evidence<'l> {
+    fn of(ladders: impl IntoIterator<Item = &'l Ladder>) -> Self {
+        let all = ladders.into_iter().filter(|ladder| is_evidence(ladder));
+        let all: Vec<&Ladder> = all.collect();
+        let sequences = all.iter().copied().filter(|ladder| ladder.waits.len() > 1);
+        let sequences: Vec<&Ladder> = sequences.collect();
+        let is_firm = known(&sequences) >= WAITS_MIN;
+        let ladders = if is_firm { sequences } else { all };
+        Self {
+            waits: known(&ladders),
+            ladders,
+            is_firm,
+        }
     }
-    Answer {
-        sure,
-        policies: found.into_iter().map(|found| found.policy).collect(),
-        waits,
+
+    fn answer(&self, found: ByKind, apart: &[Option<Fit>]) -> Answer {
+        let waits = waits_in(self.waits);
+        let fits = found.iter().map(|found| found.as_ref().map(Fit::from));
+        let fits: Vec<Option<Fit>> = fits.collect();
+        let explains =
+            |found: &Explanation| self.waits >= WAITS_TOLD && found.fit >= EXPLAINS * waits;
+        let found = found.into_iter().enumerate();
+        let mut found: Vec<(usize, Explanation)> = found
+            .filter_map(|(kind, found)| Some((kind, found.filter(explains)?)))
+            .collect();
+        found.sort_by(|(_, one), (_, other)| other.score().total_cmp(&one.score()));
+        let sure = match found.first() {
+            None => Sure::No,
+            Some((kind, best)) => {
+                // Other kinds, and no policy at all.
+                let others = fits.iter().enumerate().chain(apart.iter().enumerate());
+                let others = others.filter(|(other, _)| other != kind);
+                let others = others.filter_map(|(_, fit)| *fit).chain([Fit::default()]);
+                self.sure(best, others)
+            }
+        };
+        if sure >= Sure::Likely {
+            found.truncate(1);
+        } else if let Some(best) = found.first().map(|(_, best)| best.score()) {
+            found.retain(|(_, found)| best - found.score() < CERTAIN);
+        }
+        Answer {
+            sure,
+            policies: found.into_iter().map(|(_, found)| found.policy).collect(),
+            waits: self.waits,
+        }
+    }
+
+    /// How certain the best policy is, next to the others.
+    fn sure(&self, best: &Explanation, others: impl Iterator<Item = Fit>) -> Sure {
+        let lead = others.map(|other| Fit {
+            score: best.score() - other.score,
+            fit: best.fit - other.fit,
+        });
+        let lead: Vec<Fit> = lead.collect();
+        let leads = |score, fit| {
+            lead.iter()
+                .all(|lead| lead.score >= score && lead.fit >= fit)
+        };
+        let fits_well = best.fit >= EXPLAINS_WELL * waits_in(self.waits);
+        let is_firm = self.is_firm;
+        match () {
+            () if self.waits < WAITS_MIN => Sure::Undecided,
+            () if is_firm && fits_well && leads(CERTAIN, LIKELY) => Sure::Certain,
+            () if (is_firm || self.moments() >= WAITS_MIN) && leads(LIKELY, BETTER) => Sure::Likely,
+            () => Sure::Undecided,
+        }
+    }
+
+    /// How many outages there are of which no two were at the same time.
+    fn moments(&self) -> usize {
+        let mut ladders: Vec<(u64, u64)> = self.ladders.iter().map(|it| it.time()).collect();
+        ladders.sort_unstable_by_key(|(_, end)| *end);
+        let mut last = 0;
+        let apart = ladders.iter().filter(|(since, end)| {
+            let is_apart = *since >= last;
+            last = if is_apart { *end } else { last };
+            is_apart
+        });
+        apart.count()
+    }
+}
+
+fn known(ladders: &[&Ladder]) -> usize {
+    ladders.iter().map(|ladder| ladder.known()).sum()
+}
+
+impl Fit {
+    fn and(self, other: Self) -> Self {
+        Self {
+            score: self.score + other.score,
+            fit: self.fit + other.fit,
+        }
+    }
+}
+
+impl From<&Explanation> for Fit {
+    fn from(found: &Explanation) -> Self {
+        Self {
+            score: found.score(),
+            fit: found.fit,
+        }
     }
 }
 
@@ -140,7 +297,7 @@ fn waits_in(count: usize) -> f64 {
     count as f64
 }
 
-/// The best score, and all options that come near it.
+/// The best fit, and all options that come near it.
 fn best<T>(scored: impl Iterator<Item = (f64, T)>) -> Option<(f64, Vec<T>)> {
     let scored: Vec<(f64, T)> = scored.collect();
     let best = scored
@@ -159,6 +316,16 @@ fn is_evidence(ladder: &Ladder) -> bool {
     let first = usize::from(ladder.start != Start::Known);
     let known = ladder.waits.get(first..).unwrap_or_default();
     known.iter().any(|wait| *wait >= SHORTEST)
+}
+
+/// The retry count that ladders have in common, each of which allows for a range. If they have none, the
+/// queue pairs differ, or something else ended some of them: it is not known. `None` if no retry count at
+/// all explains one of them.
+fn common(mut ranges: impl Iterator<Item = RangeInclusive<u8>>) -> Option<RangeInclusive<u8>> {
+    let all = ranges.try_fold(0..=7, |all, one| {
+        (!one.is_empty()).then(|| both(&all, &one))
+    })?;
+    Some(if all.is_empty() { 0..=7 } else { all })
 }
 
 /// What lies in both ranges.

@@ -21,10 +21,10 @@ const READINGS_MAX: usize = 5;
 /// Explanations of failures that are shown.
 const TOLERATES_MAX: usize = 6;
 
-/// An answer in lines of 80 columns.
-pub(super) fn answer(answer: &Answer, ladders: &[Ladder]) -> String {
+/// An answer in lines of 80 columns; so many outages were left out.
+pub(super) fn answer(answer: &Answer, ladders: &[Ladder], left_out: u64) -> String {
     let mut lines = Lines::default();
-    if let Some(longest) = ladders.iter().max_by_key(|ladder| ladder.waits.len()) {
+    if let Some(longest) = ladders.iter().max_by_key(|ladder| ladder.weight()) {
         lines.add("waits", &waits(longest));
         if ladders.len() > 1 {
             let all = format!(
@@ -33,6 +33,10 @@ pub(super) fn answer(answer: &Answer, ladders: &[Ladder]) -> String {
                 answer.waits
             );
             lines.add("", &all);
+        }
+        if left_out > 0 {
+            let shorter = format!("{} shorter outages are left out", grouped(left_out));
+            lines.add("", &shorter);
         }
     }
     lines.add("answer", &verdict(answer));
@@ -294,7 +298,12 @@ pub(super) fn failures(log: &Log, found: Option<&Failures>) -> String {
 }
 
 /// An answer for programs, and which way of a capture it is of.
-pub(super) fn document(way: Option<&Way>, answer: &Answer, ladders: &[Ladder]) -> json::Answer {
+pub(super) fn document(
+    way: Option<&Way>,
+    answer: &Answer,
+    ladders: &[Ladder],
+    left_out: u64,
+) -> json::Answer {
     let waits = |ladder: &Ladder| ladder.waits.iter().map(|wait| wait.as_nanos()).collect();
     json::Answer {
         from: way.map(|way| way.key.from.to_string()),
@@ -303,6 +312,7 @@ pub(super) fn document(way: Option<&Way>, answer: &Answer, ladders: &[Ladder]) -
         dest_qpn: way.map(|way| way.key.dest_qp.value()),
         sure: sure(answer),
         waits: answer.waits,
+        outages_left_out: left_out,
         waits_ns: ladders.iter().map(waits).collect(),
         policies: answer.policies.iter().map(policy).collect(),
     }

@@ -32,6 +32,8 @@ pub(crate) struct Answer {
     pub(crate) sure: &'static str,
     /// Waits that it rests on.
     pub(crate) waits: usize,
+    /// Outages that were left out because they say less than the others; with any, no answer is certain.
+    pub(crate) outages_left_out: u64,
     /// The waits of each outage.
     pub(crate) waits_ns: Vec<Vec<u64>>,
     /// The policies that explain them.

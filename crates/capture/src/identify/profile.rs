@@ -46,16 +46,22 @@ pub(super) fn explain(ladders: &[&Ladder], sender: Sender) -> Option<Explanation
             return None;
         }
         let score: f64 = paths.iter().map(|(score, _)| score).sum();
-        let score = score + if cap.is_some() { CAP } else { 0.0 };
+        let seen = ladders.iter().zip(&paths);
+        let fit: f64 = seen
+            .map(|(ladder, (_, path))| fit(ladder, path, sender))
+            .sum();
+        let choices = score - fit + if cap.is_some() { CAP } else { 0.0 };
         let longest = paths
             .into_iter()
             .map(|(_, path)| path)
             .max_by_key(Vec::len)?;
-        Some((score, cap, longest))
+        Some((fit, choices, cap, longest))
     });
-    let (score, cap, path) = scored.max_by(|one, other| one.0.total_cmp(&other.0))?;
+    let (fit, choices, cap, path) =
+        scored.max_by(|one, other| (one.0 + one.1).total_cmp(&(other.0 + other.1)))?;
     Some(Explanation {
-        score,
+        fit,
+        choices,
         policy: Policy::Profile {
             steps: steps(&path),
             cap,
@@ -85,18 +91,9 @@ fn timers(cap: Option<u8>) -> Vec<Span> {
 /// The likeliest timers behind a ladder's waits. They only grow, except after the first: a range may
 /// begin below the initial timeout.
 fn climb(ladder: &Ladder, timers: &[Span], sender: Sender) -> (f64, Vec<Span>) {
-    let fatal = matches!(ladder.end, End::Failed).then_some(ladder.waits.len() - 1);
     let mut scores: Vec<f64> = Vec::new();
     let mut came_from: Vec<Vec<usize>> = Vec::new();
-    for (at, wait) in ladder.waits.iter().enumerate() {
-        let of = |timer: Span| match at {
-            _ if Some(at) == fatal && *wait < timer => {
-                // The total timeout cuts the last wait.
-                sender.wait(*wait, timer).max(within(timer))
-            }
-            0 => sender.first(ladder, timer),
-            _ => sender.wait(*wait, timer),
-        };
+    for at in 0..ladder.waits.len() {
         let before = if at == 0 {
             vec![0; timers.len()]
         } else {
@@ -109,7 +106,7 @@ fn climb(ladder: &Ladder, timers: &[Span], sender: Sender) -> (f64, Vec<Span>) {
                 _ if from == step => scores[from],
                 _ => scores[from] + STEP,
             };
-            so_far + of(*timer)
+            so_far + fit_of(ladder, at, *timer, sender)
         });
         scores = next.collect();
         came_from.push(before);
@@ -129,6 +126,26 @@ fn climb(ladder: &Ladder, timers: &[Span], sender: Sender) -> (f64, Vec<Span>) {
     }
     path.reverse();
     (score, path)
+}
+
+/// How well a wait fits a timer.
+fn fit_of(ladder: &Ladder, at: usize, timer: Span, sender: Sender) -> f64 {
+    let wait = ladder.waits[at];
+    let is_fatal = matches!(ladder.end, End::Failed) && at + 1 == ladder.waits.len();
+    match at {
+        // The total timeout cuts the last wait.
+        _ if is_fatal && wait < timer => sender.wait(wait, timer).max(within(wait, timer)),
+        0 => sender.first(ladder, timer),
+        _ => sender.wait(wait, timer),
+    }
+}
+
+/// How well a ladder's waits fit these timers.
+fn fit(ladder: &Ladder, path: &[Span], sender: Sender) -> f64 {
+    let waits = path.iter().enumerate();
+    waits
+        .map(|(at, timer)| fit_of(ladder, at, *timer, sender))
+        .sum()
 }
 
 /// For each step the best one to come from: itself or a lower one, or any.
