@@ -9,6 +9,7 @@ mod likelihood;
 mod plain;
 mod profile;
 
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use ferroce_time::Span;
@@ -26,8 +27,6 @@ const WAITS_TOLD: usize = 2;
 /// By how much a kind of policy must be likelier than the next one, as natural logarithms.
 const LIKELY: f64 = 5.0;
 const CERTAIN: f64 = 15.0;
-/// By how much it must fit the waits better, if it is the simpler one.
-const BETTER: f64 = 2.0;
 /// A policy explains waits if it fits them so well on average, and is certain only if it fits them
 /// better: a few may be strays, but not a third.
 const EXPLAINS: f64 = 1.0;
@@ -129,29 +128,17 @@ type ByKind = [Option<Explanation>; KINDS.len()];
 /// Finds the policies that explain one queue pair's waits.
 #[must_use]
 pub fn identify(ladders: &[Ladder]) -> Answer {
-    let evidence = Evidence::of(ladders);
-    evidence.answer(explanations(&evidence.ladders), &[])
+    let evidence = Evidence::of(&[ladders]);
+    evidence.answer(evidence.together(), &[])
 }
 
 /// Finds the policies that explain the waits of several queue pairs of one device. Returns `None` if
 /// settings of their own explain them better.
 #[must_use]
 pub fn identify_together(queue_pairs: &[&[Ladder]]) -> Option<Answer> {
-    let evidence = Evidence::of(queue_pairs.iter().copied().flatten());
-    let together = explanations(&evidence.ladders);
-    let own = queue_pairs.iter().map(|ladders| {
-        let used = evidence.ladders.iter().copied();
-        let own = used.filter(|used| ladders.as_ptr_range().contains(&std::ptr::from_ref(*used)));
-        own.collect::<Vec<&Ladder>>()
-    });
-    let apart: Vec<ByKind> = own
-        .filter(|own| !own.is_empty())
-        .map(|own| explanations(&own))
-        .collect();
-    let apart = [0, 1, 2].map(|kind| {
-        let mut of_each = apart.iter().map(|found| found[kind].as_ref());
-        of_each.try_fold(Fit::default(), |all, found| Some(all.and(found?.into())))
-    });
+    let evidence = Evidence::of(queue_pairs);
+    let together = evidence.together();
+    let apart = evidence.apart();
     let score = |kind: &usize| {
         together[*kind]
             .as_ref()
@@ -178,28 +165,56 @@ struct Fit {
 }
 
 /// The waits that an answer rests on.
-struct Evidence<'l> {
-    ladders: Vec<&'l Ladder>,
+struct Evidence {
+    /// Each with the number of its queue pair.
+    ladders: Vec<(usize, Ladder)>,
     /// How many of them have a known length.
     waits: usize,
-    /// Whether there are enough between retransmissions. What looks like a single wait may be several:
-    /// retransmissions between them may have been lost before the point of capture.
+    /// Whether there are enough between retransmissions.
     is_firm: bool,
 }
 
-impl<'l> Evidence<'l> {
-    fn of(ladders: impl IntoIterator<Item = &'l Ladder>) -> Self {
-        let all = ladders.into_iter().filter(|ladder| is_evidence(ladder));
-        let all: Vec<&Ladder> = all.collect();
-        let sequences = all.iter().copied().filter(|ladder| ladder.waits.len() > 1);
-        let sequences: Vec<&Ladder> = sequences.collect();
-        let is_firm = known(&sequences) >= WAITS_MIN;
-        let ladders = if is_firm { sequences } else { all };
+impl Evidence {
+    fn of(queue_pairs: &[&[Ladder]]) -> Self {
+        let numbered = queue_pairs.iter().enumerate();
+        let all = numbered.flat_map(|(qp, ladders)| ladders.iter().map(move |it| (qp, it.clone())));
+        let all = all.filter(|(_, ladder)| is_evidence(ladder));
+        let (sequences, single): (Vec<_>, Vec<_>) = all.partition(|(_, it)| it.waits.len() > 1);
+        let is_firm = known(sequences.iter()) >= WAITS_MIN;
+        let mut ladders = sequences;
+        if !is_firm {
+            ladders.extend(single);
+            // What looks like a single wait may be several, if retransmissions between them were lost
+            // before the point of capture. They are not, time and again.
+            if apart_in_time(&ladders) < WAITS_MIN {
+                let single = ladders.iter_mut().filter(|(_, it)| it.waits.len() == 1);
+                single.for_each(|(_, ladder)| ladder.is_midway = true);
+            }
+        }
         Self {
-            waits: known(&ladders),
+            waits: known(ladders.iter()),
             ladders,
             is_firm,
         }
+    }
+
+    /// What explains all waits by the same settings.
+    fn together(&self) -> ByKind {
+        let ladders = self.ladders.iter().map(|(_, ladder)| ladder);
+        explanations(&ladders.collect::<Vec<_>>())
+    }
+
+    /// How well each kind of policy explains the waits if queue pairs have settings of their own.
+    fn apart(&self) -> [Option<Fit>; KINDS.len()] {
+        let mut own: BTreeMap<usize, Vec<&Ladder>> = BTreeMap::new();
+        for (qp, ladder) in &self.ladders {
+            own.entry(*qp).or_default().push(ladder);
+        }
+        let own: Vec<ByKind> = own.values().map(|ladders| explanations(ladders)).collect();
+        [0, 1, 2].map(|kind| {
+            let mut of_each = own.iter().map(|found| found[kind].as_ref());
+            of_each.try_fold(Fit::default(), |all, found| Some(all.and(found?.into())))
+        })
     }
 
     fn answer(&self, found: ByKind, apart: &[Option<Fit>]) -> Answer {
@@ -247,31 +262,33 @@ impl<'l> Evidence<'l> {
                 .all(|lead| lead.score >= score && lead.fit >= fit)
         };
         let fits_well = best.fit >= EXPLAINS_WELL * waits_in(self.waits);
-        let is_firm = self.is_firm;
         match () {
             () if self.waits < WAITS_MIN => Sure::Undecided,
-            () if is_firm && fits_well && leads(CERTAIN, LIKELY) => Sure::Certain,
-            () if (is_firm || self.moments() >= WAITS_MIN) && leads(LIKELY, BETTER) => Sure::Likely,
+            () if self.is_firm && fits_well && leads(CERTAIN, LIKELY) => Sure::Certain,
+            () if leads(LIKELY, f64::NEG_INFINITY) => Sure::Likely,
             () => Sure::Undecided,
         }
     }
-
-    /// How many outages there are of which no two were at the same time.
-    fn moments(&self) -> usize {
-        let mut ladders: Vec<(u64, u64)> = self.ladders.iter().map(|it| it.time()).collect();
-        ladders.sort_unstable_by_key(|(_, end)| *end);
-        let mut last = 0;
-        let apart = ladders.iter().filter(|(since, end)| {
-            let is_apart = *since >= last;
-            last = if is_apart { *end } else { last };
-            is_apart
-        });
-        apart.count()
-    }
 }
 
-fn known(ladders: &[&Ladder]) -> usize {
-    ladders.iter().map(|ladder| ladder.known()).sum()
+fn known<'l>(ladders: impl Iterator<Item = &'l (usize, Ladder)>) -> usize {
+    ladders.map(|(_, ladder)| ladder.known()).sum()
+}
+
+/// How many waits there are of which no two were at the same time.
+fn apart_in_time(ladders: &[(usize, Ladder)]) -> usize {
+    let mut apart: Vec<&(usize, Ladder)> = Vec::new();
+    let mut ladders: Vec<&(usize, Ladder)> = ladders.iter().collect();
+    ladders.sort_by_key(|(_, ladder)| std::cmp::Reverse(ladder.weight()));
+    for next in ladders {
+        let (since, end) = next.1.time();
+        let is_apart =
+            |(_, other): &&(usize, Ladder)| other.time().1 <= since || other.time().0 >= end;
+        if apart.iter().all(is_apart) {
+            apart.push(next);
+        }
+    }
+    known(apart.into_iter())
 }
 
 impl Fit {

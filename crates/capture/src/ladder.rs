@@ -45,7 +45,13 @@ pub enum End {
         /// When this was first seen, in nanoseconds since the epoch of the file.
         at: u64,
     },
-    /// Nothing more of the queue pair was captured.
+    /// Nothing more of the queue pair was captured, and nothing of its peer at any time: it may have
+    /// been answered.
+    Unknown {
+        /// For how long, in nanoseconds.
+        for_ns: u64,
+    },
+    /// Nothing more of the queue pair was captured, nor an answer.
     Silent {
         /// For how long, in nanoseconds.
         for_ns: u64,

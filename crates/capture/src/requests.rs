@@ -174,8 +174,11 @@ impl Requests {
 
     /// The capture ends.
     pub(crate) fn finish(&mut self, at: u64) {
-        let silent_for = at.saturating_sub(self.last_at);
-        self.close(End::Silent { for_ns: silent_for });
+        let for_ns = at.saturating_sub(self.last_at);
+        self.close(match self.acknowledged {
+            Some(_) => End::Silent { for_ns },
+            None => End::Unknown { for_ns },
+        });
     }
 
     /// Returns how many packets were not acknowledged, if responses were captured.

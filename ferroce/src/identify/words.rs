@@ -112,7 +112,7 @@ fn waits(ladder: &Ladder) -> String {
     match ladder.end {
         End::Answered { .. } => text + ", then answered",
         End::Silent { for_ns: 0 } => text,
-        End::Silent { for_ns } => {
+        End::Unknown { for_ns } | End::Silent { for_ns } => {
             format!(
                 "{text}, then nothing for {}",
                 Span::from_nanos(for_ns).about()

@@ -1,5 +1,6 @@
 //! The firmware's own timeouts: X, X, 2X, 4X up to the timeout, then twice the timeout.
 
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
 use ferroce_adp::ack_timeout;
@@ -19,6 +20,8 @@ const FIRST_PERCENT: RangeInclusive<u64> = 85..=155;
 const CHOICE: f64 = -4.5;
 /// Older cards go X, 2X.
 const OLDER: f64 = -3.0;
+/// Each first wait that is drawn, one of a few.
+const DRAW: f64 = -1.6;
 /// A wait shortened to three quarters.
 const SHORTENED: f64 = -0.7;
 
@@ -151,25 +154,27 @@ pub(super) fn explain(ladders: &[&Ladder], sender: Sender) -> Option<Explanation
         let seen = ladders.iter().zip(&shapes);
         let retry_cnt = common(seen.map(|(ladder, (_, shape))| shape.retries(ladder)))?;
         let fit: f64 = shapes.iter().map(|((fit, _), _)| fit).sum();
+        let draws: BTreeSet<u8> = shapes.iter().map(|(_, shape)| shape.first).collect();
+        let choices = CHOICE + DRAW * f64::from(u8::try_from(draws.len()).unwrap_or(u8::MAX));
         let is_coarse = shapes.iter().any(|((_, is_coarse), _)| *is_coarse);
         let begun = ladders
             .iter()
             .zip(&shapes)
             .find(|(ladder, _)| !ladder.is_midway);
         let first = begun.map_or(shapes.first()?.1.first, |(_, (_, shape))| shape.first);
-        Some((fit, (top, first, is_coarse, retry_cnt)))
+        Some((fit, (top, first, is_coarse, retry_cnt, choices)))
     });
     let (fit, options) = best(scored)?;
-    let (top, first, coarse, retry_cnt) = options.first()?.clone();
+    let (top, first, coarse, retry_cnt, choices) = options.first()?.clone();
     let seen = options
         .iter()
-        .map(|(top, .., retry_cnt)| (*top..=*top, retry_cnt.clone()));
+        .map(|(top, .., retry_cnt, _)| (*top..=*top, retry_cnt.clone()));
     let (top, retry_cnt) = seen.fold((top..=top, retry_cnt), |all, one| {
         (either(&all.0, &one.0), either(&all.1, &one.1))
     });
     Some(Explanation {
         fit,
-        choices: CHOICE,
+        choices,
         policy: Policy::Firmware {
             first,
             top,

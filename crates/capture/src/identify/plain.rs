@@ -14,8 +14,6 @@ const FLOOR: u8 = 16;
 /// A card without the enforced minimum sends nothing after its first wait, which is 0.51 to 1.16 of
 /// the timeout (F15): on the wire the first two waits are one.
 const FIRST_PERCENT: RangeInclusive<u64> = 150..=217;
-/// The same beyond measured timeouts: how much later the packet may leave.
-const FIRST_LATE: Span = Span::from_millis(1);
 /// One of 31 timeouts, once or twice.
 const CHOICE: f64 = -4.0;
 
@@ -83,9 +81,9 @@ fn fit(ladder: &Ladder, wait: Span, is_longer: bool, sender: Sender) -> f64 {
         return rest;
     };
     let low = wait / 100 * *FIRST_PERCENT.start();
-    let high = wait / 100 * *FIRST_PERCENT.end() + FIRST_LATE;
+    let high = wait / 100 * *FIRST_PERCENT.end();
     let is_within = (low..=high).contains(first);
-    rest + match is_longer && is_within && ladder.start == Start::Known {
+    rest + match is_longer && is_within && ladder.start == Start::Known && sender == Sender::Card {
         true => within(*first, high - low),
         false => sender.first(ladder, wait),
     }
@@ -97,7 +95,7 @@ fn retries(ladder: &Ladder, wait: Span) -> RangeInclusive<u8> {
     match ladder.end {
         _ if ladder.is_midway => sent..=7,
         End::Silent { for_ns } if Span::from_nanos(for_ns) > wait * 2 => sent..=sent,
-        End::Silent { .. } | End::Answered { .. } => sent..=7,
+        End::Silent { .. } | End::Unknown { .. } | End::Answered { .. } => sent..=7,
         End::Failed => sent.saturating_sub(1)..=sent.saturating_sub(1),
     }
 }
