@@ -45,8 +45,8 @@ pub enum End {
         /// When this was first seen, in nanoseconds since the epoch of the file.
         at: u64,
     },
-    /// Nothing more of the queue pair was captured, and nothing of its peer at any time: it may have
-    /// been answered.
+    /// Nothing more of the queue pair was captured, and it may have been answered: no answer of its peer
+    /// was captured at any time, or one that did not arrive.
     Unknown {
         /// For how long, in nanoseconds.
         for_ns: u64,

@@ -175,10 +175,14 @@ impl Requests {
     /// The capture ends.
     pub(crate) fn finish(&mut self, at: u64) {
         let for_ns = at.saturating_sub(self.last_at);
-        self.close(match self.acknowledged {
-            Some(_) => End::Silent { for_ns },
-            None => End::Unknown { for_ns },
-        });
+        // If an answer was captured that did not arrive, there may have been another one.
+        let is_unanswered =
+            |open: &Ladder| self.acknowledged.is_some_and(|it| open.psn.is_after(it));
+        let end = match self.open.as_ref().is_some_and(is_unanswered) {
+            true => End::Silent { for_ns },
+            false => End::Unknown { for_ns },
+        };
+        self.close(end);
     }
 
     /// Returns how many packets were not acknowledged, if responses were captured.
