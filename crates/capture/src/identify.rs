@@ -72,8 +72,8 @@ pub enum Policy {
     },
     /// The firmware's own timeouts: adaptive retransmission without a profile.
     Firmware {
-        /// The first wait is 4.096 us doubled this many times.
-        first: u8,
+        /// The first wait is 4.096 us doubled this many times; `None` if it was not captured.
+        first: Option<u8>,
         /// The longest adaptive wait is 4.096 us doubled this many times: the timeout with the
         /// enforced minimum. A range if the waits did not reach the maximum.
         top: RangeInclusive<u8>,
@@ -145,7 +145,8 @@ pub fn identify_together(queue_pairs: &[&[Ladder]]) -> Option<Answer> {
             .map_or(f64::NEG_INFINITY, Explanation::score)
     };
     let best = (0..KINDS.len()).max_by(|one, other| score(one).total_cmp(&score(other)))?;
-    let is_one = apart[best].is_none_or(|apart| apart.score <= score(&best) + LIKELY);
+    let mut apart_scores = apart.iter().flatten().map(|apart| apart.score);
+    let is_one = apart_scores.all(|apart| apart <= score(&best) + LIKELY);
     is_one.then(|| evidence.answer(together, &apart))
 }
 
@@ -180,7 +181,9 @@ impl Evidence {
         let all = numbered.flat_map(|(qp, ladders)| ladders.iter().map(move |it| (qp, it.clone())));
         let all = all.filter(|(_, ladder)| is_evidence(ladder));
         let (sequences, single): (Vec<_>, Vec<_>) = all.partition(|(_, it)| it.waits.len() > 1);
-        let is_firm = known(sequences.iter()) >= WAITS_MIN;
+        // The first of them may lack retransmissions as well.
+        let between: usize = sequences.iter().map(|(_, it)| it.waits.len() - 1).sum();
+        let is_firm = between >= WAITS_MIN;
         let mut ladders = sequences;
         if !is_firm {
             ladders.extend(single);

@@ -152,10 +152,12 @@ fn in_words(policy: &Policy) -> (&'static str, Vec<String>) {
             coarse,
             retry_cnt,
         } => {
-            let begins = ferroce_adp::ack_timeout(*first).unwrap_or_default();
+            let begins = match first.and_then(ferroce_adp::ack_timeout) {
+                Some(begins) => format!("begins with {} and doubles", begins.about()),
+                None => "doubles, its beginning was not captured".to_owned(),
+            };
             let mut facts = vec![format!(
-                "begins with {} and doubles{}",
-                begins.about(),
+                "{begins}{}",
                 if *coarse {
                     "; some waits are cut to 3/4, as a card's coarse timer does"
                 } else {
@@ -345,7 +347,7 @@ fn policy(policy: &Policy) -> json::Policy {
             coarse,
             retry_cnt,
         } => json::Policy::Firmware {
-            first_wait_ns: ferroce_adp::ack_timeout(*first).map_or(0, Span::as_nanos),
+            first_wait_ns: first.and_then(ferroce_adp::ack_timeout).map(Span::as_nanos),
             timeout: if *top.start() == 16 {
                 [1, *top.end()]
             } else {

@@ -54,8 +54,8 @@ pub(crate) enum Policy {
     },
     /// That of a card out of the box.
     Firmware {
-        /// Its first wait.
-        first_wait_ns: u64,
+        /// Its first wait; null if it was not captured.
+        first_wait_ns: Option<u64>,
         /// ACK timeout of the queue pair.
         timeout: [u8; 2],
         /// Whether its timer is coarse.

@@ -12,8 +12,8 @@ use crate::ladder::{End, Ladder, Start};
 
 /// The smallest timeout that cards enforce, and the greatest there is.
 const TOPS: RangeInclusive<u8> = 16..=31;
-/// Exponents with which ladders begin: 10 to 14 were measured.
-const FIRSTS: RangeInclusive<u8> = 9..=15;
+/// Exponents with which ladders begin, as measured.
+const FIRSTS: RangeInclusive<u8> = 10..=14;
 /// How long a card's first wait may be, in hundredths of a step: its timer starts between two ticks.
 const FIRST_PERCENT: RangeInclusive<u64> = 85..=155;
 /// One of so many ladders.
@@ -81,7 +81,8 @@ impl Shape {
 
     /// The likelihood of a ladder, and whether waits were shortened.
     fn fit(self, ladder: &Ladder, sender: Sender) -> (f64, bool) {
-        let (mut fit, mut is_coarse) = (if self.is_older { OLDER } else { 0.0 }, false);
+        let is_older = self.is_older && !ladder.is_midway;
+        let (mut fit, mut is_coarse) = (if is_older { OLDER } else { 0.0 }, false);
         for (at, wait) in ladder.waits.iter().enumerate() {
             let timer = self.timer(at);
             if at == 0 {
@@ -161,7 +162,7 @@ pub(super) fn explain(ladders: &[&Ladder], sender: Sender) -> Option<Explanation
             .iter()
             .zip(&shapes)
             .find(|(ladder, _)| !ladder.is_midway);
-        let first = begun.map_or(shapes.first()?.1.first, |(_, (_, shape))| shape.first);
+        let first = begun.map(|(_, (_, shape))| shape.first);
         Some((fit, (top, first, is_coarse, retry_cnt, choices)))
     });
     let (fit, options) = best(scored)?;
