@@ -111,7 +111,7 @@ impl Case {
         let policies = Policy::all();
         let of = |choices: &[&'static str], step: usize| choices[number / step % choices.len()];
         // Each choice has a step of its own, so that all go with all.
-        let by_tcpdump = as_root() && number % 2 == 0;
+        let by_tcpdump = as_root() && number.is_multiple_of(2);
         Self {
             policy: policies[number % policies.len()].clone(),
             timeout: [14, 16, 18, 17][number / 3 % 4],

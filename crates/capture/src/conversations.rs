@@ -186,7 +186,8 @@ impl Conversations {
             }
             Err(problem) => {
                 self.malformed += 1;
-                self.first_malformed.get_or_insert(problem.to_string());
+                self.first_malformed
+                    .get_or_insert_with(|| problem.to_string());
                 return;
             }
         };

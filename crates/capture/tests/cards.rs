@@ -126,7 +126,7 @@ fn short_waits_that_vary_are_not_a_timeout() {
 /// wait of each queue pair, whose length is that of a longer timeout.
 #[test]
 fn waits_with_unseen_retransmissions_are_not_certain() {
-    let seen = vec![of_waits(&[537.0], End::Silent { for_ns: 0 })];
+    let seen = [of_waits(&[537.0], End::Silent { for_ns: 0 })];
     let answer = identify_together(&[&seen[..]; 8]).unwrap();
     assert!(answer.sure <= Sure::Undecided, "{answer:?}");
 }
