@@ -265,9 +265,12 @@ impl Evidence {
                 .all(|lead| lead.score >= score && lead.fit >= fit)
         };
         let fits_well = best.fit >= EXPLAINS_WELL * waits_in(self.waits);
+        // What began before the capture may have begun in any way.
+        let begun = self.ladders.iter().filter(|(_, ladder)| !ladder.is_midway);
+        let is_firm = self.is_firm && known(begun) >= WAITS_MIN;
         match () {
             () if self.waits < WAITS_MIN => Sure::Undecided,
-            () if self.is_firm && fits_well && leads(CERTAIN, LIKELY) => Sure::Certain,
+            () if is_firm && fits_well && leads(CERTAIN, LIKELY) => Sure::Certain,
             () if leads(LIKELY, f64::NEG_INFINITY) => Sure::Likely,
             () => Sure::Undecided,
         }

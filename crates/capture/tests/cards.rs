@@ -143,4 +143,9 @@ fn a_capture_that_begins_in_an_outage_leaves_both_open() {
     ladder.is_midway = true;
     let answer = identify(&[ladder]);
     assert!(answer.sure < Sure::Certain, "{answer:?}");
+    // A profile whose later waits the timeout cuts looks like this, too.
+    let mut ladder = of_waits(&[268.5; 6], End::Silent { for_ns: 0 });
+    ladder.is_midway = true;
+    let answer = identify(&[ladder]);
+    assert!(answer.sure < Sure::Certain, "{answer:?}");
 }
