@@ -38,7 +38,7 @@ pub fn identify(seed: u64, policies: u64) -> Identified {
             waits,
             is_decided,
             wrong,
-        }) = judge(number)
+        }) = judge(number, |packets, _| packets)
         else {
             continue;
         };

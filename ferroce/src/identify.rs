@@ -8,7 +8,9 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use ferroce_capture::{Analysis, Answer, End, Ladder, Log, Sure, Way, explain_failures, identify};
+use ferroce_capture::{
+    Analysis, Answer, End, Ladder, Log, Sure, Way, explain_failures, identify, identify_together,
+};
 use ferroce_time::Span;
 use ferroce_units::TIME;
 
@@ -121,11 +123,11 @@ impl Identify {
         if self.json {
             return to.document(&json::Identified {
                 source: "times",
-                queue_pairs: vec![words::document(None, &answer, &[ladder])],
+                queue_pairs: vec![words::document(None, &answer, &[ladder], 0)],
                 failures: None,
             });
         }
-        to.text(&words::answer(&answer, &[ladder]))
+        to.text(&words::answer(&answer, &[ladder], 0))
     }
 
     fn of_capture(
@@ -134,15 +136,23 @@ impl Identify {
         analysis: &Analysis,
         to: &mut Output<'_>,
     ) -> Result<(), Failure> {
+        let is_cut = analysis.conversations.offloaded_cut > 0;
         let ways = analysis.conversations.ways.iter();
         let found: Vec<(&Way, Answer)> = ways
             .filter(|way| !way.requests.ladders.is_empty())
-            .map(|way| (way, identify(&way.requests.ladders)))
+            .map(|way| {
+                let answer = identify(&way.requests.ladders);
+                (
+                    way,
+                    of_all(answer, is_cut || way.requests.ladders_dropped > 0),
+                )
+            })
             .collect();
         if self.json {
-            let queue_pairs = found
-                .iter()
-                .map(|(way, answer)| words::document(Some(way), answer, &way.requests.ladders));
+            let queue_pairs = found.iter().map(|(way, answer)| {
+                let left_out = way.requests.ladders_dropped;
+                words::document(Some(way), answer, &way.requests.ladders, left_out)
+            });
             return to.document(&json::Identified {
                 source: "capture",
                 queue_pairs: queue_pairs.collect(),
@@ -153,8 +163,16 @@ impl Identify {
         for remark in pcap::remarks(analysis) {
             let _ = writeln!(text, "also: {remark}");
         }
+        let wrong = analysis.conversations.icrc_wrong;
+        if wrong > 0 {
+            let wrong = pcap::grouped(wrong);
+            let _ = writeln!(
+                text,
+                "also: {wrong} packets with a wrong ICRC, not looked at further"
+            );
+        }
         if found.is_empty() {
-            let roce = analysis.totals.roce;
+            let roce = analysis.conversations.packets;
             let _ = writeln!(
                 text,
                 "{}: {} packets of RoCEv2, and none was sent again after a wait; capture an outage",
@@ -170,39 +188,45 @@ impl Identify {
         for host in hosts {
             let of_host = found.iter().filter(|(way, _)| way.key.from == host);
             let of_host: Vec<&(&Way, Answer)> = of_host.collect();
-            let ladders = of_host
-                .iter()
-                .flat_map(|(way, _)| way.requests.ladders.clone());
-            let ladders: Vec<Ladder> = ladders.take(LADDERS_MAX).collect();
             // A policy is that of a device: perhaps one explains all of its queue pairs.
-            let whole = identify(&ladders);
-            if !self.all && whole.sure >= Sure::Likely {
-                groups.push((of_host[0].0, whole, ladders, of_host.len()));
-                continue;
-            }
-            for (way, answer) in of_host {
-                groups.push((way, answer.clone(), way.requests.ladders.clone(), 1));
+            let (queue_pairs, left_out) = most_telling(&of_host);
+            let whole =
+                identify_together(&queue_pairs.iter().map(Vec::as_slice).collect::<Vec<_>>())
+                    .map(|whole| of_all(whole, is_cut || left_out > 0))
+                    .filter(|whole| !self.all && whole.sure >= Sure::Likely);
+            match whole {
+                Some(answer) => groups.push(Group {
+                    way: of_host[0].0,
+                    answer,
+                    ladders: queue_pairs.concat(),
+                    left_out,
+                    queue_pairs: of_host.len(),
+                }),
+                None => groups.extend(of_host.into_iter().map(|(way, answer)| Group {
+                    way,
+                    answer: answer.clone(),
+                    ladders: way.requests.ladders.clone(),
+                    left_out: way.requests.ladders_dropped,
+                    queue_pairs: 1,
+                })),
             }
         }
         if !self.all {
             groups = merged(groups);
         }
-        groups.sort_by_key(|(_, answer, ..)| std::cmp::Reverse((answer.sure, answer.waits)));
+        groups.sort_by_key(|group| std::cmp::Reverse((group.answer.sure, group.answer.waits)));
         let shown = if self.all { groups.len() } else { SHOWN_MAX };
-        for (way, answer, ladders, count) in groups.iter().take(shown) {
-            let others = match count {
+        for group in groups.iter().take(shown) {
+            let others = match group.queue_pairs {
                 1 => String::new(),
                 2 => ", and 1 queue pair more".to_owned(),
-                count => format!(
-                    ", and {} queue pairs more",
-                    pcap::grouped(*count as u64 - 1)
-                ),
+                count => format!(", and {} queue pairs more", pcap::grouped(count as u64 - 1)),
             };
             if !text.is_empty() {
                 text.push('\n');
             }
-            let _ = writeln!(text, "{}{others}", pcap::name(way));
-            text += &words::answer(answer, ladders);
+            let _ = writeln!(text, "{}{others}", pcap::name(group.way));
+            text += &words::answer(&group.answer, &group.ladders, group.left_out);
         }
         let more = groups.len().saturating_sub(shown);
         if more > 0 {
@@ -248,26 +272,63 @@ impl Identify {
     }
 }
 
-/// Queue pairs with one answer: the first of them, the answer, their outages, how many there are.
-type Group<'a> = (&'a Way, Answer, Vec<Ladder>, usize);
+/// Queue pairs with one answer.
+struct Group<'a> {
+    /// The first of them.
+    way: &'a Way,
+    answer: Answer,
+    ladders: Vec<Ladder>,
+    /// Outages that were left out.
+    left_out: u64,
+    queue_pairs: usize,
+}
 
 /// Groups with the same policies are one.
 fn merged(groups: Vec<Group<'_>>) -> Vec<Group<'_>> {
     let mut all: Vec<Group<'_>> = Vec::new();
-    for (way, answer, ladders, count) in groups {
-        let is_same = |group: &&mut Group<'_>| {
-            (group.1.sure, &group.1.policies) == (answer.sure, &answer.policies)
+    for group in groups {
+        let answer = &group.answer;
+        let is_same = |other: &&mut Group<'_>| {
+            (other.answer.sure, &other.answer.policies) == (answer.sure, &answer.policies)
         };
         match all.iter_mut().find(is_same) {
-            Some(group) => {
-                group.1.waits += answer.waits;
-                group.2.extend(ladders);
-                group.3 += count;
+            Some(same) => {
+                same.answer.waits += answer.waits;
+                same.ladders.extend(group.ladders);
+                same.left_out += group.left_out;
+                same.queue_pairs += group.queue_pairs;
             }
-            None => all.push((way, answer, ladders, count)),
+            None => all.push(group),
         }
     }
     all
+}
+
+/// The outages of each queue pair that say most, and how many are left out.
+fn most_telling(ways: &[&(&Way, Answer)]) -> (Vec<Vec<Ladder>>, u64) {
+    let mut ladders: Vec<(usize, &Ladder)> = Vec::new();
+    for (at, (way, _)) in ways.iter().enumerate() {
+        ladders.extend(way.requests.ladders.iter().map(|ladder| (at, ladder)));
+    }
+    ladders.sort_by_key(|(_, ladder)| std::cmp::Reverse(ladder.weight()));
+    let dropped: u64 = ways
+        .iter()
+        .map(|(way, _)| way.requests.ladders_dropped)
+        .sum();
+    let left_out = ladders.len().saturating_sub(LADDERS_MAX) as u64 + dropped;
+    let mut kept = vec![Vec::new(); ways.len()];
+    for (at, ladder) in ladders.into_iter().take(LADDERS_MAX) {
+        kept[at].push(ladder.clone());
+    }
+    (kept, left_out)
+}
+
+/// An answer, which is not certain if waits are missing.
+fn of_all(answer: Answer, is_missing_some: bool) -> Answer {
+    match is_missing_some {
+        true => answer.of_part(),
+        false => answer,
+    }
 }
 
 fn unreadable(file: &Path, error: &std::io::Error) -> Failure {

@@ -98,7 +98,18 @@ pub(crate) fn remarks(analysis: &Analysis) -> Vec<String> {
         }
     };
     remark(totals.other, "frames of other protocols");
-    remark(totals.cut, "frames cut off before the transport header");
+    let cut = totals.cut + said.cut;
+    remark(cut, "frames cut off before the end of the headers");
+    let probes = "steering probes (opcode 0xfe), which Ferroce's devices send to themselves";
+    remark(said.probes, probes);
+    let packets = grouped(said.offloaded_packets);
+    let offloaded = format!("frames of segmentation offload, split into {packets} packets");
+    remark(said.offloaded, &offloaded);
+    remark(
+        said.offloaded_cut,
+        "of these are cut off, and packets in them are not known; capture with -s 0, \
+         or without offload: ethtool -K DEV tx-udp-segmentation off gro off",
+    );
     remark(
         totals.fragments,
         "IP fragments, which RoCEv2 does not allow",
@@ -138,7 +149,7 @@ impl Check {
         for remark in remarks(&analysis) {
             let _ = writeln!(text, "also: {remark}");
         }
-        if totals.roce == 0 {
+        if analysis.conversations.packets == 0 {
             let _ = writeln!(text, "no packet of RoCEv2 (UDP port 4791)");
             return to.text(&text);
         }
@@ -180,7 +191,7 @@ fn head(analysis: &Analysis) -> String {
     let (first, last) = totals.time.unwrap_or_default();
     let mut text = format!(
         "{} packets of RoCEv2 in {}\nICRC: {} right, {} wrong",
-        grouped(totals.roce),
+        grouped(said.packets),
         Span::from_nanos(last - first).about(),
         grouped(said.icrc_right),
         grouped(said.icrc_wrong),
@@ -250,7 +261,7 @@ fn document(analysis: &Analysis) -> json::Check {
     let (totals, said) = (&analysis.totals, &analysis.conversations);
     let (first, last) = totals.time.unwrap_or_default();
     json::Check {
-        packets: totals.roce,
+        packets: said.packets,
         duration_ns: last - first,
         icrc_right: said.icrc_right,
         icrc_wrong: said.icrc_wrong,

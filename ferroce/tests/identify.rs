@@ -84,6 +84,95 @@ fn a_capture_without_an_outage_says_so() {
     assert!(text.contains("RC: 2 packets"), "{text}");
 }
 
+/// Packets of 1 KiB with these PSNs, as one frame of segmentation offload.
+fn offloaded(psns: std::ops::Range<u32>) -> Vec<u8> {
+    let ip = IpPair::new("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap()).unwrap();
+    let flow = IcrcFlow::new(ip, 50_000, 4791);
+    let mut frame = Vec::new();
+    for (index, psn) in psns.enumerate() {
+        let headers = Headers::write(Connection::Rc, Place::Middle, Reth::default(), None);
+        let headers = headers.to(Qpn::new(0x11), Psn::new(psn));
+        let mut bytes = [0; 1200];
+        let len = headers.emit_packet(&[1; 1024], &flow, index as u16, &mut bytes);
+        frame.extend_from_slice(&bytes[..len.unwrap()]);
+    }
+    frame
+}
+
+/// A pcap of raw IP packets, of which at most so many bytes were captured.
+fn pcap(payloads: &[Vec<u8>], snap: usize) -> Vec<u8> {
+    let mut file = 0xa1b2_c3d4_u32.to_le_bytes().to_vec();
+    for value in [0x0004_0002, 0, 0, 262_144, 101_u32] {
+        file.extend(value.to_le_bytes());
+    }
+    let meta = UdpMeta::new(
+        "10.0.0.1:50000".parse().unwrap(),
+        "10.0.0.2:4791".parse().unwrap(),
+    );
+    for (payload, at) in payloads.iter().zip(0u32..) {
+        let mut frame = Vec::new();
+        meta.write_datagram(payload, &mut frame).unwrap();
+        let kept = &frame[..frame.len().min(snap)];
+        for value in [at, 0, kept.len() as u32, frame.len() as u32] {
+            file.extend(value.to_le_bytes());
+        }
+        file.extend(kept);
+    }
+    file
+}
+
+#[test]
+fn offloaded_frames_and_probes_are_explained() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut probe = vec![0; 16];
+    probe[0] = 0xfe;
+    let payloads = [probe, offloaded(0..8), offloaded(8..20)];
+    let whole = file(&directory, &pcap(&payloads, usize::MAX));
+    let text = good(&["pcap", "check", &whole]);
+    assert!(text.contains("ICRC: 20 right, 0 wrong"), "{text}");
+    assert!(text.contains("1 steering probes (opcode 0xfe)"), "{text}");
+    assert!(!text.contains("malformed"), "{text}");
+    let split = "2 frames of segmentation offload, split into 20 packets";
+    assert!(text.contains(split), "{text}");
+    for snap in [60, 128, 1500, 5000] {
+        let cut = file(&directory, &pcap(&payloads, snap));
+        for command in [&["pcap", "check", &cut][..], &["identify", &cut]] {
+            let text = good(command);
+            assert!(text.contains("2 of these are cut off"), "{snap}: {text}");
+            assert!(!text.contains("malformed"), "{snap}: {text}");
+        }
+    }
+}
+
+/// Between 300 single losses lies an outage of a second: it decides, but not with certainty.
+#[test]
+fn the_longest_of_many_outages_decides() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut at, mut packets) = (1000 * MS, Vec::new());
+    for psn in 0..300 {
+        at += 1000 * MS;
+        packets.push((at, psn));
+        let waits = if psn == 200 { 60 } else { 1 };
+        for _ in 0..waits {
+            at += 16_420_000;
+            packets.push((at, psn));
+        }
+    }
+    let capture = file(&directory, &capture(&packets));
+    let text = good(&["identify", &capture]);
+    assert!(
+        text.contains("a profile of adaptive retransmission"),
+        "{text}"
+    );
+    assert!(
+        text.contains("likely:") && text.contains("16.4 ms x60"),
+        "{text}"
+    );
+    assert!(text.contains("shorter outages are left out"), "{text}");
+    let json = good_json(&["identify", "-j", &capture]);
+    assert_eq!(json["queue_pairs"][0]["outages_left_out"], 236);
+}
+
 #[test]
 fn bad_files_are_refused_with_what_is_expected() {
     let directory = tempfile::tempdir().unwrap();

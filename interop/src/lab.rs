@@ -306,7 +306,8 @@ impl Ready {
     }
 }
 
-fn as_root() -> bool {
+/// Whether the tests run as root.
+pub fn as_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|own| {
         use std::os::unix::fs::MetadataExt as _;
         own.uid() == 0

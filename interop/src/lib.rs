@@ -5,6 +5,7 @@
 //! that passed.
 
 pub mod browser;
+pub mod captures;
 pub mod chart;
 pub mod http;
 pub mod lab;

@@ -23,8 +23,6 @@ pub struct Analysis {
 pub struct Totals {
     /// All of them.
     pub frames: u64,
-    /// RoCEv2 datagrams.
-    pub roce: u64,
     /// Frames of other protocols.
     pub other: u64,
     /// Frames truncated before the transport header.
@@ -52,10 +50,7 @@ pub fn analyse<R: Read + Send>(source: R) -> Result<Analysis, ReadError> {
         totals.backwards += u64::from(frame.at_ns < last);
         totals.time = Some((first.min(frame.at_ns), last.max(frame.at_ns)));
         match datagram(frame) {
-            Ok(datagram) => {
-                totals.roce += 1;
-                conversations.add(&datagram);
-            }
+            Ok(datagram) => conversations.add(&datagram),
             Err(Other::Protocol) => totals.other += 1,
             Err(Other::Cut) => totals.cut += 1,
             Err(Other::Fragment) => totals.fragments += 1,

@@ -5,10 +5,12 @@ use std::net::IpAddr;
 
 use ferroce_wire::cm::{Mad, Message};
 use ferroce_wire::{
-    Headers, IcrcFlow, IpPair, NakCode, Opcode, Packet, Psn, Qpn, ROCE_V2_PORT, Service, Syndrome,
+    Headers, IcrcFlow, IpPair, NakCode, Opcode, Packet, ParseError, Psn, Qpn, ROCE_V2_PORT,
+    STEERING_PROBE, Service, Syndrome,
 };
 
 use crate::datagram::Datagram;
+use crate::offload::{self, Packets};
 use crate::requests::{Refusal, Requests};
 
 /// The maximum number of directions that are followed; packets of others are only counted.
@@ -107,10 +109,24 @@ pub struct Conversations {
     pub icrc_wrong: u64,
     /// Packets truncated before their ICRC.
     pub icrc_unknown: u64,
+    /// Packets, however many of them a frame holds.
+    pub packets: u64,
+    /// Packets truncated before the end of their headers.
+    pub cut: u64,
+    /// Steering probes of Ferroce's devices, which are not RoCEv2 packets.
+    pub probes: u64,
+    /// Frames of several packets: segmentation offload.
+    pub offloaded: u64,
+    /// The packets in them.
+    pub offloaded_packets: u64,
+    /// Those of the frames whose capture ends before their last packet: packets are not known.
+    pub offloaded_cut: u64,
     /// Malformed RoCEv2 packets; [`Self::first_malformed`] describes the first one.
     pub malformed: u64,
     /// See [`Self::malformed`].
     pub first_malformed: Option<String>,
+    /// The time of the first packet.
+    begins: Option<u64>,
     index: HashMap<WayKey, usize>,
     /// Directions from one host to another.
     between: HashMap<(IpAddr, IpAddr), Vec<usize>>,
@@ -120,14 +136,58 @@ pub struct Conversations {
 }
 
 impl Conversations {
-    /// Adds the next packet of the capture.
+    /// Adds the next datagram of the capture, with one packet or several.
     pub fn add(&mut self, datagram: &Datagram<'_>) {
-        let is_right = self.check_icrc(datagram);
+        if datagram.bytes.first() == Some(&STEERING_PROBE) {
+            self.probes += 1;
+            return;
+        }
+        let Some(flow) = self.flow(datagram) else {
+            return;
+        };
+        let whole = is_right(&flow, datagram);
+        let packets = match whole {
+            Some(true) => Packets::One,
+            _ => offload::packets(&flow, datagram),
+        };
+        let before = self.packets;
+        match packets {
+            Packets::One => return self.packet(datagram, whole),
+            Packets::Cut => {
+                self.offloaded_cut += 1;
+                self.packet(&offload::first(datagram), None);
+            }
+            Packets::Each(length) => {
+                let captured = |packet: &Datagram<'_>| !packet.bytes.is_empty();
+                let all = offload::split(datagram, length);
+                for packet in all.take_while(captured) {
+                    self.packet(&packet, is_right(&flow, &packet));
+                }
+                self.offloaded_cut += u64::from(datagram.is_cut());
+            }
+        }
+        self.offloaded += 1;
+        self.offloaded_packets += self.packets - before;
+    }
+
+    /// Adds the next packet; `is_right` says whether its ICRC is, if its end was captured.
+    fn packet(&mut self, datagram: &Datagram<'_>, is_right: Option<bool>) {
+        self.packets += 1;
+        match is_right {
+            Some(true) => self.icrc_right += 1,
+            Some(false) => self.icrc_wrong += 1,
+            None => self.icrc_unknown += 1,
+        }
         let (headers, payload) = match read(datagram) {
             Ok(read) => read,
+            Err(ParseError::Truncated { .. }) if datagram.is_cut() => {
+                self.cut += 1;
+                return;
+            }
             Err(problem) => {
                 self.malformed += 1;
-                self.first_malformed.get_or_insert(problem);
+                self.first_malformed
+                    .get_or_insert_with(|| problem.to_string());
                 return;
             }
         };
@@ -176,25 +236,15 @@ impl Conversations {
         }
     }
 
-    /// Whether the packet's ICRC is right; `None` if its end was not captured.
-    fn check_icrc(&mut self, datagram: &Datagram<'_>) -> Option<bool> {
-        if datagram.is_cut() {
-            self.icrc_unknown += 1;
-            return None;
-        }
+    /// What the ICRCs of a flow have in common.
+    fn flow(&mut self, datagram: &Datagram<'_>) -> Option<IcrcFlow> {
         let key = (datagram.src, datagram.dst, datagram.src_port);
         if self.flows.len() >= WAYS_MAX && !self.flows.contains_key(&key) {
             self.flows.clear();
         }
         let pair = IpPair::new(datagram.src, datagram.dst)?;
         let flow = self.flows.entry(key);
-        let flow = flow.or_insert_with(|| IcrcFlow::new(pair, datagram.src_port, ROCE_V2_PORT));
-        let is_right = flow.verify(datagram.ip_id, datagram.bytes).is_ok();
-        match is_right {
-            true => self.icrc_right += 1,
-            false => self.icrc_wrong += 1,
-        }
-        Some(is_right)
+        Some(*flow.or_insert_with(|| IcrcFlow::new(pair, datagram.src_port, ROCE_V2_PORT)))
     }
 
     fn way(&mut self, datagram: &Datagram<'_>, headers: &Headers) -> Option<usize> {
@@ -223,7 +273,7 @@ impl Conversations {
             marked: 0,
             cnps: 0,
             time: (datagram.at_ns, datagram.at_ns),
-            requests: Requests::default(),
+            requests: Requests::new(*self.begins.get_or_insert(datagram.at_ns)),
             responses: Responses::default(),
             reverse: Reverse::Unknown,
             looks: 0,
@@ -350,13 +400,18 @@ impl Conversations {
     }
 }
 
+/// Whether the packet's ICRC is right; `None` if its end was not captured.
+fn is_right(flow: &IcrcFlow, datagram: &Datagram<'_>) -> Option<bool> {
+    let is_whole = !datagram.is_cut();
+    is_whole.then(|| flow.verify(datagram.ip_id, datagram.bytes).is_ok())
+}
+
 /// Headers, and how many bytes of payload the packet has on the link.
-fn read(datagram: &Datagram<'_>) -> Result<(Headers, u32), String> {
+fn read(datagram: &Datagram<'_>) -> Result<(Headers, u32), ParseError> {
     let headers = match datagram.is_cut() {
-        true => Headers::read_prefix(datagram.bytes),
-        false => Packet::new_checked(datagram.bytes).map(|packet| *packet.headers()),
+        true => Headers::read_prefix(datagram.bytes)?,
+        false => *Packet::new_checked(datagram.bytes)?.headers(),
     };
-    let headers = headers.map_err(|error| error.to_string())?;
     let around = headers.header_len() + ferroce_wire::ICRC_LEN;
     let pad = datagram.bytes.get(1).map_or(0, |flags| flags >> 4 & 3);
     let payload = datagram.len.saturating_sub(around + usize::from(pad));

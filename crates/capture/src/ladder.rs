@@ -14,6 +14,8 @@ pub struct Ladder {
     pub psn: Psn,
     /// Whether the first wait is known.
     pub start: Start,
+    /// Whether the capture may have begun in the midst of it: there may have been waits before.
+    pub is_midway: bool,
     /// When its timer began to run, in nanoseconds since the epoch of the file.
     pub since: u64,
     /// The waits, each from one round to the next.
@@ -43,7 +45,13 @@ pub enum End {
         /// When this was first seen, in nanoseconds since the epoch of the file.
         at: u64,
     },
-    /// Nothing more of the queue pair was captured.
+    /// Nothing more of the queue pair was captured, and it may have been answered: no answer of its peer
+    /// was captured at any time, or one that did not arrive.
+    Unknown {
+        /// For how long, in nanoseconds.
+        for_ns: u64,
+    },
+    /// Nothing more of the queue pair was captured, nor an answer.
     Silent {
         /// For how long, in nanoseconds.
         for_ns: u64,
@@ -59,6 +67,7 @@ impl Ladder {
         Self {
             psn,
             start,
+            is_midway: false,
             since,
             waits: vec![Span::from_nanos(at.saturating_sub(since))],
             end: End::Silent { for_ns: 0 },
@@ -76,6 +85,29 @@ impl Ladder {
         rest.iter().for_each(|at| ladder.push(*at));
         ladder.end = end;
         Some(ladder)
+    }
+
+    /// Returns how many of its waits are of a known length.
+    #[must_use]
+    pub fn known(&self) -> usize {
+        self.waits.len() - usize::from(self.start != Start::Known)
+    }
+
+    /// Returns when it began and when its last wait ended, in nanoseconds since the epoch of the file.
+    #[must_use]
+    pub fn time(&self) -> (u64, u64) {
+        (self.since, self.last)
+    }
+
+    /// Returns how much it says about a policy: many waits do, and next to that long ones.
+    #[must_use]
+    pub fn weight(&self) -> (usize, Span) {
+        let waits = if self.waits.len() > 1 {
+            self.known()
+        } else {
+            0
+        };
+        (waits, self.waits.iter().copied().sum())
     }
 
     /// Adds the next expiry.

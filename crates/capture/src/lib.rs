@@ -4,7 +4,8 @@
 //! - [`read_frames`] reads pcap and pcapng; [`datagram`] extracts RoCEv2 packets from frames.
 //! - [`analyse`] does both and sorts the packets by queue pair and direction ([`Way`]): PSNs,
 //!   opcodes, acknowledgements, and the waits before retransmissions ([`Ladder`]).
-//! - [`identify`] finds the policies that explain such waits, and how certain the answer is.
+//! - [`identify`] finds the policies that explain such waits, and how certain the answer is;
+//!   [`identify_together`] does so for several queue pairs of a device.
 //! - [`Log`] finds the times at which programs failed in their logs; [`explain_failures`] finds the
 //!   policies that explain the time between failures.
 //!
@@ -20,6 +21,7 @@ mod failures;
 mod identify;
 mod ladder;
 mod log;
+mod offload;
 mod reader;
 mod requests;
 
@@ -27,7 +29,7 @@ pub use analysis::{Analysis, Totals, analyse};
 pub use conversations::{Conversations, Responses, WAYS_MAX, Way, WayKey};
 pub use datagram::{Datagram, Other, datagram};
 pub use failures::{Failures, Tolerant, Tolerates, explain_failures};
-pub use identify::{Answer, Policy, Reading, Step, Sure, identify};
+pub use identify::{Answer, Policy, Reading, Step, Sure, identify, identify_together};
 pub use ladder::{End, Ladder, Start};
 pub use log::Log;
 pub use reader::{End as FileEnd, Frame, ReadError, read_frames};

@@ -3,15 +3,17 @@
 
 use std::collections::VecDeque;
 
+use ferroce_time::Span;
 use ferroce_wire::{Headers, Opcode, Psn};
 
 use crate::ladder::{End, Ladder, Start};
+use crate::offload::MTUS;
 
 /// Holes that may still be filled.
 const HOLES_MAX: usize = 64;
 /// New packets whose time is remembered: what is likely to be outstanding.
 const RECENT_MAX: usize = 64;
-/// Ladders kept of a queue pair; later ones are counted.
+/// Ladders kept of a queue pair: those that say most. The others are counted.
 const LADDERS_MAX: usize = 64;
 /// A packet after so long a silence was not waiting for an acknowledgement: its timer began with it.
 const IDLE_NS: u64 = 20_000_000;
@@ -19,7 +21,6 @@ const IDLE_NS: u64 = 20_000_000;
 const OVERTAKEN_NS: u64 = 1_000_000;
 /// How far behind the newest PSN an acknowledgement may be.
 const OUTSTANDING_MAX: u32 = 1 << 16;
-const MTUS: [u32; 5] = [256, 512, 1024, 2048, 4096];
 
 /// The contents of a queue pair's requests.
 #[derive(Clone, Debug, Default)]
@@ -55,6 +56,8 @@ pub struct Requests {
     pub ladders: Vec<Ladder>,
     /// Sequences of waits that were not kept.
     pub ladders_dropped: u64,
+    captured_from: u64,
+    first_at: Option<u64>,
     next: Next,
     last: Option<Psn>,
     last_at: u64,
@@ -95,9 +98,18 @@ pub(crate) enum Refusal {
 }
 
 impl Requests {
+    /// Creates those of a queue pair in a capture that begins at this time.
+    pub(crate) fn new(captured_from: u64) -> Self {
+        Self {
+            captured_from,
+            ..Self::default()
+        }
+    }
+
     /// The next packet.
     pub(crate) fn sent(&mut self, at: u64, headers: &Headers, payload: u32) {
         self.packets += 1;
+        self.first_at.get_or_insert(at);
         let psn = headers.psn;
         self.learn_mtu(headers.opcode(), payload);
         let ahead = self.ahead(psn);
@@ -162,8 +174,15 @@ impl Requests {
 
     /// The capture ends.
     pub(crate) fn finish(&mut self, at: u64) {
-        let silent_for = at.saturating_sub(self.last_at);
-        self.close(End::Silent { for_ns: silent_for });
+        let for_ns = at.saturating_sub(self.last_at);
+        // If an answer was captured that did not arrive, there may have been another one.
+        let is_unanswered =
+            |open: &Ladder| self.acknowledged.is_some_and(|it| open.psn.is_after(it));
+        let end = match self.open.as_ref().is_some_and(is_unanswered) {
+            true => End::Silent { for_ns },
+            false => End::Unknown { for_ns },
+        };
+        self.close(end);
     }
 
     /// Returns how many packets were not acknowledged, if responses were captured.
@@ -311,8 +330,20 @@ impl Requests {
             Some((_, since)) => (Start::NotBefore, *since),
             None => (Start::Unknown, self.last_at),
         };
-        self.open = Some(Ladder::new(psn, start, since, at));
+        let mut open = Ladder::new(psn, start, since, at);
+        open.is_midway = self.is_midway(&open);
+        self.open = Some(open);
         self.restart(at);
+    }
+
+    /// Whether a ladder may have begun before the capture. If so, the packet that the capture begins with
+    /// was sent again already, and the wait before that was not longer than the next one.
+    fn is_midway(&self, ladder: &Ladder) -> bool {
+        let Some((first, at)) = self.first.zip(self.first_at) else {
+            return false;
+        };
+        let unseen = Span::from_nanos(at.saturating_sub(self.captured_from));
+        !ladder.psn.is_after(first) && ladder.waits.first().is_some_and(|wait| unseen <= *wait)
     }
 
     /// Timers of what is sent again begin anew.
@@ -327,11 +358,16 @@ impl Requests {
             return;
         };
         ladder.end = end;
-        if self.ladders.len() < LADDERS_MAX {
-            self.ladders.push(ladder);
-        } else {
+        if self.ladders.len() == LADDERS_MAX {
             self.ladders_dropped += 1;
+            let weights = self.ladders.iter().map(Ladder::weight).enumerate();
+            let least = weights.min_by_key(|(_, weight)| *weight);
+            match least {
+                Some((at, weight)) if weight < ladder.weight() => self.ladders.remove(at),
+                _ => return,
+            };
         }
+        self.ladders.push(ladder);
     }
 }
 

@@ -150,7 +150,7 @@ fn pcap(link: u32, is_big: bool, is_nano: bool, frames: &[Vec<u8>], snap: usize)
 #[track_caller]
 fn assert_pair(analysis: &Analysis) {
     let said = &analysis.conversations;
-    assert_eq!(analysis.totals.roce, 2, "{:?}", analysis.totals);
+    assert_eq!(said.packets, 2, "{:?}", analysis.totals);
     assert_eq!(said.ways.len(), 2);
     assert_eq!(said.ways[0].requests.acknowledged, Some(Psn::new(7)));
     assert_eq!(said.ways[0].src_qp, Some(Qpn::new(REQUESTER)));
@@ -265,6 +265,57 @@ fn waits_of_a_silent_peer_are_a_ladder() {
     assert_eq!(ms, [10, 20]);
 }
 
+/// Many short outages do not hide the long one, and what is left out is counted.
+#[test]
+fn the_outages_that_say_most_are_kept() {
+    let mut steps = Vec::new();
+    let mut at = 0;
+    for psn in 0..400 {
+        let waits: &[u64] = if psn == 300 {
+            &[8, 16, 32, 64, 128]
+        } else {
+            &[8]
+        };
+        at += 1000;
+        steps.push((at, write(psn, Place::Only)));
+        for wait in waits {
+            at += wait;
+            steps.push((at, write(psn, Place::Only)));
+        }
+        steps.push((at + 1, answer(psn, Syndrome::default())));
+    }
+    let analysis = talk(&steps);
+    let requests = &analysis.conversations.ways[0].requests;
+    assert_eq!(
+        requests.ladders.len() as u64 + requests.ladders_dropped,
+        400
+    );
+    assert!(requests.ladders_dropped > 0);
+    let longest = requests
+        .ladders
+        .iter()
+        .map(|ladder| ladder.waits.len())
+        .max();
+    assert_eq!(longest, Some(5));
+}
+
+/// A ladder at the beginning of a capture may have begun before it, unless there was time to see that it
+/// did not.
+#[test]
+fn a_ladder_may_have_begun_before_the_capture() {
+    let requests = [(10_000, 10), (10_500, 10), (11_000, 10), (11_500, 10)];
+    let requests = requests.map(|(at, psn)| (at, write(psn, Place::Only)));
+    let is_midway = |steps: &[(u64, Headers)]| {
+        let analysis = talk(steps);
+        let ladders = &analysis.conversations.ways.last().unwrap().requests.ladders;
+        ladders[0].is_midway
+    };
+    assert!(is_midway(&requests));
+    let other = |at| (at, write(5, Place::Only).to(Qpn::new(0x77), Psn::new(5)));
+    assert!(is_midway(&[&[other(9_800)], &requests[..]].concat()));
+    assert!(!is_midway(&[&[other(9_000)], &requests[..]].concat()));
+}
+
 #[test]
 fn opcodes_out_of_sequence_are_counted() {
     let analysis = talk(&[
@@ -302,7 +353,7 @@ fn a_file_cut_anywhere_is_read_up_to_there() {
     let mut counts = Vec::new();
     for len in 0..=file.len() {
         match analyse(&file[..len]) {
-            Ok(analysis) => counts.push(analysis.totals.roce),
+            Ok(analysis) => counts.push(analysis.conversations.packets),
             Err(ReadError::NotACapture) => assert!(len < 200),
             Err(error) => panic!("{len}: {error}"),
         }

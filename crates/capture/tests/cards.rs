@@ -1,6 +1,6 @@
 //! What was measured on real cards (spec adaptive-retransmission, section 6).
 
-use ferroce_capture::{End, Ladder, Policy, Sure, identify};
+use ferroce_capture::{End, Ladder, Policy, Sure, identify, identify_together};
 
 fn ladder(times_ms: &[f64], end: End) -> Ladder {
     let zero = [0.0];
@@ -89,4 +89,63 @@ fn nothing_is_said_of_what_fits_nothing() {
     let answer = identify(&[of_waits(&[429.0, 300.0, 123.0, 777.0], End::Failed)]);
     assert_eq!(answer.sure, Sure::No, "{answer:?}");
     assert!(identify(&[]).policies.is_empty());
+}
+
+/// Timeouts of 14 and 16 without the minimum: together they look like a profile.
+#[test]
+fn queue_pairs_with_different_timeouts_are_not_one() {
+    let plain = |wait: f64| vec![of_waits(&[wait; 6], End::Silent { for_ns: 0 })];
+    let (one, other) = (plain(67.15), plain(268.5));
+    assert_eq!(identify_together(&[&one, &other]), None);
+    for own in [&one, &other] {
+        let answer = identify(own);
+        assert!(
+            matches!(answer.policies[0], Policy::Plain { .. }),
+            "{answer:?}"
+        );
+        assert_eq!(answer.sure, Sure::Certain);
+    }
+    let together = identify_together(&[&one, &one.clone()]).unwrap();
+    assert!(matches!(together.policies[0], Policy::Plain { .. }));
+    assert_eq!(together.sure, Sure::Certain);
+}
+
+/// Waits of 1 to 3 ms, as a busy machine stretches them, have no timeout of their own.
+#[test]
+fn short_waits_that_vary_are_not_a_timeout() {
+    let waits = [
+        1.08, 1.05, 1.26, 1.63, 0.99, 1.05, 1.11, 1.03, 2.21, 2.27, 1.65, 1.07, 1.19, 2.07, 3.77,
+    ];
+    let single = |wait: &f64| of_waits(&[*wait], End::Silent { for_ns: 0 });
+    let ladders: Vec<Ladder> = waits.iter().map(single).collect();
+    let answer = identify(&ladders);
+    assert!(answer.sure < Sure::Certain, "{answer:?}");
+}
+
+/// During an outage the retransmissions are lost before the point of capture: all that it shows is one
+/// wait of each queue pair, whose length is that of a longer timeout.
+#[test]
+fn waits_with_unseen_retransmissions_are_not_certain() {
+    let seen = [of_waits(&[537.0], End::Silent { for_ns: 0 })];
+    let answer = identify_together(&[&seen[..]; 8]).unwrap();
+    assert!(answer.sure <= Sure::Undecided, "{answer:?}");
+}
+
+/// 537 ms again and again: timeout 17, or the end of a ladder that began before the capture.
+#[test]
+fn a_capture_that_begins_in_an_outage_leaves_both_open() {
+    let mut ladder = of_waits(&[537.0; 5], End::Silent { for_ns: 0 });
+    let plain = identify(&[ladder.clone()]);
+    assert!(
+        matches!(plain.policies[0], Policy::Plain { .. }),
+        "{plain:?}"
+    );
+    ladder.is_midway = true;
+    let answer = identify(&[ladder]);
+    assert!(answer.sure < Sure::Certain, "{answer:?}");
+    // A profile whose later waits the timeout cuts looks like this, too.
+    let mut ladder = of_waits(&[268.5; 6], End::Silent { for_ns: 0 });
+    ladder.is_midway = true;
+    let answer = identify(&[ladder]);
+    assert!(answer.sure < Sure::Certain, "{answer:?}");
 }

@@ -11,6 +11,10 @@ use crate::opcode::{Opcode, Service};
 
 /// UDP destination port of RoCEv2.
 pub const ROCE_V2_PORT: u16 = 4791;
+
+/// First byte of a steering probe, which Ferroce's devices send to themselves on [`ROCE_V2_PORT`]
+/// to find out which process receives what: the opcode of no packet.
+pub const STEERING_PROBE: u8 = 0xfe;
 /// Length of the base transport header, bytes.
 pub const BTH_LEN: usize = 12;
 /// Length of the RDMA extended transport header, bytes.

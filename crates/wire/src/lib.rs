@@ -57,7 +57,7 @@ pub use extension::{AtomicEth, Deth, ExtensionValues, Reth};
 pub use headers::{
     AETH_LEN, ATOMIC_ACK_ETH_LEN, ATOMIC_ETH_LEN, BTH_LEN, BthFlags, CNP_RESERVED_LEN, Connection,
     DETH_LEN, EmitError, HEADERS_LEN_MAX, Headers, ICRC_LEN, IETH_LEN, IMM_LEN, PKEY_DEFAULT,
-    Place, RETH_LEN, ROCE_V2_PORT, XRCETH_LEN, pad_len,
+    Place, RETH_LEN, ROCE_V2_PORT, STEERING_PROBE, XRCETH_LEN, pad_len,
 };
 pub use icrc::{IcrcFlow, IcrcVerifier, IdPolicy, IpPair, Verdict};
 pub use ids::{Psn, Qpn, Srqn};

@@ -21,10 +21,10 @@ const READINGS_MAX: usize = 5;
 /// Explanations of failures that are shown.
 const TOLERATES_MAX: usize = 6;
 
-/// An answer in lines of 80 columns.
-pub(super) fn answer(answer: &Answer, ladders: &[Ladder]) -> String {
+/// An answer in lines of 80 columns; so many outages were left out.
+pub(super) fn answer(answer: &Answer, ladders: &[Ladder], left_out: u64) -> String {
     let mut lines = Lines::default();
-    if let Some(longest) = ladders.iter().max_by_key(|ladder| ladder.waits.len()) {
+    if let Some(longest) = ladders.iter().max_by_key(|ladder| ladder.weight()) {
         lines.add("waits", &waits(longest));
         if ladders.len() > 1 {
             let all = format!(
@@ -33,6 +33,10 @@ pub(super) fn answer(answer: &Answer, ladders: &[Ladder]) -> String {
                 answer.waits
             );
             lines.add("", &all);
+        }
+        if left_out > 0 {
+            let shorter = format!("{} shorter outages are left out", grouped(left_out));
+            lines.add("", &shorter);
         }
     }
     lines.add("answer", &verdict(answer));
@@ -108,7 +112,7 @@ fn waits(ladder: &Ladder) -> String {
     match ladder.end {
         End::Answered { .. } => text + ", then answered",
         End::Silent { for_ns: 0 } => text,
-        End::Silent { for_ns } => {
+        End::Unknown { for_ns } | End::Silent { for_ns } => {
             format!(
                 "{text}, then nothing for {}",
                 Span::from_nanos(for_ns).about()
@@ -148,10 +152,12 @@ fn in_words(policy: &Policy) -> (&'static str, Vec<String>) {
             coarse,
             retry_cnt,
         } => {
-            let begins = ferroce_adp::ack_timeout(*first).unwrap_or_default();
+            let begins = match first.and_then(ferroce_adp::ack_timeout) {
+                Some(begins) => format!("begins with {} and doubles", begins.about()),
+                None => "doubles, its beginning was not captured".to_owned(),
+            };
             let mut facts = vec![format!(
-                "begins with {} and doubles{}",
-                begins.about(),
+                "{begins}{}",
                 if *coarse {
                     "; some waits are cut to 3/4, as a card's coarse timer does"
                 } else {
@@ -294,7 +300,12 @@ pub(super) fn failures(log: &Log, found: Option<&Failures>) -> String {
 }
 
 /// An answer for programs, and which way of a capture it is of.
-pub(super) fn document(way: Option<&Way>, answer: &Answer, ladders: &[Ladder]) -> json::Answer {
+pub(super) fn document(
+    way: Option<&Way>,
+    answer: &Answer,
+    ladders: &[Ladder],
+    left_out: u64,
+) -> json::Answer {
     let waits = |ladder: &Ladder| ladder.waits.iter().map(|wait| wait.as_nanos()).collect();
     json::Answer {
         from: way.map(|way| way.key.from.to_string()),
@@ -303,6 +314,7 @@ pub(super) fn document(way: Option<&Way>, answer: &Answer, ladders: &[Ladder]) -
         dest_qpn: way.map(|way| way.key.dest_qp.value()),
         sure: sure(answer),
         waits: answer.waits,
+        outages_left_out: left_out,
         waits_ns: ladders.iter().map(waits).collect(),
         policies: answer.policies.iter().map(policy).collect(),
     }
@@ -335,7 +347,7 @@ fn policy(policy: &Policy) -> json::Policy {
             coarse,
             retry_cnt,
         } => json::Policy::Firmware {
-            first_wait_ns: ferroce_adp::ack_timeout(*first).map_or(0, Span::as_nanos),
+            first_wait_ns: first.and_then(ferroce_adp::ack_timeout).map(Span::as_nanos),
             timeout: if *top.start() == 16 {
                 [1, *top.end()]
             } else {

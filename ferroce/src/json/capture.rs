@@ -32,6 +32,8 @@ pub(crate) struct Answer {
     pub(crate) sure: &'static str,
     /// Waits that it rests on.
     pub(crate) waits: usize,
+    /// Outages that were left out because they say less than the others; with any, no answer is certain.
+    pub(crate) outages_left_out: u64,
     /// The waits of each outage.
     pub(crate) waits_ns: Vec<Vec<u64>>,
     /// The policies that explain them.
@@ -52,8 +54,8 @@ pub(crate) enum Policy {
     },
     /// That of a card out of the box.
     Firmware {
-        /// Its first wait.
-        first_wait_ns: u64,
+        /// Its first wait; null if it was not captured.
+        first_wait_ns: Option<u64>,
         /// ACK timeout of the queue pair.
         timeout: [u8; 2],
         /// Whether its timer is coarse.

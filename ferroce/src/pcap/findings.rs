@@ -138,7 +138,9 @@ fn outage(ladder: &Ladder, at: &impl Fn(u64) -> String) -> String {
         .fold(Span::ZERO, |all, wait| all + *wait);
     let end = match ladder.end {
         End::Answered { .. } => "then answered".to_owned(),
-        End::Silent { for_ns } => format!("then nothing for {}", Span::from_nanos(for_ns).about()),
+        End::Unknown { for_ns } | End::Silent { for_ns } => {
+            format!("then nothing for {}", Span::from_nanos(for_ns).about())
+        }
         End::Failed => "then failed".to_owned(),
     };
     format!(

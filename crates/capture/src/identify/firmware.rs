@@ -1,24 +1,27 @@
 //! The firmware's own timeouts: X, X, 2X, 4X up to the timeout, then twice the timeout.
 
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
 use ferroce_adp::ack_timeout;
 use ferroce_time::Span;
 
 use super::likelihood::{Sender, within};
-use super::{Explanation, Policy, best, both, either};
+use super::{Explanation, Policy, best, common, either};
 use crate::ladder::{End, Ladder, Start};
 
 /// The smallest timeout that cards enforce, and the greatest there is.
 const TOPS: RangeInclusive<u8> = 16..=31;
-/// Exponents with which ladders begin: 10 to 14 were measured.
-const FIRSTS: RangeInclusive<u8> = 9..=15;
+/// Exponents with which ladders begin, as measured.
+const FIRSTS: RangeInclusive<u8> = 10..=14;
 /// How long a card's first wait may be, in hundredths of a step: its timer starts between two ticks.
 const FIRST_PERCENT: RangeInclusive<u64> = 85..=155;
 /// One of so many ladders.
 const CHOICE: f64 = -4.5;
 /// Older cards go X, 2X.
 const OLDER: f64 = -3.0;
+/// Each first wait that is drawn, one of a few.
+const DRAW: f64 = -1.6;
 /// A wait shortened to three quarters.
 const SHORTENED: f64 = -0.7;
 
@@ -32,16 +35,20 @@ struct Shape {
 }
 
 impl Shape {
-    fn all() -> impl Iterator<Item = Self> {
-        FIRSTS.flat_map(|first| {
-            [false, true].into_iter().flat_map(move |is_older| {
-                TOPS.map(move |top| Self {
-                    first,
-                    is_older,
-                    top,
-                })
-            })
-        })
+    /// Those that a ladder may have. One that began before the capture may show any part of the way up.
+    fn all(ladder: &Ladder, top: u8) -> impl Iterator<Item = Self> {
+        let is_midway = ladder.is_midway;
+        let shapes = move |first: u8| {
+            let of = move |is_older| Self {
+                first,
+                is_older,
+                top,
+            };
+            let begun = FIRSTS.contains(&first).then(|| of(false));
+            let older = (is_midway || FIRSTS.contains(&first)).then(|| of(true));
+            begun.into_iter().chain(older)
+        };
+        (*FIRSTS.start()..=top + 1).flat_map(shapes)
     }
 
     /// The exponent of a wait; one above the top lie the plain waits.
@@ -73,12 +80,13 @@ impl Shape {
     }
 
     /// The likelihood of a ladder, and whether waits were shortened.
-    fn score(self, ladder: &Ladder, sender: Sender) -> (f64, bool) {
-        let (mut score, mut is_coarse) = (if self.is_older { OLDER } else { 0.0 }, false);
+    fn fit(self, ladder: &Ladder, sender: Sender) -> (f64, bool) {
+        let is_older = self.is_older && !ladder.is_midway;
+        let (mut fit, mut is_coarse) = (if is_older { OLDER } else { 0.0 }, false);
         for (at, wait) in ladder.waits.iter().enumerate() {
             let timer = self.timer(at);
             if at == 0 {
-                score += self.first(ladder, timer, sender);
+                fit += self.first(ladder, timer, sender);
                 continue;
             }
             let whole = sender.wait(*wait, timer);
@@ -87,9 +95,9 @@ impl Shape {
                 false => f64::NEG_INFINITY,
             };
             is_coarse |= shortened > whole;
-            score += whole.max(shortened);
+            fit += whole.max(shortened);
         }
-        (score, is_coarse)
+        (fit, is_coarse)
     }
 
     fn first(self, ladder: &Ladder, timer: Span, sender: Sender) -> f64 {
@@ -98,8 +106,14 @@ impl Shape {
             *wait >= timer / 100 * *FIRST_PERCENT.start()
                 && *wait <= timer / 100 * *FIRST_PERCENT.end()
         });
-        match sender == Sender::Card && ladder.start == Start::Known && is_near {
-            true => exact.max(within(timer)),
+        let is_first = !ladder.is_midway && ladder.start == Start::Known;
+        match sender == Sender::Card && is_first && is_near {
+            true => exact.max(
+                ladder
+                    .waits
+                    .first()
+                    .map_or(0.0, |wait| within(*wait, timer)),
+            ),
             false => exact,
         }
     }
@@ -113,6 +127,8 @@ impl Shape {
         let has_risen = waits > 0 && self.exponent(waits - 1) >= self.top;
         let next = self.timer(waits);
         match ladder.end {
+            _ if ladder.is_midway && plain == 0 => 0..=7,
+            _ if ladder.is_midway => plain.saturating_add(1)..=7,
             End::Failed if plain > 0 => plain + 1..=plain + 1,
             End::Failed => 0..=1,
             End::Silent { for_ns } if Span::from_nanos(for_ns) > next * 2 => match (plain, waits) {
@@ -131,31 +147,35 @@ pub(super) fn explain(ladders: &[&Ladder], sender: Sender) -> Option<Explanation
     let scored = TOPS.filter_map(|top| {
         // Each ladder draws its own beginning.
         let of = |ladder: &&Ladder| {
-            let shapes = Shape::all().filter(|shape| shape.top == top);
-            let scored = shapes.map(|shape| (shape.score(ladder, sender), shape));
+            let scored = Shape::all(ladder, top).map(|shape| (shape.fit(ladder, sender), shape));
             scored.max_by(|one, other| one.0.0.total_cmp(&other.0.0))
         };
         let shapes: Option<Vec<_>> = ladders.iter().map(of).collect();
         let shapes = shapes?;
         let seen = ladders.iter().zip(&shapes);
-        let retry_cnt = seen.fold(0..=7, |all, (ladder, (_, shape))| {
-            both(&all, &shape.retries(ladder))
-        });
-        let score: f64 = shapes.iter().map(|((score, _), _)| score).sum();
+        let retry_cnt = common(seen.map(|(ladder, (_, shape))| shape.retries(ladder)))?;
+        let fit: f64 = shapes.iter().map(|((fit, _), _)| fit).sum();
+        let draws: BTreeSet<u8> = shapes.iter().map(|(_, shape)| shape.first).collect();
+        let choices = CHOICE + DRAW * f64::from(u8::try_from(draws.len()).unwrap_or(u8::MAX));
         let is_coarse = shapes.iter().any(|((_, is_coarse), _)| *is_coarse);
-        let first = shapes.first()?.1.first;
-        (!retry_cnt.is_empty()).then_some((score + CHOICE, (top, first, is_coarse, retry_cnt)))
+        let begun = ladders
+            .iter()
+            .zip(&shapes)
+            .find(|(ladder, _)| !ladder.is_midway);
+        let first = begun.map(|(_, (_, shape))| shape.first);
+        Some((fit, (top, first, is_coarse, retry_cnt, choices)))
     });
-    let (score, options) = best(scored)?;
-    let (top, first, coarse, retry_cnt) = options.first()?.clone();
+    let (fit, options) = best(scored)?;
+    let (top, first, coarse, retry_cnt, choices) = options.first()?.clone();
     let seen = options
         .iter()
-        .map(|(top, .., retry_cnt)| (*top..=*top, retry_cnt.clone()));
+        .map(|(top, .., retry_cnt, _)| (*top..=*top, retry_cnt.clone()));
     let (top, retry_cnt) = seen.fold((top..=top, retry_cnt), |all, one| {
         (either(&all.0, &one.0), either(&all.1, &one.1))
     });
     Some(Explanation {
-        score,
+        fit,
+        choices,
         policy: Policy::Firmware {
             first,
             top,

@@ -6,7 +6,7 @@ use ferroce_adp::ack_timeout;
 use ferroce_time::Span;
 
 use super::likelihood::{Sender, within};
-use super::{Explanation, Policy, best, both, either};
+use super::{Explanation, Policy, best, common, either};
 use crate::ladder::{End, Ladder, Start};
 
 /// The smallest timeout that cards enforce.
@@ -34,15 +34,14 @@ pub(super) fn explain(ladders: &[&Ladder], sender: Sender) -> Option<Explanation
     let options = (1..=31).flat_map(|exponent| [(exponent, false), (exponent, true)]);
     let scored = options.filter_map(|(exponent, is_longer)| {
         let wait = ack_timeout(exponent)?;
-        let seen = ladders.iter().map(|ladder| retries(ladder, wait));
-        let retry_cnt = seen.fold(0..=7, |all, one| both(&all, &one));
-        let score: f64 = ladders
+        let retry_cnt = common(ladders.iter().map(|ladder| retries(ladder, wait)))?;
+        let fit: f64 = ladders
             .iter()
-            .map(|it| score(it, wait, is_longer, sender))
+            .map(|it| fit(it, wait, is_longer, sender))
             .sum();
-        (!retry_cnt.is_empty()).then_some((score + CHOICE, (exponent, is_longer, retry_cnt)))
+        Some((fit, (exponent, is_longer, retry_cnt)))
     });
-    let (score, options) = best(scored)?;
+    let (fit, options) = best(scored)?;
     let mut readings: Vec<Reading> = Vec::new();
     let mut retry_cnt: Option<RangeInclusive<u8>> = None;
     for (exponent, is_longer, seen) in options {
@@ -62,7 +61,8 @@ pub(super) fn explain(ladders: &[&Ladder], sender: Sender) -> Option<Explanation
         });
     }
     Some(Explanation {
-        score,
+        fit,
+        choices: CHOICE,
         policy: Policy::Plain {
             readings,
             retry_cnt: retry_cnt?,
@@ -70,7 +70,7 @@ pub(super) fn explain(ladders: &[&Ladder], sender: Sender) -> Option<Explanation
     })
 }
 
-fn score(ladder: &Ladder, wait: Span, is_longer: bool, sender: Sender) -> f64 {
+fn fit(ladder: &Ladder, wait: Span, is_longer: bool, sender: Sender) -> f64 {
     let rest: f64 = ladder
         .waits
         .iter()
@@ -80,10 +80,11 @@ fn score(ladder: &Ladder, wait: Span, is_longer: bool, sender: Sender) -> f64 {
     let Some(first) = ladder.waits.first() else {
         return rest;
     };
-    let is_within = *first >= wait / 100 * *FIRST_PERCENT.start()
-        && *first <= wait / 100 * *FIRST_PERCENT.end() + Span::from_millis(1);
-    rest + match is_longer && is_within && ladder.start == Start::Known {
-        true => within(wait),
+    let low = wait / 100 * *FIRST_PERCENT.start();
+    let high = wait / 100 * *FIRST_PERCENT.end();
+    let is_within = (low..=high).contains(first);
+    rest + match is_longer && is_within && ladder.start == Start::Known && sender == Sender::Card {
+        true => within(*first, high - low),
         false => sender.first(ladder, wait),
     }
 }
@@ -92,8 +93,9 @@ fn score(ladder: &Ladder, wait: Span, is_longer: bool, sender: Sender) -> f64 {
 fn retries(ladder: &Ladder, wait: Span) -> RangeInclusive<u8> {
     let sent = u8::try_from(ladder.waits.len()).unwrap_or(u8::MAX);
     match ladder.end {
+        _ if ladder.is_midway => sent..=7,
         End::Silent { for_ns } if Span::from_nanos(for_ns) > wait * 2 => sent..=sent,
-        End::Silent { .. } | End::Answered { .. } => sent..=7,
+        End::Silent { .. } | End::Unknown { .. } | End::Answered { .. } => sent..=7,
         End::Failed => sent.saturating_sub(1)..=sent.saturating_sub(1),
     }
 }

@@ -1,5 +1,8 @@
 //! A profile: increasing waits of 4 us times powers of two, at most the queue pair's timeout.
 
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
+
 use ferroce_adp::ack_timeout;
 use ferroce_time::Span;
 
@@ -9,12 +12,12 @@ use crate::ladder::{End, Ladder};
 
 /// What a profile's time base is a multiple of.
 const UNIT: Span = Span::from_micros(4);
-/// The longest wait that makes sense: ten days.
-const DOUBLINGS_MAX: u32 = 38;
+/// Waits from 128 us, for shorter ones say nothing of timers, to ten days, the longest that makes sense.
+const DOUBLINGS: RangeInclusive<u32> = 5..=38;
 /// Each step is one of several that could follow.
 const STEP: f64 = -2.0;
 /// That a queue pair's timeout cuts the waits, and which.
-const CAP: f64 = -4.0;
+const CAP: f64 = -12.0;
 
 /// A wait, and how often it was used before the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,27 +38,23 @@ pub(super) fn explain(ladders: &[&Ladder], sender: Sender) -> Option<Explanation
             .map(|it| climb(it, &timers, sender))
             .collect();
         // One wait is no proof of a cap, and what is always cut says nothing about a profile.
-        let waits = paths.iter().map(|(_, path)| path.len()).sum::<usize>();
+        let waits = paths.iter().map(Vec::len).sum::<usize>();
         let is_capped = |timer: &&Span| cap.and_then(ack_timeout) == Some(**timer);
-        let capped = paths
-            .iter()
-            .flat_map(|(_, path)| path)
-            .filter(is_capped)
-            .count();
+        let capped = paths.iter().flatten().filter(is_capped).count();
         if capped == waits || cap.is_some() && capped < 2 {
             return None;
         }
-        let score: f64 = paths.iter().map(|(score, _)| score).sum();
-        let score = score + if cap.is_some() { CAP } else { 0.0 };
-        let longest = paths
-            .into_iter()
-            .map(|(_, path)| path)
-            .max_by_key(Vec::len)?;
-        Some((score, cap, longest))
+        let seen = ladders.iter().zip(&paths);
+        let fit: f64 = seen.map(|(ladder, path)| fit(ladder, path, sender)).sum();
+        let choices = choices(&paths) + if cap.is_some() { CAP } else { 0.0 };
+        let longest = paths.into_iter().max_by_key(Vec::len)?;
+        Some((fit, choices, cap, longest))
     });
-    let (score, cap, path) = scored.max_by(|one, other| one.0.total_cmp(&other.0))?;
+    let (fit, choices, cap, path) =
+        scored.max_by(|one, other| (one.0 + one.1).total_cmp(&(other.0 + other.1)))?;
     Some(Explanation {
-        score,
+        fit,
+        choices,
         policy: Policy::Profile {
             steps: steps(&path),
             cap,
@@ -75,7 +74,7 @@ fn may_be_cap(cap: u8, ladders: &[&Ladder]) -> bool {
 /// The waits that are possible, the shortest first.
 fn timers(cap: Option<u8>) -> Vec<Span> {
     let cap = cap.and_then(ack_timeout);
-    let all = (0..=DOUBLINGS_MAX).map(|doublings| UNIT.doubled(doublings));
+    let all = DOUBLINGS.map(|doublings| UNIT.doubled(doublings));
     match cap {
         None => all.collect(),
         Some(cap) => all.take_while(|timer| *timer < cap).chain([cap]).collect(),
@@ -84,19 +83,10 @@ fn timers(cap: Option<u8>) -> Vec<Span> {
 
 /// The likeliest timers behind a ladder's waits. They only grow, except after the first: a range may
 /// begin below the initial timeout.
-fn climb(ladder: &Ladder, timers: &[Span], sender: Sender) -> (f64, Vec<Span>) {
-    let fatal = matches!(ladder.end, End::Failed).then_some(ladder.waits.len() - 1);
+fn climb(ladder: &Ladder, timers: &[Span], sender: Sender) -> Vec<Span> {
     let mut scores: Vec<f64> = Vec::new();
     let mut came_from: Vec<Vec<usize>> = Vec::new();
-    for (at, wait) in ladder.waits.iter().enumerate() {
-        let of = |timer: Span| match at {
-            _ if Some(at) == fatal && *wait < timer => {
-                // The total timeout cuts the last wait.
-                sender.wait(*wait, timer).max(within(timer))
-            }
-            0 => sender.first(ladder, timer),
-            _ => sender.wait(*wait, timer),
-        };
+    for at in 0..ladder.waits.len() {
         let before = if at == 0 {
             vec![0; timers.len()]
         } else {
@@ -109,7 +99,7 @@ fn climb(ladder: &Ladder, timers: &[Span], sender: Sender) -> (f64, Vec<Span>) {
                 _ if from == step => scores[from],
                 _ => scores[from] + STEP,
             };
-            so_far + of(*timer)
+            so_far + fit_of(ladder, at, *timer, sender)
         });
         scores = next.collect();
         came_from.push(before);
@@ -118,17 +108,48 @@ fn climb(ladder: &Ladder, timers: &[Span], sender: Sender) -> (f64, Vec<Span>) {
         .iter()
         .enumerate()
         .max_by(|one, other| one.1.total_cmp(other.1));
-    let Some((mut step, score)) = last else {
-        return (0.0, Vec::new());
+    let Some((mut step, _)) = last else {
+        return Vec::new();
     };
-    let score = *score;
     let mut path = Vec::new();
     for before in came_from.iter().rev() {
         path.push(timers[step]);
         step = before[step];
     }
     path.reverse();
-    (score, path)
+    path
+}
+
+/// What the steps of these paths cost: each counts once, since all queue pairs have the same profile.
+fn choices(paths: &[Vec<Span>]) -> f64 {
+    let begins: BTreeSet<Span> = paths
+        .iter()
+        .filter_map(|path| path.first().copied())
+        .collect();
+    let pairs = paths.iter().flat_map(|path| path.windows(2));
+    let steps: BTreeSet<&[Span]> = pairs.filter(|pair| pair[0] != pair[1]).collect();
+    let count = |count: usize| f64::from(u32::try_from(count).unwrap_or(u32::MAX));
+    STEP * count(begins.len() + steps.len())
+}
+
+/// How well a wait fits a timer.
+fn fit_of(ladder: &Ladder, at: usize, timer: Span, sender: Sender) -> f64 {
+    let wait = ladder.waits[at];
+    let is_fatal = matches!(ladder.end, End::Failed) && at + 1 == ladder.waits.len();
+    match at {
+        // The total timeout cuts the last wait.
+        _ if is_fatal && wait < timer => sender.wait(wait, timer).max(within(wait, timer)),
+        0 => sender.first(ladder, timer),
+        _ => sender.wait(wait, timer),
+    }
+}
+
+/// How well a ladder's waits fit these timers.
+fn fit(ladder: &Ladder, path: &[Span], sender: Sender) -> f64 {
+    let waits = path.iter().enumerate();
+    waits
+        .map(|(at, timer)| fit_of(ladder, at, *timer, sender))
+        .sum()
 }
 
 /// For each step the best one to come from: itself or a lower one, or any.

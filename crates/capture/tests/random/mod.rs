@@ -23,14 +23,26 @@ pub(crate) struct Verdict {
     pub(crate) wrong: Option<String>,
 }
 
-/// Identifies the policy of a seed. None if its capture shows no wait: its only one was the fatal one, or
-/// none came.
-pub(crate) fn judge(seed: u64) -> Option<Verdict> {
+/// A captured packet: its time in nanoseconds, its PSN, and the queue pair that it goes to.
+pub(crate) type Packet = (u64, u32, u32);
+
+/// The queue pair whose policy is identified, and another one.
+pub(crate) const QPN: u32 = 11;
+const OTHER_QPN: u32 = 12;
+
+/// Identifies the policy of a seed, from what `disturb` leaves of a capture. None if that shows no wait: its
+/// only one was the fatal one, or none came.
+pub(crate) fn judge(
+    seed: u64,
+    disturb: impl FnOnce(Vec<Packet>, &mut Xoshiro256PlusPlus) -> Vec<Packet>,
+) -> Option<Verdict> {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     let case = random_case(&mut rng);
-    let file = capture(&case, &mut rng);
-    let analysis = analyse(&file[..]).unwrap();
-    let way = &analysis.conversations.ways[0];
+    let packets = capture(&case, &mut rng);
+    let packets = disturb(packets, &mut rng);
+    let analysis = analyse(&file(&packets)[..]).unwrap();
+    let mut ways = analysis.conversations.ways.iter();
+    let way = ways.find(|way| way.key.dest_qp == Qpn::new(QPN))?;
     let answer = identify(&way.requests.ladders);
     if answer.waits == 0 {
         return None;
@@ -105,27 +117,27 @@ fn random_profile(rng: &mut Xoshiro256PlusPlus) -> Profile {
 }
 
 /// Waits until the queue pair fails, or until its peer comes back after some of them.
-fn capture(case: &Case, rng: &mut Xoshiro256PlusPlus) -> Vec<u8> {
+fn capture(case: &Case, rng: &mut Xoshiro256PlusPlus) -> Vec<Packet> {
     let state = RetryState::new(&case.device, case.qp, 0x11);
     let trace = SilentPeer::new(case.device, state);
     let answered_after = match rng.random_range(0..2) {
         0 => usize::MAX,
         _ => rng.random_range(1..12),
     };
-    let mut file = Vec::new();
-    let mut writer = Writer::new(&mut file).unwrap();
-    let mut at = 1_000_000_000;
+    // Something else goes on long before.
+    let mut packets = vec![(1_000_000_000, 7, OTHER_QPN)];
+    let mut at = 300_000_000_000;
     let late = |rng: &mut Xoshiro256PlusPlus| match rng.random_range(0..20) {
         0 => rng.random_range(100_000..1_500_000),
         _ => rng.random_range(2_000..80_000),
     };
     let mut sent = 0;
-    write(&mut writer, at, 100);
+    packets.push((at, 100, QPN));
     for wait in trace.take(1000) {
         at += wait.wait.unwrap().as_nanos() + late(rng);
         match wait.event {
             Event::Retransmit { .. } if sent < answered_after => {
-                write(&mut writer, at, 100);
+                packets.push((at, 100, QPN));
                 sent += 1;
             }
             Event::Initial => {}
@@ -133,20 +145,25 @@ fn capture(case: &Case, rng: &mut Xoshiro256PlusPlus) -> Vec<u8> {
         }
     }
     if sent == answered_after {
-        write(&mut writer, at + 50_000, 101);
+        packets.push((at + 50_000, 101, QPN));
     } else {
         // Something else goes on for long after.
-        write_to(&mut writer, at + 300_000_000_000, 7, 12);
+        packets.push((at + 300_000_000_000, 8, OTHER_QPN));
+    }
+    packets
+}
+
+fn file(packets: &[Packet]) -> Vec<u8> {
+    let mut file = Vec::new();
+    let mut writer = Writer::new(&mut file).unwrap();
+    for packet in packets {
+        write(&mut writer, *packet);
     }
     drop(writer);
     file
 }
 
-fn write(writer: &mut Writer<&mut Vec<u8>>, at: u64, psn: u32) {
-    write_to(writer, at, psn, 11);
-}
-
-fn write_to(writer: &mut Writer<&mut Vec<u8>>, at: u64, psn: u32, qpn: u32) {
+fn write(writer: &mut Writer<&mut Vec<u8>>, (at, psn, qpn): Packet) {
     let meta = UdpMeta::new(
         "10.0.0.1:50000".parse().unwrap(),
         "10.0.0.2:4791".parse().unwrap(),
@@ -208,7 +225,7 @@ fn is_right(case: &Case, policy: &Policy) -> bool {
             !is_disabled
                 && top.contains(&effective)
                 && retry_cnt.contains(&case.qp.retry_cnt)
-                && (10..=14).contains(first)
+                && first.is_none_or(|first| (10..=14).contains(&first))
         }
         // A profile whose waits the timeout always cuts looks like no profile.
         (Policy::Plain { readings, .. }, PolicyKind::Profile(_)) => {

@@ -99,7 +99,7 @@ fn set_profile(register: &mut Accelerations, request: &Image<&[u8]>) -> Result<(
     match request.get(&reg::ADP_RETX_PROFILE_ID) {
         0 => {
             let reason = "0 stands for the firmware's own timeouts and cannot be written; \
-                          write profile 1, or reset the device to go back to them";
+                          write profile 1; `ferroce adp reset` goes back to them";
             let field = "adp_retx_profile_id";
             return Err(RegisterError::BadParam {
                 field,

@@ -9,15 +9,14 @@
 use std::io;
 use std::os::fd::RawFd;
 
-use ferroce_wire::Qpn;
 use ferroce_wire::cm::ServiceId;
+use ferroce_wire::{Qpn, STEERING_PROBE};
 use libc::sock_filter;
 
 use super::{Socket, last_error};
 
-/// The first byte of a probe, the opcode of no packet. Its second byte is the index of the socket
-/// that it goes to.
-pub(crate) const PROBE: u8 = 0xfe;
+/// The first byte of a probe. Its second byte is the index of the socket that it goes to.
+pub(crate) const PROBE: u8 = STEERING_PROBE;
 
 /// An index that no socket has.
 const ANY: u32 = u32::MAX;
