@@ -277,7 +277,7 @@ fn what_is_wrong_changes_nothing_and_says_why() {
         (&["-d", "fr0", "rpg_ai_rate"], "write rpg_ai_rate VALUE"),
         (&["-d", "fr9", "rpg_ai_rate=1"], "available: fr0"),
         (&["-d", "fr0", "--prio", "3", "rpg_gd=10"], "whole port"),
-        (&["-d", "fr0", "--prio", "8", "enable=1"], "not in 0..=7"),
+        (&["-d", "fr0", "--prio", "8", "enable=1"], "must be 0 to 7"),
         (&["-d", "fr0"], "write KEY VALUE"),
     ] {
         let error = devices.bad(&[&["cc", "set"], args].concat());

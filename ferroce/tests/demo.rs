@@ -425,7 +425,7 @@ fn of_two_congestion_demos_on_the_same_addresses_one_runs() {
 #[test]
 fn the_congestion_demo_refuses_what_it_cannot_show() {
     for (args, told) in [
-        ("--congestion --flows 9", "1..=8"),
+        ("--congestion --flows 9", "must be 1 to 8"),
         ("--congestion --bottleneck 200Gbit", "10Mbit to 100Gbit"),
         ("--congestion --bottleneck 9Mbit", "10Mbit to 100Gbit"),
         ("--congestion --bottleneck fast", "for example 2.5Gbit"),
@@ -436,7 +436,7 @@ fn the_congestion_demo_refuses_what_it_cannot_show() {
         ),
         ("--congestion --preset none", "choose one of firmware"),
         ("--congestion --loss 1%", "cannot be used with"),
-        ("--congestion --width 59", "60..=400"),
+        ("--congestion --width 59", "must be 60 to 400"),
         ("--flows 2", "--flows is an option of --congestion"),
         // Beside an option that excludes it.
         (

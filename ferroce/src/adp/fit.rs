@@ -139,9 +139,9 @@ impl Fit {
             Some(found) if self.detect_within.is_none() && found.gives_up_last > SOON => {
                 to.remark(format_args!(
                     "warning: jobs notice a dead peer only after {}, because nothing limits that; \
-                     --detect-within {}, for example, does",
+                     --detect-within {}s, for example, does",
                     found.gives_up_last.about(),
-                    SOON.about()
+                    SOON.as_nanos() / 1_000_000_000
                 ))
             }
             _ => Ok(()),

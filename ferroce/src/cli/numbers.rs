@@ -41,8 +41,10 @@ fn of_digits(kind: &IntErrorKind) -> &'static str {
 fn of_range(complaint: &str) -> Option<String> {
     let (_, range) = complaint.split_once(" is not in ")?;
     let (least, most) = range.split_once("..")?;
-    Some(match most.trim_start_matches('=') {
-        "" => format!("must be {least} or more"),
-        most => format!("must be {least} to {most}"),
+    let most = most.trim_start_matches('=');
+    let is_open = most.is_empty() || most == u64::MAX.to_string();
+    Some(match is_open {
+        true => format!("must be {least} or more"),
+        false => format!("must be {least} to {most}"),
     })
 }

@@ -174,7 +174,7 @@ enum ChangeError {
 impl Cc {
     pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
         let is_json = self.json;
-        let verb = self.verb.unwrap_or(Verb::Show {
+        let verb = self.verb.unwrap_or_else(|| Verb::Show {
             device: EachDevice::of(self.device.clone()),
             prio: self.prio,
             names: None,
