@@ -95,7 +95,7 @@ fn the_histogram_is_drawn_and_watched() {
         &place,
         &[&["stat", "hist", "set", "a"], &first[..]].concat(),
     );
-    let spurious = "spurious retransmissions: 0 of 0, since the device was added\n";
+    let spurious = "spurious retransmissions: 0 of 0 since the device was added\n";
     assert_eq!(
         hist("--bars -r 2"),
         format!("\n{none}\n{spurious}").repeat(2)

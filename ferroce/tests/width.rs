@@ -76,7 +76,7 @@ fn profiles() {
     for args in [
         &["adp", "check", "wrong.toml"][..],
         &["adp", "apply", "wrong.toml"],
-        &["adp", "profiles"],
+        &["adp", "profile"],
     ] {
         let text = print(&path, args);
         assert!(!text.is_empty(), "{args:?}");
@@ -152,15 +152,7 @@ fn sweeps() {
     for args in [
         &["sweep", "plan", "survival"][..],
         &["sweep", "plan", "wrong.toml"],
-        &[
-            "sweep",
-            "plan",
-            "sweep.toml",
-            "--out",
-            "out",
-            "--shards",
-            "3",
-        ],
+        &["sweep", "plan", "sweep.toml", "-o", "out", "--shards", "3"],
         &["sweep", "run", "out"],
         &["sweep", "collect", "out"],
     ] {

@@ -359,9 +359,7 @@ impl Histogram {
         let time = Duration::from_secs(self.seconds().into());
         match pauses {
             Some(_) if iteration == 1 => true,
-            None if iteration == 1 && self.bins.is_none() && self.reads.wait_time.is_none() => {
-                true
-            }
+            None if iteration == 1 && self.bins.is_none() && self.reads.wait_time.is_none() => true,
             Some(pauses) => pauses.pass(time),
             None => {
                 thread::sleep(time);
