@@ -14,6 +14,7 @@ use ferroce_capture::{
 use ferroce_time::Span;
 use ferroce_units::TIME;
 
+use crate::cli::exit_codes;
 use crate::json::capture as json;
 use crate::output::{Failure, Output};
 use crate::pcap;
@@ -32,6 +33,14 @@ const MAGICS: [[u8; 4]; 5] = [
     [0xa1, 0xb2, 0x3c, 0x4d],
 ];
 
+const EXAMPLES: &str = exit_codes!(
+    "Examples:
+  ferroce identify capture.pcapng            by tcpdump, Wireshark or run --pcap
+  ferroce identify worker.log                a log with timestamps of retransmissions
+  ferroce identify --times 8.4ms,16.8ms,33.6ms
+  tcpdump -w - udp port 4791 | ferroce identify -"
+);
+
 /// Find the retransmission policy that explains a capture, a log or a list of times
 ///
 /// From a capture (pcap or pcapng of any RoCEv2 traffic; the requester's direction is enough) come the
@@ -40,7 +49,7 @@ const MAGICS: [[u8; 4]; 5] = [
 /// policy explains them: timeouts up to 16, for example, cannot be told apart under the minimum that
 /// cards enforce.
 #[derive(Args, Debug)]
-#[command(after_help = crate::cli::EXIT_CODES)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Identify {
     /// A pcap or pcapng file, or a log; - reads standard input
     #[arg(required_unless_present_any = ["times", "waits"], conflicts_with_all = ["times", "waits"])]

@@ -46,7 +46,14 @@ use crate::device;
 use crate::json::{Document as _, run as json};
 use crate::output::{Failure, Output};
 
-const EXIT_CODES: &str = "Exit codes:
+const EXAMPLES_AND_EXIT_CODES: &str = "Examples:
+  ferroce run -- ib_write_bw                 a program on the devices there are
+  ferroce run -d fr1 --stats -- ib_write_bw 127.0.0.1
+  ferroce run --impair loss=1%,delay=50us --profile link-flap -- ./job
+  ferroce run --pcap job.pcapng -- ./job     for Wireshark, and `ferroce identify`
+  ferroce run --as mlx5 --fwctl -- pytest    devices that look like cards
+
+Exit codes:
   that of the program; 128 and the number of the signal if one ended it
   2    a flag of ferroce run is wrong
   125  Ferroce could not do its part; the program was not started
@@ -67,7 +74,7 @@ const REFRESH: Duration = Duration::from_millis(100);
 /// and --impair apply to the device, and therefore to other programs on it as well; they are
 /// restored when the program ends.
 #[derive(Args, Debug)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = EXAMPLES_AND_EXIT_CODES)]
 pub struct Command {
     #[command(flatten)]
     on: ProgramArgs,

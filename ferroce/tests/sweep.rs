@@ -83,7 +83,7 @@ fn table(directory: &TempDir, out: &str) -> String {
 fn from_the_plan_to_the_table() {
     let directory = place(10);
     let (sweep, out) = (path(&directory, "sweep.toml"), path(&directory, "out"));
-    let (code, text, _) = run(&["sweep", "plan", &sweep, "--out", &out, "--shards", "4"]);
+    let (code, text, _) = run(&["sweep", "plan", &sweep, "-o", &out, "--shards", "4"]);
     assert_eq!(code, 0);
     assert!(
         text.contains("20 points: 2 combinations, 10 seeds of each"),
@@ -119,7 +119,7 @@ fn from_the_plan_to_the_table() {
     assert_eq!(json["combinations"][1]["survived"], 10);
 
     let other = path(&directory, "other");
-    let (code, _, err) = run(&["sweep", "launch", &sweep, "--out", &other, "--on", "local"]);
+    let (code, _, err) = run(&["sweep", "launch", &sweep, "-o", &other, "--on", "local"]);
     assert_eq!(code, 0, "{err}");
     assert_eq!(table(&directory, "out"), table(&directory, "other"));
 }
@@ -136,7 +136,7 @@ fn survival_is_drawn() {
     let sweep_file = path(&directory, "sweep.toml");
     fs::write(&sweep_file, &sweep).unwrap();
     let out = path(&directory, "out");
-    let (code, _, err) = run(&["sweep", "run", &sweep_file, "--out", &out]);
+    let (code, _, err) = run(&["sweep", "run", &sweep_file, "-o", &out]);
     assert_eq!(code, 0, "{err}");
     let svg = path(&directory, "survival.svg");
     let collect = ["sweep", "collect", &out, "--survival", &svg];
@@ -144,7 +144,7 @@ fn survival_is_drawn() {
 
     let assumption = format!("assumption = \"One outage & no more.\"\nbaseline = true\n{sweep}");
     fs::write(&sweep_file, assumption).unwrap();
-    let (code, _, err) = run(&["sweep", "run", &sweep_file, "--out", &out]);
+    let (code, _, err) = run(&["sweep", "run", &sweep_file, "-o", &out]);
     assert_eq!(code, 0, "{err}");
     // What differs is the plan, and the points of the one before are part of it.
     assert!(
@@ -187,7 +187,7 @@ fn survival_is_drawn() {
 fn start(directory: &TempDir) -> Child {
     let (sweep, out) = (path(directory, "sweep.toml"), path(directory, "out"));
     let mut command = Command::new(FERROCE);
-    command.args(["sweep", "run", &sweep, "--out", &out, "--threads", "2"]);
+    command.args(["sweep", "run", &sweep, "-o", &out, "--threads", "2"]);
     command
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
@@ -239,10 +239,10 @@ fn who_is_stopped_or_killed_leaves_whole_results() {
     // A smaller sweep over the same scenario takes what is there.
     write_sweep(directory.path(), 15);
     let sweep = path(&directory, "sweep.toml");
-    let (code, _, err) = run(&["sweep", "run", &sweep, "--out", &out]);
+    let (code, _, err) = run(&["sweep", "run", &sweep, "-o", &out]);
     assert_eq!(code, 0, "{err}");
     let fresh = path(&directory, "fresh");
-    assert_eq!(run(&["sweep", "run", &sweep, "--out", &fresh]).0, 0);
+    assert_eq!(run(&["sweep", "run", &sweep, "-o", &fresh]).0, 0);
     assert_eq!(table(&directory, "out"), table(&directory, "fresh"));
 }
 
@@ -250,7 +250,7 @@ fn who_is_stopped_or_killed_leaves_whole_results() {
 fn a_full_disk_is_said_and_leaves_nothing_half_written() {
     let directory = place(10);
     let (sweep, out) = (path(&directory, "sweep.toml"), path(&directory, "out"));
-    assert_eq!(run(&["sweep", "plan", &sweep, "--out", &out]).0, 0);
+    assert_eq!(run(&["sweep", "plan", &sweep, "-o", &out]).0, 0);
     // Files of half a KiB at most, as if there were no more room; without the signal.
     let script = "trap '' XFSZ; ulimit -f 1; exec \"$0\" sweep run \"$1\"";
     let output = Command::new("sh")
@@ -311,7 +311,7 @@ fn bad_input_is_named() {
         "sweep",
         "launch",
         &sweep,
-        "--out",
+        "-o",
         &out,
         "--on",
         "k8s",
@@ -342,7 +342,7 @@ fn a_launch_submits_one_array() {
     let (sweep, out) = (path(&directory, "sweep.toml"), path(&directory, "out"));
     let launch = |slurm: &TempDir| {
         let output = Command::new(FERROCE)
-            .args(["sweep", "launch", &sweep, "--out", &out, "--on", "slurm"])
+            .args(["sweep", "launch", &sweep, "-o", &out, "--on", "slurm"])
             .args([
                 "--shards",
                 "2",

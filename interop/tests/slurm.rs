@@ -306,7 +306,7 @@ fn shards_run_on_slurm_whatever_happens_to_nodes() {
         "sweep",
         "launch",
         "sweep.toml",
-        "--out",
+        "-o",
         "local",
         "--on",
         "local",
@@ -315,7 +315,7 @@ fn shards_run_on_slurm_whatever_happens_to_nodes() {
 
     // (a), (b), (c): each task runs a point and waits until the test lets it go on.
     let gate = slurm.path().join("gate");
-    slurm.good(&["sweep", "plan", "sweep.toml", "--out", "shards"]);
+    slurm.good(&["sweep", "plan", "sweep.toml", "-o", "shards"]);
     let job = slurm.launch_gated("shards", &gate);
     slurm.until("a point is done on both nodes", |slurm| {
         let tasks = slurm.tasks(&job);

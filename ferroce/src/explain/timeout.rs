@@ -15,9 +15,18 @@ use ferroce_units::TIME;
 use super::app::{App, Asked, Setting};
 use super::survive::Survive;
 use crate::adp::{Chosen, DeviceArgs, Personality, PersonalityArgs, choose};
+use crate::cli::exit_codes;
 use crate::json::explain as json;
 use crate::lines::{Lines, unbroken};
 use crate::output::{Failure, Output};
+
+const EXAMPLES: &str = exit_codes!(
+    "Examples:
+  ferroce explain timeout --timeout 14 --retry-cnt 7
+  ferroce explain timeout --from nccl NCCL_IB_TIMEOUT=22
+  ferroce explain timeout --from ucx --survive 20s
+  ferroce explain timeout --from env --profile link-flap"
+);
 
 /// Explain which outages a QP tolerates and when it gives up
 ///
@@ -29,7 +38,7 @@ use crate::output::{Failure, Output};
 /// Without --profile and --personality the policy is the firmware's own, as a real device has it
 /// out of the box.
 #[derive(Args, Debug)]
-#[command(after_help = crate::cli::EXIT_CODES)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Timeout {
     /// ACK timeout that is asked for: 4.096 us doubled T times, 0 = never
     #[arg(long, value_name = "T")]

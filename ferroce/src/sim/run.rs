@@ -21,10 +21,16 @@ use super::tables::Format;
 use crate::lines::finding;
 use crate::output::{Failure, Output};
 
-const EXIT_CODES: &str = "Exit codes:
+const EXAMPLES_AND_EXIT_CODES: &str = "Examples:
+  ferroce sim run flap-all-reduce            a built-in scenario
+  ferroce sim run incast-pfc --set job.timeout=14 --seed 7
+  ferroce sim run scenario.toml -o results   summary, tables and an HTML report
+  ferroce sim run flap-all-reduce --pcap h3=h3.pcapng
+
+Exit codes:
   0  the run was made; a job that aborts is a result, not an error
   1  operation failed or output could not be written
-  2  bad input: flags, files or values; standard error says what and what to write instead
+  2  bad input: flags, files or values; the message says what to write instead
   130  interrupted; what is shown is valid up to then";
 
 /// Events between two looks at progress and signals.
@@ -32,7 +38,7 @@ const SLICE: u64 = 100_000;
 
 /// Run a scenario, and show how its jobs ended
 #[derive(Args, Debug)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = EXAMPLES_AND_EXIT_CODES)]
 pub(super) struct Run {
     #[command(flatten)]
     which: Which,

@@ -25,7 +25,7 @@ pub(super) fn slurm(batch: &Batch<'_>) -> Result<String, String> {
     // Slurm takes some characters of file names for its own.
     if directory.contains(['%', '\\', '"', '\n']) {
         return Err(format!(
-            "{directory}: Slurm takes no file names with %, \\ or \"; choose another directory with --out"
+            "{directory}: Slurm takes no file names with %, \\ or \"; choose another directory with -o"
         ));
     }
     let last = shards - 1;
@@ -118,7 +118,7 @@ mod tests {
             directory: Path::new("/data/100%"),
             ..batch
         };
-        assert!(slurm(&wrong).unwrap_err().contains("--out"));
+        assert!(slurm(&wrong).unwrap_err().contains("with -o"));
         assert!(kubernetes(&batch).contains("parallelism: 4"));
     }
 }

@@ -6,6 +6,7 @@ use clap::Args;
 use ferroce_sweep::Shard;
 
 use super::source::{Planned, Which};
+use crate::cli::exit_codes;
 use crate::json::sim as json;
 use crate::lines::lines;
 use crate::output::{Failure, Output, Table};
@@ -13,11 +14,17 @@ use crate::output::{Failure, Output, Table};
 /// Combinations that are listed.
 const LISTED: usize = 20;
 
+const EXAMPLES: &str = exit_codes!(
+    "Examples:
+  ferroce sweep plan survival                the built-in sweep
+  ferroce sweep plan sweep.toml -o results --shards 8"
+);
+
 /// List the points of a sweep, after checking every one of them
 ///
-/// With --out it also writes the plan, which is all that workers need.
+/// With -o it also writes the plan, which is all that workers need.
 #[derive(Args, Debug)]
-#[command(after_help = crate::cli::EXIT_CODES)]
+#[command(after_help = EXAMPLES)]
 pub(super) struct Plan {
     #[command(flatten)]
     which: Which,

@@ -12,8 +12,16 @@ use indicatif::HumanDuration;
 use super::progress::Progress;
 use super::signals::Stop;
 use super::source::{Planned, Which, cannot_write};
+use crate::cli::exit_codes;
 use crate::json::sim as json;
 use crate::output::{Failure, Output};
+
+const EXAMPLES: &str = exit_codes!(
+    "Examples:
+  ferroce sweep run sweep.toml               all of it, on this machine
+  ferroce sweep run results --shard 0/8      one of eight parts of a plan
+  ferroce sweep collect results"
+);
 
 /// Run the points of a sweep, or of one shard of it, that have no results yet
 ///
@@ -21,7 +29,7 @@ use crate::output::{Failure, Output};
 /// OMPI_COMM_WORLD_RANK or PMI_RANK says which shard this is, if one of them is set, and --shards of how
 /// many. Ctrl-C or SIGTERM finishes the points that are begun and stops; the same command goes on.
 #[derive(Args, Debug)]
-#[command(after_help = crate::cli::EXIT_CODES)]
+#[command(after_help = EXAMPLES)]
 pub(super) struct Run {
     #[command(flatten)]
     which: Which,

@@ -113,7 +113,7 @@ impl Which {
     fn planned(&self) -> Result<Planned, Failure> {
         if self.output.is_some() {
             return Err(Failure::input(
-                "--out goes with a sweep file; a directory has its own results",
+                "-o goes with a sweep file; a directory has its own results",
             ));
         }
         let directory = self.sweep.clone();
