@@ -140,7 +140,7 @@ fn what_one_device_shows_another_takes_from_a_file() {
     fs::write(&file, "# of a card\n\nRPG_GD_P1 = 10\nRPG_GD_P1 = 9\n").unwrap();
     let error = devices.bad(&["cc", "set", "-d", "fr0", "--from", path]);
     assert!(
-        error.contains(&format!("{path}:4: rpg_gd: 9 is outside")),
+        error.contains(&format!("{path}:4: invalid rpg_gd 9")),
         "{error}"
     );
     // Those of all devices are not for one.
@@ -271,7 +271,7 @@ fn what_is_wrong_changes_nothing_and_says_why() {
     for (args, reason) in [
         (
             &["-d", "fr0", "rpg_ai_rate=20", "rpg_gd=9"][..],
-            "rpg_gd: 9 is outside 10..=11",
+            "invalid rpg_gd 9: must be 10 to 11",
         ),
         (&["-d", "fr0", "rpg_ai=1"], "did you mean rpg_ai_rate?"),
         (&["-d", "fr0", "rpg_ai_rate"], "write rpg_ai_rate VALUE"),

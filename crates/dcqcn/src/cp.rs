@@ -31,7 +31,7 @@ pub struct CongestionPoint {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum RedError {
     /// The thresholds are in the wrong order.
-    #[error("kmin: {kmin} bytes is above kmax, {kmax}; choose 0..={kmax}, or raise kmax")]
+    #[error("invalid kmin {kmin} bytes: must be at most kmax, {kmax}")]
     Order {
         /// The length where marking begins, bytes.
         kmin: u32,
@@ -39,7 +39,7 @@ pub enum RedError {
         kmax: u32,
     },
     /// The share is larger than all packets.
-    #[error("pmax: {0} ppm is outside 0..={max}; choose a value in that range", max = PPM)]
+    #[error("invalid pmax {0} ppm: must be 0 to {max}", max = PPM)]
     Share(u32),
 }
 
@@ -152,12 +152,12 @@ mod tests {
         let error = CongestionPoint::new(2, 1, 0).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "kmin: 2 bytes is above kmax, 1; choose 0..=1, or raise kmax"
+            "invalid kmin 2 bytes: must be at most kmax, 1"
         );
         let error = CongestionPoint::new(1, 2, 1_000_001).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "pmax: 1000001 ppm is outside 0..=1000000; choose a value in that range"
+            "invalid pmax 1000001 ppm: must be 0 to 1000000"
         );
     }
 }

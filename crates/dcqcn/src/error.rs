@@ -4,7 +4,7 @@ use thiserror::Error;
 
 /// The error for a field with an invalid value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("{field}: {value} is outside {min}..={max}; choose a value in that range")]
+#[error("invalid {field} {value}: must be {min} to {max}")]
 pub struct RangeError {
     /// The field's name.
     pub field: &'static str,

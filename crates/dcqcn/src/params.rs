@@ -25,7 +25,7 @@ use crate::target::Target;
 /// assert_eq!(params.get(Param::PrioMask), 0b1111_0111);
 ///
 /// let error = params.assign("rpg_gd=9").unwrap_err();
-/// assert_eq!(error.to_string(), "rpg_gd: 9 is outside 10..=11; choose a value in that range");
+/// assert_eq!(error.to_string(), "invalid rpg_gd 9: must be 10 to 11");
 /// # Ok::<(), ferroce_dcqcn::ParamError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -61,7 +61,7 @@ pub enum ParamError {
         priority: String,
     },
     /// The text is not a number.
-    #[error("{param}: {text:?} is not a value; give a number from {} to {}", param.min(), param.max())]
+    #[error("invalid {param} {text:?}: must be a number from {} to {}", param.min(), param.max())]
     NotANumber {
         /// The parameter.
         param: Param,
@@ -69,13 +69,13 @@ pub enum ParamError {
         text: String,
     },
     /// An assignment has no `=`.
-    #[error("{text:?} assigns nothing; write NAME=VALUE")]
+    #[error("missing value: write {text}=VALUE")]
     NoValue {
         /// The text that was given.
         text: String,
     },
     /// The value is outside the documented range, or reserved.
-    #[error("{param}: {value} is outside {min}..={max}; choose a value in that range")]
+    #[error("invalid {param} {value}: must be {min} to {max}")]
     OutOfRange {
         /// The parameter.
         param: Param,

@@ -203,7 +203,7 @@ fn parameters_that_cannot_be_are_refused() {
     .unwrap_err();
     assert_eq!(
         error.to_string(),
-        "threshold: 0 is outside 1..=31; choose a value in that range"
+        "invalid threshold 0: must be 1 to 31"
     );
 }
 
