@@ -90,20 +90,18 @@ impl Spelled {
             let names_device = self
                 .at(at + 1)
                 .is_some_and(|next| !next.starts_with('-') && !place.is_word_of_noun(next));
-            let (is_asked, others) = match self.at(at) {
-                Some("-d") => (!names_device, ""),
-                Some(arg) => among(arg).map_or((false, ""), |others| (true, others)),
-                None => continue,
+            let others = match self.at(at) {
+                Some("-d") if names_device => continue,
+                Some(arg) => beside_d(arg),
+                None => None,
             };
-            if is_asked {
-                let others = others.replace('d', "");
-                self.args[at] = "--details".into();
-                if !others.is_empty() {
-                    self.args.insert(at + 1, others.into());
-                }
-                self.newer
-                    .push("--details for -d behind the command".to_owned());
+            let Some(others) = others else { continue };
+            self.args[at] = "--details".into();
+            if others != "-" {
+                self.args.insert(at + 1, others.into());
             }
+            self.newer
+                .push("--details for -d behind the command".to_owned());
         }
     }
 
@@ -146,11 +144,11 @@ impl Spelled {
     }
 }
 
-/// Options without a value in one word, such as `-jd`, if `-d` is one of them.
-fn among(arg: &str) -> Option<&str> {
-    let letters = arg.strip_prefix('-').filter(|it| it.len() > 1)?;
+/// Of options without a value in one word, such as `-jd`, those beside `-d`.
+fn beside_d(arg: &str) -> Option<String> {
+    let letters = arg.strip_prefix('-')?;
     let all_known = letters.chars().all(|it| "djpa".contains(it));
-    (all_known && letters.contains('d')).then_some(arg)
+    (all_known && letters.contains('d')).then(|| arg.replace('d', ""))
 }
 
 /// What the words of a command line are.
@@ -169,11 +167,11 @@ struct Place<'a> {
 
 impl<'a> Place<'a> {
     fn of(args: &[OsString], root: &'a Command) -> Option<Self> {
-        let mut words = args.iter().enumerate().skip(1);
+        let is_value = |at: usize| args.get(at - 1).is_some_and(|it| it == "--color");
+        let words = args.iter().enumerate().skip(1);
         let mut words = words
-            .by_ref()
             .filter_map(|(at, arg)| Some((at, arg.to_str()?)))
-            .filter(|(_, arg)| !arg.starts_with('-'));
+            .filter(|(at, arg)| !arg.starts_with('-') && !is_value(*at));
         let (noun, word) = words.next()?;
         let of_noun = child(root, word)?;
         let mut command = of_noun;
@@ -297,6 +295,11 @@ mod tests {
                 1,
             ),
             ("ferroce dev -d", "ferroce dev --details", 1),
+            (
+                "ferroce --color never dev -d",
+                "ferroce --color never dev --details",
+                1,
+            ),
             (
                 "ferroce dev show -jd fr0",
                 "ferroce dev show --details -j fr0",

@@ -201,10 +201,7 @@ fn parameters_that_cannot_be_are_refused() {
         LINE,
     )
     .unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "invalid threshold 0: must be 1 to 31"
-    );
+    assert_eq!(error.to_string(), "invalid threshold 0: must be 1 to 31");
 }
 
 /// The most work that one call can be asked for: a nanosecond timer over an hour, a byte counter of

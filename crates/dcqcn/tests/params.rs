@@ -138,14 +138,8 @@ fn errors_name_the_field_the_value_the_range_and_the_way_out() {
             "DCE_TCP_G=1024",
             "invalid dce_tcp_g 1024: must be 0 to 1023",
         ),
-        (
-            "CNP_DSCP_MODE=3",
-            "invalid CNP_DSCP_MODE 3: must be 0 to 2",
-        ),
-        (
-            "enable/1=2",
-            "invalid roce_rp/enable 2: must be 0 to 1",
-        ),
+        ("CNP_DSCP_MODE=3", "invalid CNP_DSCP_MODE 3: must be 0 to 2"),
+        ("enable/1=2", "invalid roce_rp/enable 2: must be 0 to 1"),
     ] {
         assert_eq!(message(text), expected);
     }
