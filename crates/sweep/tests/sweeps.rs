@@ -249,7 +249,7 @@ fn wrong_fields_and_values_are_named_before_anything_runs() {
         (
             "fault[0].for",
             "fault[0].fro",
-            "unknown key fault[0].fro; did you mean from?",
+            "unknown key fault[0].fro; did you mean for?",
         ),
         (
             "fault[0].for",

@@ -163,7 +163,7 @@ fn files_of_other_searches_are_refused() {
     assert!(error.starts_with("rounds[0].profile is 000"), "{error}");
     let error = read(&json.replace("\"cost_ps\"", "\"price\"")).to_string();
     assert!(
-        error.contains("unknown field `price`") && error.contains("line"),
+        error.contains("unknown key price") && error.contains("line"),
         "{error}"
     );
 }

@@ -231,13 +231,11 @@ pub enum SpecError {
         allowed: &'static str,
     },
     /// The file cannot be read as TOML of this form.
-    #[error("line {line}: {setting}: {what}")]
+    #[error("line {line}: {what}")]
     Toml {
         /// Line of the file, counted from 1.
         line: usize,
-        /// What stands there.
-        setting: String,
-        /// What is wrong with it.
+        /// What stands there, if something does, and what is wrong with it.
         what: String,
     },
 }
@@ -247,15 +245,14 @@ fn refused(text: &str, error: &toml::de::Error) -> SpecError {
     let start = error.span().map_or(0, |span| span.start);
     let above = text.bytes().take(start).filter(|byte| *byte == b'\n');
     let line = above.count() + 1;
+    let what = ferroce_units::plain(error.message());
+    let setting = text.lines().nth(line - 1).unwrap_or_default().trim();
     SpecError::Toml {
         line,
-        setting: text
-            .lines()
-            .nth(line - 1)
-            .unwrap_or_default()
-            .trim()
-            .to_owned(),
-        what: ferroce_units::plain(error.message()),
+        what: match setting {
+            "" => what,
+            setting => format!("{setting}: {what}"),
+        },
     }
 }
 
@@ -439,19 +436,22 @@ mod tests {
     fn what_is_wrong_is_named() {
         let error = |text: &str| DeviceSpec::from_toml("a", text).unwrap_err().to_string();
         for (text, told) in [
-            ("", "missing field `address`"),
+            ("", "line 1: missing address"),
             ("address = '0.0.0.0'", "address is \"0.0.0.0\"; allowed:"),
             ("address = '::1'\nport = 0", "port is \"0\"; allowed: 1"),
-            ("address = '::1'\ncolour = 1", "unknown field `colour`"),
             (
-                "address = '::1'\nspeed = '1G'",
-                "expected one of `10G`, `25G`",
+                "address = '::1'\ncolour = 1",
+                "line 2: colour = 1: unknown key colour",
             ),
+            ("address = '::1'\nspeed = '1G'", "expected one of 10G, 25G"),
             ("address = '::1'\npci = '10fe:00:00.0'", "any domain but"),
             ("address = '::1'\npci = '1a'", "pci is \"1a\""),
             ("address = '::1'\nca_ack_delay = 32", "allowed: 0 to 31"),
             ("address = '::1'\nnode_guid = '1'", "node_guid is \"1\""),
-            ("address = '::1'\n[personality]\nadaptiv = 1", "`adaptiv`"),
+            (
+                "address = '::1'\n[personality]\nadaptiv = 1",
+                "unknown key adaptiv",
+            ),
         ] {
             assert!(error(text).contains(told), "{text}: {}", error(text));
         }

@@ -397,7 +397,7 @@ fn changed(spec: &DeviceSpec, settings: &[String]) -> Result<DeviceSpec, Failure
         put(&mut table, key, value)?;
     }
     DeviceSpec::from_toml(&spec.name, &table.to_string()).map_err(|error| match error {
-        SpecError::Toml { setting, what, .. } => Failure::input(format_args!("{setting}: {what}")),
+        SpecError::Toml { what, .. } => Failure::input(what),
         error => Failure::input(error),
     })
 }
