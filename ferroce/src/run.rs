@@ -22,9 +22,6 @@ mod session;
 mod setup;
 mod valgrind;
 
-pub(crate) use library::Libraries;
-pub(crate) use setup::{Env, Sysfs};
-
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -34,8 +31,10 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use ferroce_hca::Impairment;
+use ferroce_registry::{DeviceSpec, Guise, LinkSetting, Registry, impairment};
 use ferroce_sysfs::View;
-use ferroce_udp::{DeviceSpec, Guise, LinkSetting, Registry, impairment};
+pub(crate) use library::Libraries;
+pub(crate) use setup::{Env, Sysfs};
 
 use self::environment::Environment;
 use self::in_force::Replaced;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use common::{Place, address};
 use ferroce_hca::{QpAttr, QpInit, QpType, SendOp, SendWr, Sge};
-use ferroce_udp::{AttachOptions, Device, Endpoint};
+use ferroce_runtime::{AttachOptions, Device, Endpoint};
 use ferroce_wire::Psn;
 use serde_json::{Value, json};
 

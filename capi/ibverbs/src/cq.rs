@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use ferroce_border::border;
 use ferroce_crossing::uncancelled;
 use ferroce_hca::{Completion, CqId, CqInit, Notify, WcFlags};
-use ferroce_udp::Device;
+use ferroce_runtime::Device;
 
 use crate::abi::{ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_wc};
 use crate::adapter::{AsyncRoute, read, write};

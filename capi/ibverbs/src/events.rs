@@ -17,7 +17,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ferroce_border::border;
-use ferroce_udp::out_of_the_way;
+use ferroce_os::out_of_the_way;
 use libc::{pthread_cond_t, pthread_mutex_t};
 
 use crate::abi::{ibv_async_event, ibv_comp_channel, ibv_context, ibv_cq};

@@ -16,7 +16,7 @@ use ferroce_dcqcn::Param;
 use ferroce_dcqcn::presets::PRESETS;
 use ferroce_hca::Counter;
 use ferroce_prm::REGISTERS;
-use ferroce_udp::{DeviceSpec, Registry, impairment};
+use ferroce_registry::{DeviceSpec, Registry, impairment};
 
 use super::command;
 use crate::sim;

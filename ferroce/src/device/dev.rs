@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use ferroce_hca::Function;
-use ferroce_sysfs::guid;
-use ferroce_udp::{
-    DeviceSpec, Inquiry, Interface, LinkSetting, PeerLink, PeerRow, Query, Registry, Resource,
-    SpecError,
+use ferroce_os::Interface;
+use ferroce_registry::{
+    DeviceSpec, Inquiry, LinkSetting, PeerLink, PeerRow, Query, Registry, Resource, SpecError,
 };
+use ferroce_sysfs::guid;
 use toml::{Table, Value};
 
 use super::ask::{Replies, ask_on};

@@ -3,8 +3,8 @@
 use clap::{Args, Subcommand, ValueEnum};
 use ferroce_hca::impair::{Blackout, Bottleneck};
 use ferroce_hca::{DeviceState, Direction, Impairment, Span, Time};
-use ferroce_udp::wait::Clock;
-use ferroce_udp::{Observer, Registry, impairment};
+use ferroce_os::Clock;
+use ferroce_registry::{Observer, Registry, impairment};
 
 use super::format::{Row, print};
 use super::{each, observe, registry};

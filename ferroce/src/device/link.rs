@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use ferroce_hca::carrier::{Outages, Schedule};
 use ferroce_hca::{Function, Span, Time};
+use ferroce_os::Clock;
+use ferroce_registry::{Observer, Registry};
 use ferroce_sysfs::netdev_of;
-use ferroce_udp::wait::Clock;
-use ferroce_udp::{Observer, Registry};
 use ferroce_units::TIME;
 
 use super::format::{Row, print};

@@ -7,7 +7,7 @@ mod kind;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use ferroce_udp::{Inquiry, Query, Registry};
+use ferroce_registry::{Inquiry, Query, Registry};
 use serde_json::{Map, Value};
 
 use self::filter::Filter;
