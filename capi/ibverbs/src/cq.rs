@@ -318,6 +318,14 @@ pub(crate) fn imm_data(completion: &Completion) -> u32 {
     }
 }
 
+/// Whether an announcement of the queue that the program takes now is for something; see
+/// [`Hca::confirm_announcement`](ferroce_hca::Hca::confirm_announcement).
+pub(crate) fn confirm_announcement(cq: *const ibv_cq) -> Result<bool, Error> {
+    let cq = find(cq)?.own();
+    let device = &cq.context.adapter.device;
+    Ok(device.with(|hca| hca.confirm_announcement(cq.id))?)
+}
+
 /// Asks for an event with the next completion (ibv_req_notify_cq(3)).
 #[border(status)]
 pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
