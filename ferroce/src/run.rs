@@ -49,7 +49,7 @@ const EXAMPLES_AND_EXIT_CODES: &str = "Examples:
   ferroce run -- ib_write_bw                 a program on the devices there are
   ferroce run -d fr1 --stats -- ib_write_bw 127.0.0.1
   ferroce run --impair loss=1%,delay=50us --profile link-flap -- ./job
-  ferroce run --pcap job.pcapng -- ./job     for Wireshark, and `ferroce identify`
+  ferroce run --pcap job.pcapng -- ./job     for Wireshark and identify
   ferroce run --as mlx5 --fwctl -- pytest    devices that look like cards
 
 Exit codes:

@@ -74,7 +74,7 @@ const EXAMPLES: &str = exit_codes!(
     "Examples:
   ferroce impair set fr0 loss 1% delay 50us
   ferroce impair set fr0 rate 10Gbit red 20KB:80KB:10% --direction egress
-  ferroce impair set fr0 down 300ms@2s        an outage that begins in two seconds
+  ferroce impair set fr0 down 300ms@2s        an outage in two seconds
   ferroce impair clear fr0"
 );
 

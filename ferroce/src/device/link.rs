@@ -54,7 +54,7 @@ const EXAMPLES: &str = exit_codes!(
     "Examples:
   ferroce link set fr0 down                  until `ferroce link set fr0 up`
   ferroce link set fr0 down for 300ms
-  ferroce link set fr0 flap 10x 200ms/2s     down for 200 ms every 2 s, ten times
+  ferroce link set fr0 flap 10x 200ms/2s     down for 200 ms every 2 s
   ferroce link set fr0 times outages.txt     a file with lines such as 200ms@3s"
 );
 
