@@ -13,6 +13,10 @@ use super::fork::NotInherited;
 pub struct Epoll(NotInherited<OwnedFd>);
 
 impl Epoll {
+    /// An empty set.
+    ///
+    /// # Errors
+    /// Returns an error when the process has no file descriptor left.
     pub fn new() -> io::Result<Self> {
         let fd = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         Ok(Self(NotInherited::new(fd)))

@@ -142,6 +142,7 @@ pub struct NotInherited<T: AsFd> {
 }
 
 impl<T: AsFd + From<OwnedFd> + Into<OwnedFd>> NotInherited<T> {
+    /// Keeps `inner` from the children of this process.
     pub fn new(inner: T) -> Self {
         begin();
         let inner = T::from(out_of_the_way(inner.into()));

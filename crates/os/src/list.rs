@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// A list that only grows, for the life of the process. Nobody ever waits for it: it can be read by
 /// a child of `fork`, whatever the parent's threads were doing.
+#[derive(Debug)]
 pub struct List<T: Send + Sync + 'static> {
     head: AtomicPtr<Node<T>>,
 }
@@ -14,7 +15,14 @@ struct Node<T> {
     next: *mut Self,
 }
 
+impl<T: Send + Sync + 'static> Default for List<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<T: Send + Sync + 'static> List<T> {
+    /// An empty list.
     pub const fn new() -> Self {
         Self {
             head: AtomicPtr::new(ptr::null_mut()),

@@ -16,12 +16,14 @@ const OWN_FAULTS: [Signal; 6] = [
 /// While it lives, the thread takes no signals that others send, and threads that it starts never
 /// take any: a program's handlers are to run in the program's threads. Those of a thread's own faults
 /// it takes.
+#[derive(Debug)]
 pub struct NoSignals {
     before: SigSet,
 }
 
 impl NoSignals {
-    pub fn new() -> Self {
+    /// Blocks the signals until the value is dropped.
+    pub fn begin() -> Self {
         let mut all = SigSet::all();
         for signal in OWN_FAULTS {
             all.remove(signal);

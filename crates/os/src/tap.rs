@@ -92,11 +92,15 @@ fn mark(bytes: &[u8]) -> Option<Mark> {
 }
 
 /// What a tap notes besides the bytes.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Seen {
+    /// The sender.
     pub source: SocketAddr,
+    /// The recipient.
     pub dest: SocketAddr,
+    /// Traffic class: DSCP and ECN.
     pub tos: u8,
+    /// Identification of the IP header.
     pub ip_id: u16,
     /// Of IPv4.
     pub dont_fragment: bool,
@@ -125,7 +129,7 @@ impl Tap {
             error: None,
         }));
         let weak = Arc::downgrade(&inner);
-        let _no_signals = NoSignals::new();
+        let _no_signals = NoSignals::begin();
         thread::Builder::new()
             .name("ferroce-capture".into())
             .spawn(move || keep_written(&weak))?;

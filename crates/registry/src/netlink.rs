@@ -32,13 +32,24 @@ const MESSAGES_MAX: usize = 1 << 12;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum News {
     /// It has a carrier and is up, or not.
-    Link { index: u32, is_up: bool },
-    /// It is no more.
-    Gone { index: u32 },
+    Link {
+        /// The interface's number.
+        index: u32,
+        /// It has a carrier and is up.
+        is_up: bool,
+    },
+    /// The interface is gone.
+    Gone {
+        /// The interface's number.
+        index: u32,
+    },
     /// It has an address, or has lost it.
     Address {
+        /// The interface's number.
         index: u32,
+        /// The address.
         address: Address,
+        /// It has the address from now on.
         is_there: bool,
     },
     /// There was more than is told: ask how things are.
@@ -53,6 +64,10 @@ pub struct Subscription {
 }
 
 impl Subscription {
+    /// Subscribes to news of links and addresses.
+    ///
+    /// # Errors
+    /// Returns an error where the kernel has no rtnetlink, or the process no file descriptor left.
     pub fn new() -> io::Result<Self> {
         Ok(Self {
             socket: NotInherited::new(open(GROUPS)?),

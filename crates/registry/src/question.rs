@@ -81,6 +81,7 @@ impl Question {
         })
     }
 
+    /// What is asked for.
     pub fn query(&self) -> Query {
         self.query
     }

@@ -338,6 +338,7 @@ pub enum PeerLink {
 /// What carries the packets of a process, by the peer's device and the slot of its process there.
 #[derive(Debug)]
 pub struct PeerLinks {
+    /// Links of known peers.
     pub known: HashMap<(IpAddr, u8), PeerLink>,
     /// Where nothing is known.
     pub others: Option<PeerLink>,

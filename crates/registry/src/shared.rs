@@ -28,8 +28,10 @@ use std::time::{Duration, Instant};
 use ferroce_hca::{DeviceState, Function, Identity};
 use ferroce_os::{self as os, NotInherited};
 
-pub use self::layout::{Layout, Presence};
-pub use self::mailbox::{ATTENTION, Asked, Mailbox, Undelivered};
+pub(crate) use self::layout::Layout;
+pub use self::layout::Presence;
+pub(crate) use self::mailbox::Asked;
+pub use self::mailbox::{ATTENTION, Mailbox, Undelivered};
 pub use self::place::{Asking, Place, Round};
 pub use self::rings::{Peer, PeerFile, Reader, file_name};
 pub use self::service::{ServiceClaim, ServiceError, ServiceScope};
@@ -288,6 +290,7 @@ impl SharedFile {
             .collect())
     }
 
+    /// Where the file is.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -27,7 +27,7 @@ pub use self::offer::Offer;
 use self::outlets::{Outlets, Route};
 
 /// Rings that a process writes, and as many that it reads, for each device.
-pub const RINGS_MAX: usize = 64;
+const RINGS_MAX: usize = 64;
 
 /// A process's rings to and from peers on this host.
 #[derive(Debug)]

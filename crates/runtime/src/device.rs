@@ -194,7 +194,7 @@ impl Device {
     fn start_helper(&mut self, waiter: Waiter) -> Result<(), OpenError> {
         let shared = Arc::clone(&self.shared);
         let name = format!("ferroce-{}", shared.socket.address().ip());
-        let _no_signals = NoSignals::new();
+        let _no_signals = NoSignals::begin();
         let helper = thread::Builder::new()
             .name(name)
             .spawn(move || shared.help(waiter));
@@ -214,7 +214,7 @@ impl Device {
         };
         let waiter = Waiter::new().map_err(OpenError::Helper)?;
         let waker = waiter.waker();
-        let _no_signals = NoSignals::new();
+        let _no_signals = NoSignals::begin();
         let watcher = thread::Builder::new()
             .name("ferroce-host".to_owned())
             .spawn(move || shared.watch_host(view, &file, waiter));

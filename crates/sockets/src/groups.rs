@@ -22,6 +22,7 @@ pub struct Groups {
 }
 
 impl Groups {
+    /// No groups yet. `watch` is told of their sockets.
     pub fn new(own: SocketAddr, watch: Arc<Epoll>) -> Self {
         Self {
             own,
@@ -44,6 +45,7 @@ impl Groups {
         Ok(())
     }
 
+    /// Leaves a group.
     pub fn leave(&mut self, group: IpAddr) {
         self.sockets.retain(|socket| socket.address().ip() != group);
     }

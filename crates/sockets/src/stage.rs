@@ -34,6 +34,7 @@ pub struct Stage {
 }
 
 /// Why a packet was not taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refused {
     /// It does not fit this batch; send that first.
     NotNow,
@@ -44,6 +45,7 @@ pub enum Refused {
 }
 
 impl Stage {
+    /// An empty batch for the socket with this address.
     pub fn new(own: SocketAddr) -> Self {
         Self {
             bytes: vec![0; PAYLOAD_BYTES_MAX].into_boxed_slice(),
@@ -58,6 +60,7 @@ impl Stage {
         }
     }
 
+    /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
         self.packets == 0
     }

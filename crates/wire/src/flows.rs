@@ -11,7 +11,9 @@ const PLACES: usize = 256;
 #[derive(Clone, Copy, Debug)]
 pub struct Flow {
     peer: SocketAddr,
+    /// For packets to the peer.
     pub to_peer: IcrcFlow,
+    /// For packets from the peer.
     pub from_peer: IcrcFlow,
 }
 
@@ -23,6 +25,7 @@ pub struct Flows {
 }
 
 impl Flows {
+    /// No peers yet, for the socket with this address.
     pub fn new(own: SocketAddr) -> Self {
         Self {
             own,
@@ -61,8 +64,8 @@ fn place_of(peer: SocketAddr) -> usize {
         SocketAddr::V4(v4) => v4.ip().to_bits(),
         SocketAddr::V6(v6) => {
             let bits = v6.ip().to_bits();
-            // Folding is meant to drop bits.
-            (bits ^ bits >> 32 ^ bits >> 64 ^ bits >> 96) as u32
+            let folded = bits ^ bits >> 32 ^ bits >> 64 ^ bits >> 96;
+            (folded & u128::from(u32::MAX)) as u32
         }
     };
     let mixed = (address ^ u32::from(peer.port()) << 16).wrapping_mul(0x9e37_79b1);

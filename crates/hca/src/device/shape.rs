@@ -10,11 +10,14 @@ use super::Hca;
 pub struct Shape {
     header_len: usize,
     payload_end: usize,
+    /// Where the ICRC begins.
     pub icrc_at: usize,
+    /// Bytes of the packet, the ICRC included.
     pub len: usize,
 }
 
 impl Shape {
+    /// The shape of a packet.
     #[inline]
     pub fn of(packet: &Outgoing) -> Self {
         let header_len = packet.headers.header_len();

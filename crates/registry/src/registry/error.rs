@@ -121,6 +121,7 @@ pub enum RegistryError {
 }
 
 impl RegistryError {
+    /// The shared file at `path` cannot be used.
     pub fn state(path: &Path, source: io::Error) -> Self {
         let path = path.to_owned();
         Self::File { path, source }

@@ -33,6 +33,7 @@ pub struct Mailbox {
 }
 
 /// How sending failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Undelivered {
     /// The receiver has not read what it got before. Try again.
     Full,
@@ -85,7 +86,7 @@ impl Mailbox {
 
 /// What became of a question.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Asked {
+pub(crate) enum Asked {
     /// It is in the mailbox.
     Yes,
     /// Nobody has the slot.

@@ -12,6 +12,7 @@ pub struct Round(u32);
 impl Round {
     const MASK: u32 = 0x00ff_ffff;
 
+    /// The number of the round.
     pub fn number(self) -> u32 {
         self.0
     }
@@ -24,6 +25,7 @@ impl Round {
 /// Which socket a process has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
+    /// The slot of the process.
     pub slot: u8,
     /// The socket's index.
     pub index: u8,
@@ -107,6 +109,7 @@ impl SharedFile {
         (load(&rounds.began_ns), load(&rounds.ended_ns))
     }
 
+    /// The last round that was begun.
     pub fn last_round(&self) -> Round {
         Round(self.layout.rounds().number.load(Ordering::Relaxed))
     }

@@ -101,6 +101,7 @@ pub struct Reader {
 }
 
 impl Reader {
+    /// What the process with this slot says about its rings.
     pub fn new(shared: Arc<SharedFile>, slot: u8) -> Self {
         Self { shared, slot }
     }

@@ -38,6 +38,7 @@ struct Inlet {
 pub struct Arrived<'a> {
     /// The sender's device.
     pub source: SocketAddr,
+    /// The packet.
     pub entry: Entry<'a>,
 }
 
