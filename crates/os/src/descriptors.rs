@@ -44,10 +44,7 @@ pub fn send_with(
 }
 
 /// Receives a message and the descriptors that came with it, which are closed on exec.
-pub fn receive_with(
-    socket: &UnixDatagram,
-    buffer: &mut [u8],
-) -> io::Result<(usize, Vec<OwnedFd>)> {
+pub fn receive_with(socket: &UnixDatagram, buffer: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
     let mut control = EMPTY;
     let mut control = RecvAncillaryBuffer::new(&mut control);
     let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;

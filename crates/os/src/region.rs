@@ -99,12 +99,7 @@ impl Region {
     /// # Panics
     /// Beyond the end.
     #[inline]
-    pub fn write<R>(
-        &mut self,
-        offset: usize,
-        len: usize,
-        write: impl FnOnce(&mut [u8]) -> R,
-    ) -> R {
+    pub fn write<R>(&mut self, offset: usize, len: usize, write: impl FnOnce(&mut [u8]) -> R) -> R {
         assert!(offset <= self.len && len <= self.len - offset);
         // SAFETY: inside the mapping, and `&mut self` keeps others of this process off it meanwhile,
         // who hold no other slice of it. The other process writes here only if it is broken, and

@@ -18,8 +18,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ferroce_wire::ROCE_V2_PORT;
 use ferroce_os::{NotInherited, after};
+use ferroce_wire::ROCE_V2_PORT;
 use socket2::{Domain, Protocol, Type};
 
 mod address;

@@ -59,13 +59,13 @@ impl Flow {
     }
 }
 
+#[expect(clippy::cast_possible_truncation, reason = "folding drops bits")]
 fn place_of(peer: SocketAddr) -> usize {
     let address = match peer {
         SocketAddr::V4(v4) => v4.ip().to_bits(),
         SocketAddr::V6(v6) => {
             let bits = v6.ip().to_bits();
-            let folded = bits ^ bits >> 32 ^ bits >> 64 ^ bits >> 96;
-            (folded & u128::from(u32::MAX)) as u32
+            (bits ^ bits >> 32 ^ bits >> 64 ^ bits >> 96) as u32
         }
     };
     let mixed = (address ^ u32::from(peer.port()) << 16).wrapping_mul(0x9e37_79b1);

@@ -25,7 +25,7 @@ shareable! {
     /// What lies where in a device's shared file. Zeros, as a new file has them, are a valid content
     /// that [`Layout::is_ready`] tells apart.
     #[derive(Debug)]
-    pub struct Layout {
+    pub(crate) struct Layout {
         magic: AtomicU64,
         version: AtomicU32,
         /// See [`shape`]. With the version it tells files of other releases apart.

@@ -152,12 +152,7 @@ impl SharedFile {
 
     /// Whether one of the processes in these slots has a place behind `index`, which another socket would
     /// take if that one went: or may have, for all that is known.
-    pub fn is_place_needed(
-        &self,
-        _held: &Membership<'_>,
-        index: Option<u8>,
-        slots: &[u8],
-    ) -> bool {
+    pub fn is_place_needed(&self, _held: &Membership<'_>, index: Option<u8>, slots: &[u8]) -> bool {
         let places = self.places(slots);
         let is_before = |place: &Place| index.is_some_and(|index| place.index < index);
         places.len() < slots.len() || !places.iter().all(is_before)

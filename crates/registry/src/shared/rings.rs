@@ -52,12 +52,7 @@ impl PeerFile {
     }
 
     /// Sends the owner of a slot something with two descriptors.
-    pub fn send(
-        &self,
-        slot: u8,
-        bytes: &[u8],
-        descriptors: [BorrowedFd<'_>; 2],
-    ) -> io::Result<()> {
+    pub fn send(&self, slot: u8, bytes: &[u8], descriptors: [BorrowedFd<'_>; 2]) -> io::Result<()> {
         mailbox::send_once(&self.path, slot, bytes, &descriptors)?;
         self.layout.member(slot).announce();
         Ok(())
