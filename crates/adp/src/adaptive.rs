@@ -3,7 +3,7 @@
 use ferroce_time::{Span, Time};
 
 use crate::policy::{DecTrigger, Policy};
-use crate::profile::{DecMode, Profile};
+use crate::profile::{DecMode, Profile, Range};
 use crate::state::{Algorithm, Expiry, NO_RANGE, RetryState};
 
 /// Adaptive retransmission by a profile.
@@ -18,8 +18,7 @@ impl Adaptive<'_> {
     #[cold]
     fn enter(&self, policy: &Policy, state: &mut RetryState) {
         let exclusive = policy.range_bound_exclusive;
-        let holds =
-            |range: crate::Range| (range.low()..=range.high(exclusive)).contains(&state.exponent);
+        let holds = |range: Range| (range.low()..=range.high(exclusive)).contains(&state.exponent);
         let raw = self.profile.raw();
         if let Some(found) = (0..raw.range_num).find(|&i| holds(self.profile.range(i))) {
             state.range = found;
