@@ -12,8 +12,8 @@ use serde_json::Value;
 ///
 /// Arrows point down only: a crate may use those of a lower level.
 const LEVELS: &[(&str, u8)] = &[
-    ("ferroce-border", 0),
-    ("ferroce-crossing", 0),
+    ("ferroce-abi-macros", 0),
+    ("ferroce-abi", 1),
     ("ferroce-time", 0),
     ("ferroce-units", 0),
     ("ferroce-wire", 0),

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 use std::thread::available_parallelism;
 
-use ferroce_border::border;
+use ferroce_abi::border;
+use ferroce_abi::border::{Consequence, on_panic};
 use ferroce_hca::{CqId, Event, Hca, QpEvent, SrqId, VerbsError, limits};
 use ferroce_udp::{AttachOptions, Device, DeviceSpec, Registry, WallClock};
 use ferroce_wire::Qpn;
@@ -17,7 +18,7 @@ use crate::abi::ibv_device;
 use crate::error::{Error, pointer, report};
 use crate::events::{Async, AsyncQueue, CompQueue};
 use crate::opened::{CmSink, RemovalSink};
-use crate::{border, capture, fork};
+use crate::{capture, fork};
 
 /// A device as programs see it before they open it. Providers of other cards look at a pointer to
 /// their own operations behind `ibv_device`, and find that this is not their card.
@@ -45,7 +46,6 @@ pub(crate) fn listed() -> MutexGuard<'static, Vec<&'static Listed>> {
 }
 
 fn refresh() -> Result<Vec<&'static Listed>, Error> {
-    border::watch_panics();
     let specs = Registry::open()?.devices()?;
     let mut known = listed();
     let list = specs.into_iter().map(|spec| {
@@ -348,6 +348,10 @@ impl Adapter {
             identity: RandomState::new().hash_one(0),
         });
         open.push(Arc::downgrade(&adapter));
+        on_panic(Consequence {
+            end: fail_all,
+            text: "its devices in this process have failed, restart the program",
+        });
         at_exit();
         fork::watch();
         Ok(adapter)

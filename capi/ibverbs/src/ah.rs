@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use ferroce_border::border;
+use ferroce_abi::border;
 use ferroce_hca::{Hca, Object, Path, PdId, SendTo, UdAddress, VerbsError, WcFlags, limits};
 use ferroce_wire::Qpn;
 

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use ferroce_border::border;
+use ferroce_abi::border;
 use ferroce_hca::limits;
 
 use crate::abi::{ibv_context, ibv_device_attr, ibv_device_attr_ex, ibv_odp_caps};

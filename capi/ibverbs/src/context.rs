@@ -8,7 +8,7 @@ use std::ptr::{null_mut, with_exposed_provenance_mut};
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
-use ferroce_border::border;
+use ferroce_abi::border;
 
 use crate::abi::{
     IBV_VALUES_MASK_RAW_CLOCK, VERBS_ABI_IS_EXTENDED, ibv_context, ibv_context_ops, ibv_device,

@@ -6,8 +6,8 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use ferroce_border::border;
-use ferroce_crossing::uncancelled;
+use ferroce_abi::border;
+use ferroce_abi::crossing::uncancelled;
 use ferroce_hca::{Completion, CqId, CqInit, Notify, WcFlags};
 use ferroce_udp::Device;
 

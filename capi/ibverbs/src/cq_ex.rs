@@ -4,8 +4,8 @@ use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_uint};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ferroce_border::border;
-use ferroce_crossing::uncancelled;
+use ferroce_abi::border;
+use ferroce_abi::crossing::uncancelled;
 use ferroce_hca::{Completion, CqInit, WcOpcode};
 use ferroce_wire::Qpn;
 

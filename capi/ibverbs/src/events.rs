@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ferroce_border::border;
+use ferroce_abi::border;
 use ferroce_udp::out_of_the_way;
 use libc::{pthread_cond_t, pthread_mutex_t};
 
@@ -24,7 +24,7 @@ use crate::abi::{ibv_async_event, ibv_comp_channel, ibv_context, ibv_cq};
 use crate::arena::{Arena, Object};
 use crate::context::{self, ContextRef};
 use crate::error::{Error, number, pointer, status};
-use crate::{border, cq, qp, srq};
+use crate::{cq, qp, srq};
 
 /// How many events of an object the program has got and must acknowledge.
 pub(crate) type Reported = Arc<AtomicU32>;

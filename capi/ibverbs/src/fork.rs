@@ -9,7 +9,7 @@ use std::ffi::c_int;
 use std::sync::{MutexGuard, Once, PoisonError};
 use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use ferroce_border::border;
+use ferroce_abi::border;
 use ferroce_udp::Tap;
 
 use crate::{adapter, capture, xrc};

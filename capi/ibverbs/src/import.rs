@@ -11,7 +11,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use ferroce_border::border;
+use ferroce_abi::border;
 
 use crate::abi::{ibv_context, ibv_mr, ibv_pd};
 use crate::adapter::{self, Adapter};

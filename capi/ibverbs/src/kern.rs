@@ -1,7 +1,7 @@
 //! Structures of the kernel's interface to those of the library and back, for connection managers
 //! that talk to a kernel (`rdma/ib_user_verbs.h`, `rdma/ib_user_sa.h`).
 
-use ferroce_border::border;
+use ferroce_abi::border;
 
 use crate::abi::{
     ib_user_path_rec, ib_uverbs_qp_attr, ibv_ah_attr, ibv_gid, ibv_qp_attr, ibv_qp_cap,

@@ -9,7 +9,6 @@
 //! |---|---|
 //! | [`abi`] | the structures of the header |
 //! | `arena` | the objects that programs hold pointers to, and the check of such pointers |
-//! | [`border`] | the border to C: stops panics and cancellations |
 //! | `error` | refusals: error number and one line on stderr (`FERROCE_LOG`) |
 //! | `adapter` | the available devices, and those that this process has open |
 //! | `events` | completion channels and asynchronous events on descriptors that can be polled |
@@ -24,11 +23,12 @@
     reason = "one contract for all calls, stated above: what verbs.h asks for"
 )]
 
+use ferroce_abi::border;
+
 pub mod abi;
 mod adapter;
 mod ah;
 pub mod arena;
-pub mod border;
 mod buf;
 mod caps;
 mod capture;
@@ -104,7 +104,7 @@ pub use strings::{
 pub use sysfs::{ibv_get_sysfs_path, ibv_read_ibdev_sysfs_file, ibv_read_sysfs_file};
 
 /// Answers for what makes an object that this device does not have.
-#[ferroce_border::border(pointer)]
+#[border(pointer)]
 pub extern "C" fn no_object() -> *const std::ffi::c_void {
     error::set_errno(libc::EOPNOTSUPP);
     std::ptr::null()

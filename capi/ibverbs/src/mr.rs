@@ -11,7 +11,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ferroce_border::border;
+use ferroce_abi::border;
 use ferroce_hca::{Memory, MrKey, MrModify, RegFlags};
 
 use crate::abi::{ibv_mr, ibv_pd, ibv_sge};

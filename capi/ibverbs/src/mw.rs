@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::sync::Arc;
 
-use ferroce_border::border;
+use ferroce_abi::border;
 use ferroce_hca::{MwBind, MwBindWr, MwId, MwType, RegFlags, SendFlags, SendOp};
 
 use crate::abi::{WrBindMw, ibv_mw, ibv_mw_bind, ibv_mw_bind_info, ibv_pd, ibv_qp};

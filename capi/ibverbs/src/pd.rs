@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use ferroce_border::border;
+use ferroce_abi::border;
 use ferroce_hca::PdId;
 
 use crate::abi::{ibv_context, ibv_pd};

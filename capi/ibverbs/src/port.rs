@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use ferroce_border::border;
+use ferroce_abi::border;
 use ferroce_hca::Mtu;
 use ferroce_hca::port_attr::{self, Gid, PKEYS};
 use ferroce_udp::{DeviceSpec, GidTable, Interface, LaneSpeed, PortSpeed};

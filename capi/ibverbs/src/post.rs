@@ -2,8 +2,8 @@
 
 use std::ffi::c_int;
 
-use ferroce_border::border;
-use ferroce_crossing::uncancelled;
+use ferroce_abi::border;
+use ferroce_abi::crossing::uncancelled;
 use ferroce_hca::{Bytes, PostError, RecvWr, SendFlags, SendOp, SendWr, Sge, Sges, limits};
 
 use crate::abi::{

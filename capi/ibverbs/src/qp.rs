@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ferroce_border::border;
+use ferroce_abi::border;
 use ferroce_hca::{Attr, PdId, QpCap, QpInit, QpState, QpType, SendOp, SendTo, VerbsError};
 use ferroce_wire::{Qpn, Srqn};
 

@@ -3,8 +3,8 @@
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
 
-use ferroce_border::border;
-use ferroce_crossing::uncancelled;
+use ferroce_abi::border;
+use ferroce_abi::crossing::uncancelled;
 use ferroce_hca::{SendFlags, SendOp, SendWr, Sge, Sges};
 use libc::pthread_mutex_t;
 

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::sync::Arc;
 
-use ferroce_border::border;
+use ferroce_abi::border;
 use ferroce_hca::{SrqId, SrqModify, XrcObjects};
 
 use crate::abi::{

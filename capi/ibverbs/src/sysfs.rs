@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use ferroce_border::border;
+use ferroce_abi::border;
 
 use crate::adapter;
 use crate::error::{Error, number};

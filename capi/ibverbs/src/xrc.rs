@@ -7,7 +7,7 @@ use std::os::fd::FromRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ferroce_border::border;
+use ferroce_abi::border;
 use ferroce_hca::XrcdId;
 
 use crate::abi::{ibv_context, ibv_qp, ibv_qp_open_attr, ibv_xrcd, ibv_xrcd_init_attr};

@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::os::fd::IntoRawFd as _;
 use std::sync::Arc;
 
-use ferroce_border::border;
+use ferroce_abi::border;
 use ferroce_ibverbs::arena::Arena;
 use ferroce_ibverbs::error::{Error, number, pointer, status};
 use ferroce_ibverbs::{EventQueue, wait};

@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use ferroce_border::border;
+use ferroce_abi::border;
 use ferroce_hca::Mtu;
 use ferroce_hca::cm::{
     CmError, CommId, ConnectReply, ConnectRequest, SidrReply, SidrRequest, Transport, ack_timeout,

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::ptr::null_mut;
 use std::sync::Mutex;
 
-use ferroce_border::border;
+use ferroce_abi::border;
 use ferroce_hca::Hca;
 use ferroce_hca::cm::{CmEvent, CmEventKind};
 use ferroce_ibverbs::abi::{

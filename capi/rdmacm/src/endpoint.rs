@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::ptr::null_mut;
 use std::sync::Arc;
 
-use ferroce_border::border;
+use ferroce_abi::border;
 use ferroce_ibverbs::abi::{ibv_pd, ibv_qp_init_attr};
 use ferroce_ibverbs::error::{Error, number};
 use libc::sockaddr;

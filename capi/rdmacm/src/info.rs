@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_int};
 use std::ptr::null_mut;
 
-use ferroce_border::border;
+use ferroce_abi::border;
 use ferroce_ibverbs::abi::{IBV_QPT_RC, IBV_QPT_UD};
 use ferroce_ibverbs::error::{Error, number};
 use libc::{addrinfo, sockaddr, socklen_t};

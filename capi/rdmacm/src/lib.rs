@@ -38,7 +38,7 @@
 )]
 
 // Where `#[border]` leads.
-use ferroce_ibverbs::border;
+use ferroce_abi::border;
 
 pub mod abi;
 mod address;

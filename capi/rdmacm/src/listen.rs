@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::sync::Arc;
 
-use ferroce_border::border;
+use ferroce_abi::border;
 use ferroce_hca::cm::CmError;
 use ferroce_ibverbs::error::{Error, number};
 use ferroce_udp::{ServiceClaim, ServiceScope};

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::ptr::null_mut;
 use std::sync::Arc;
 
-use ferroce_border::border;
+use ferroce_abi::border;
 use ferroce_ibverbs::error::{Error, number};
 use ferroce_ibverbs::{ibv_attach_mcast, ibv_detach_mcast};
 use libc::sockaddr;

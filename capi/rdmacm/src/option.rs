@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use ferroce_border::border;
+use ferroce_abi::border;
 use ferroce_ibverbs::abi::{IBV_QPT_RC, IBV_QPT_XRC_SEND, ibv_ece};
 use ferroce_ibverbs::error::{Error, number};
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, RwLock};
 use std::sync::{RwLockReadGuard, RwLockWriteGuard};
 
-use ferroce_border::border;
+use ferroce_abi::border;
 use ferroce_hca::cm::CommId;
 use ferroce_wire::cm::ServiceId;
 

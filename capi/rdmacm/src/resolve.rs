@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
-use ferroce_border::border;
+use ferroce_abi::border;
 use ferroce_ibverbs::error::{Error, number};
 use ferroce_udp::{ServiceClaim, ServiceScope};
 use libc::sockaddr;

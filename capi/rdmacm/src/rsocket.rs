@@ -31,7 +31,7 @@ use std::ffi::{CStr, c_int, c_void};
 use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 
-use ferroce_border::border;
+use ferroce_abi::border;
 use ferroce_ibverbs::error::set_errno;
 use libc::{off_t, size_t, sockaddr, socklen_t, ssize_t};
 

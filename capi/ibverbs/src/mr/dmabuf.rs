@@ -9,7 +9,7 @@ use std::path::Path;
 use std::ptr::null_mut;
 use std::sync::Arc;
 
-use ferroce_border::border;
+use ferroce_abi::border;
 use ferroce_hca::{AccessFlags, RegFlags};
 
 use super::memory::memory;

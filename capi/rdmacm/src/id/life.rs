@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use ferroce_border::border;
+use ferroce_abi::border;
 use ferroce_ibverbs::abi::{IBV_QPT_RC, IBV_QPT_UD};
 use ferroce_ibverbs::error::{Error, number};
 use ferroce_wire::cm::PortSpace;

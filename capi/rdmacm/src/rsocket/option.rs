@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use ferroce_border::border;
+use ferroce_abi::border;
 use libc::socklen_t;
 
 use super::flow::Sizes;

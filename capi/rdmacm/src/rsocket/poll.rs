@@ -5,7 +5,7 @@ use std::slice;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ferroce_border::border;
+use ferroce_abi::border;
 use libc::{fd_set, nfds_t, pollfd, timeval};
 
 use super::wait::{SPIN, rest, sleep};

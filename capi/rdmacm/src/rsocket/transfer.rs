@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::net::SocketAddr;
 
-use ferroce_border::border;
+use ferroce_abi::border;
 use libc::{iovec, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 
 use super::source::Source;
