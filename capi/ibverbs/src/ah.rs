@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ferroce_abi::border;
+use ferroce_abi::pointer::{put, read};
 use ferroce_hca::{Hca, Object, Path, PdId, SendTo, UdAddress, VerbsError, WcFlags, limits};
 use ferroce_wire::Qpn;
 
@@ -57,8 +58,9 @@ pub(crate) fn any_of(context: &ContextRef, pd: PdId) -> bool {
 /// Makes an address handle (ibv_create_ah(3)).
 #[border(pointer)]
 pub unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *mut ibv_ah {
-    // SAFETY: the program's own structure.
-    pointer("ibv_create_ah", create(pd, unsafe { &*attr }))
+    // SAFETY: null or a structure of the program, valid during the call.
+    let made = unsafe { read("attr", attr) }.map_err(Error::from);
+    pointer("ibv_create_ah", made.and_then(|attr| create(pd, attr)))
 }
 
 fn create(pd: *mut ibv_pd, attr: &ibv_ah_attr) -> Result<*mut ibv_ah, Error> {
@@ -119,16 +121,11 @@ pub unsafe extern "C" fn ibv_init_ah_from_wc(
     grh: *mut ibv_grh,
     attr: *mut ibv_ah_attr,
 ) -> c_int {
-    // SAFETY: the program's own structures.
-    let answer = unsafe { answer(context, port, &*wc, grh) };
-    // SAFETY: as above.
-    number(
-        "ibv_init_ah_from_wc",
-        answer.map(|to| unsafe {
-            attr.write(to);
-            0
-        }),
-    )
+    // SAFETY: null or structures of the program, valid during the call.
+    let answered = unsafe {
+        answer(context, port, wc, grh).and_then(|answer| Ok(put("ah_attr", attr, answer)?))
+    };
+    number("ibv_init_ah_from_wc", answered.map(|()| 0))
 }
 
 /// An address handle for the sender of a received datagram (ibv_create_ah_from_wc(3)).
@@ -140,23 +137,25 @@ pub unsafe extern "C" fn ibv_create_ah_from_wc(
     port: u8,
 ) -> *mut ibv_ah {
     let made = pd::find(pd).and_then(|object| {
-        // SAFETY: a live object, and the program's own structures.
-        let attr = unsafe { answer((*object.abi()).context, port, &*wc, grh)? };
+        // SAFETY: a live object; null or structures of the program, valid during the call.
+        let attr = unsafe { answer((*object.abi()).context, port, wc, grh)? };
         create(pd, &attr)
     });
     pointer("ibv_create_ah_from_wc", made)
 }
 
 /// # Safety
-/// `grh` points to the first 40 bytes received if the completion says so.
+/// `wc` is null or points to a completion, and `grh` to the first 40 bytes received if it says so.
 unsafe fn answer(
     context: *mut ibv_context,
     port: u8,
-    wc: &ibv_wc,
+    wc: *const ibv_wc,
     grh: *const ibv_grh,
 ) -> Result<ibv_ah_attr, Error> {
     let own = context::find(context)?;
     check_port(port.into())?;
+    // SAFETY: as the caller promises.
+    let wc = unsafe { read("wc", wc)? };
     if wc.wc_flags & WcFlags::GRH.bits() == 0 {
         let allowed = "IBV_WC_GRH: only datagrams tell who sent them";
         return Err(Error::invalid("wc_flags", wc.wc_flags, allowed));
@@ -253,7 +252,7 @@ fn with_group(
     if gid.is_null() {
         return Err(Error::Null("gid"));
     }
-    // SAFETY: the program's own variable.
+    // SAFETY: not null, and valid for reads during the call as the header requires.
     let mgid = unsafe { gid.read_unaligned() }.raw;
     let device = own.context.adapter.live()?;
     device.with(|hca| verb(hca, own.qpn, mgid))?;
@@ -271,12 +270,13 @@ pub unsafe extern "C" fn ibv_resolve_eth_l2_from_gid(
     vlan: *mut u16,
 ) -> c_int {
     let resolved = context::find(context).and_then(|own| {
-        // SAFETY: the program's own structure.
-        let path = convert::path(unsafe { &*attr }, &own.adapter.device)?;
+        // SAFETY: null or a structure of the program, valid during the call.
+        let attr = unsafe { read("attr", attr)? };
+        let path = convert::path(attr, &own.adapter.device)?;
         let address = mac_of(path.dest);
-        // SAFETY: the program's own variables, six bytes and, unless it is null, two.
+        // SAFETY: null, or six bytes of the program and two that may be written to.
         unsafe {
-            mac.cast::<[u8; 6]>().write(address);
+            put("eth_mac", mac.cast::<[u8; 6]>(), address)?;
             if !vlan.is_null() {
                 vlan.write(NO_VLAN);
             }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 
 use ferroce_abi::border;
+use ferroce_abi::pointer::change;
 
 use crate::abi::{
     IBV_VALUES_MASK_RAW_CLOCK, VERBS_ABI_IS_EXTENDED, ibv_context, ibv_context_ops, ibv_device,
@@ -103,7 +104,7 @@ pub(crate) fn make(
         async_fd,
     });
     let outer = CONTEXTS.insert(extended(context), own);
-    // SAFETY: just made.
+    // SAFETY: a pointer to an object, whose memory is never freed.
     Ok(unsafe { &raw mut (*outer).context })
 }
 
@@ -191,10 +192,10 @@ fn close(context: *mut ibv_context) -> Result<(), Error> {
     domain::close(&own);
     close_channels(&own);
     let outer = around(context);
-    // SAFETY: a live context.
+    // SAFETY: the memory of an object is never freed.
     let command = unsafe { (*outer).context.cmd_fd };
     if CONTEXTS.remove(outer).is_some() {
-        // SAFETY: both were made for the program and are the context's to close.
+        // SAFETY: descriptors of the context, which are closed once: it has left the arena.
         unsafe {
             libc::close(command);
             libc::close(own.async_fd);
@@ -211,8 +212,8 @@ unsafe extern "C" fn query_rt_values(
     values: *mut ibv_values_ex,
 ) -> c_int {
     let result = find(context).and_then(|own| {
-        // SAFETY: the program's own structure.
-        let values = unsafe { &mut *values };
+        // SAFETY: null or a structure of the program that nothing else accesses during the call.
+        let values = unsafe { change("values", values)? };
         if values.comp_mask & !IBV_VALUES_MASK_RAW_CLOCK != 0 {
             return Err(Error::Unsupported("a value in comp_mask"));
         }

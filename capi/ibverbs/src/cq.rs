@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use ferroce_abi::border;
 use ferroce_abi::crossing::uncancelled;
+use ferroce_abi::pointer::check;
 use ferroce_hca::{Completion, CqId, CqInit, Notify, WcFlags};
 use ferroce_udp::Device;
 
@@ -249,10 +250,13 @@ pub(crate) unsafe extern "C" fn poll_cq(
     }
     let polled = || {
         let cq = found?.own();
-        let mut to = wc;
         let max = usize::try_from(num_entries).unwrap_or(0);
+        let mut to = match max {
+            0 => wc,
+            _ => check("wc", wc)?,
+        };
         let taken = take(cq, max, |completion| {
-            // SAFETY: the program's array has room for `num_entries`.
+            // SAFETY: the program's array has room for `num_entries`, as the header requires.
             unsafe {
                 to.write(work_completion(cq, &completion));
                 to = to.add(1);

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use ferroce_abi::border;
 use ferroce_abi::crossing::uncancelled;
+use ferroce_abi::pointer::read;
 use ferroce_hca::{Completion, CqInit, WcOpcode};
 use ferroce_wire::Qpn;
 
@@ -74,8 +75,9 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
     context: *mut ibv_context,
     init: *mut ibv_cq_init_attr_ex,
 ) -> *mut ibv_cq_ex {
-    // SAFETY: the program's own structure.
-    let wanted = wanted(context, unsafe { &*init });
+    // SAFETY: null or a structure of the program, valid during the call.
+    let init = unsafe { read("cq_attr", init) }.map_err(Error::from);
+    let wanted = init.and_then(|init| wanted(context, init));
     let made = wanted.and_then(|wanted| cq::create(context, &wanted));
     pointer("ibv_create_cq_ex", made)
 }
@@ -150,7 +152,7 @@ pub(crate) fn extended(cq: ibv_cq, wc_flags: Option<u64>) -> ibv_cq_ex {
 #[border(quick_status)]
 unsafe extern "C" fn start_poll(queue: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr) -> c_int {
     const CALL: &str = "ibv_start_poll";
-    // SAFETY: null, or the program's own structure.
+    // SAFETY: null, or a structure of the program, valid during the call.
     let mask = unsafe { attr.as_ref() }.map_or(0, |attr| attr.comp_mask);
     let found = match mask {
         0 => cq::get(queue),

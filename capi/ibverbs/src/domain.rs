@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use ferroce_abi::border;
+use ferroce_abi::pointer::read;
 
 use crate::abi::{
     IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS, IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT, ibv_context,
@@ -31,7 +32,7 @@ pub(crate) struct Parent {
     td: Option<&'static Object<ibv_td, Td>>,
 }
 
-// SAFETY: only the counters behind the references are reached, which are atomic.
+// SAFETY: only atomic counters are accessed through the references.
 unsafe impl Send for Parent {}
 // SAFETY: as above.
 unsafe impl Sync for Parent {}
@@ -60,8 +61,9 @@ pub(crate) unsafe extern "C" fn alloc_parent_domain(
     context: *mut ibv_context,
     attr: *mut ibv_parent_domain_init_attr,
 ) -> *mut ibv_pd {
-    // SAFETY: the program's own structure.
-    let made = build(context, unsafe { &*attr });
+    // SAFETY: null or a structure of the program, valid during the call.
+    let attr = unsafe { read("attr", attr) }.map_err(Error::from);
+    let made = attr.and_then(|attr| build(context, attr));
     pointer("ibv_alloc_parent_domain", made)
 }
 
@@ -101,8 +103,8 @@ pub(crate) unsafe extern "C" fn alloc_td(
     init: *mut ibv_td_init_attr,
 ) -> *mut ibv_td {
     let made = context::find(context).and_then(|own| {
-        // SAFETY: the program's own structure.
-        if unsafe { (*init).comp_mask } != 0 {
+        // SAFETY: null or a structure of the program, valid during the call.
+        if unsafe { read("init_attr", init)? }.comp_mask != 0 {
             return Err(Error::Unsupported("an attribute in comp_mask"));
         }
         let td = Td {

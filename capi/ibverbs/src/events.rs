@@ -17,6 +17,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ferroce_abi::border;
+use ferroce_abi::pointer::{self, check};
 use ferroce_udp::out_of_the_way;
 use libc::{pthread_cond_t, pthread_mutex_t};
 
@@ -443,6 +444,8 @@ pub unsafe extern "C-unwind" fn ibv_get_cq_event(
     cq_context: *mut *mut c_void,
 ) -> c_int {
     let queue = || {
+        check("cq", cq)?;
+        check("cq_context", cq_context)?;
         let Channel { context, queue, .. } = CHANNELS.find(channel)?.own();
         context.adapter.live()?.rest();
         Ok(Arc::clone(queue))
@@ -454,8 +457,8 @@ pub unsafe extern "C-unwind" fn ibv_get_cq_event(
     };
     let deliver = |address| {
         let found = address as *mut ibv_cq;
-        // SAFETY: the program's own variables; a completion queue with an event that was not
-        // acknowledged cannot go away.
+        // SAFETY: not null, and variables that may be written to; the memory of a completion queue is
+        // never freed.
         unsafe {
             *cq = found;
             *cq_context = (*found).cq_context;
@@ -493,6 +496,7 @@ pub unsafe extern "C-unwind" fn ibv_get_async_event(
     event: *mut ibv_async_event,
 ) -> c_int {
     let queue = || {
+        check("event", event)?;
         let context = context::find(context)?;
         // One that has failed has that to tell.
         if !context.adapter.device.has_failed() {
@@ -507,7 +511,7 @@ pub unsafe extern "C-unwind" fn ibv_get_async_event(
         (event.element, event.kind)
     };
     let deliver = |(element, event_type)| {
-        // SAFETY: the program's own structure.
+        // SAFETY: not null, and a structure that may be written to.
         unsafe {
             event.write(ibv_async_event {
                 element,
@@ -523,9 +527,16 @@ pub unsafe extern "C-unwind" fn ibv_get_async_event(
 /// (ibv_get_async_event(3)).
 #[border(nothing)]
 pub unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
-    // SAFETY: the program's own structure.
-    let (element, kind) = unsafe { ((*event).element, (*event).event_type) };
-    let result = match kind {
+    // SAFETY: null or a structure of the program, valid during the call.
+    let event = match unsafe { pointer::read("event", event) } {
+        Ok(event) => event,
+        Err(null) => {
+            status("ibv_ack_async_event", Err(null.into()));
+            return;
+        }
+    };
+    let element = event.element;
+    let result = match event.event_type {
         0 => cq::find(element as *mut ibv_cq).map(|object| {
             let cq = object.abi().cast::<ibv_cq>();
             // SAFETY: a live object with an initialised mutex and condition.

@@ -4,6 +4,7 @@ use std::ffi::c_int;
 use std::sync::Arc;
 
 use ferroce_abi::border;
+use ferroce_abi::pointer::read;
 use ferroce_hca::{MwBind, MwBindWr, MwId, MwType, RegFlags, SendFlags, SendOp};
 
 use crate::abi::{WrBindMw, ibv_mw, ibv_mw_bind, ibv_mw_bind_info, ibv_pd, ibv_qp};
@@ -82,8 +83,8 @@ pub(crate) unsafe extern "C" fn bind_mw(
         let (queue_pair, window) = (qp::get(qp)?.own(), MWS.find(mw)?);
         let context = &queue_pair.context;
         context::check_same("memory window", &window.own().context, context)?;
-        // SAFETY: the program's own structure.
-        let bind = unsafe { &*bind };
+        // SAFETY: null or a structure of the program, valid during the call.
+        let bind = unsafe { read("mw_bind", bind)? };
         let flags = permissions(&bind.bind_info)?;
         if flags.zero_based {
             let allowed = "without IBV_ACCESS_ZERO_BASED, which is for windows of type 2";

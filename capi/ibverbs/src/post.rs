@@ -70,7 +70,7 @@ impl<W> Chain<W> {
             return None;
         }
         self.left -= 1;
-        // SAFETY: the program's own structure, which is there during the call.
+        // SAFETY: not null, and valid during the call, as the header requires.
         let request = unsafe { &*self.current };
         self.next = following(request);
         Some(request)
@@ -79,7 +79,7 @@ impl<W> Chain<W> {
     /// The chain's outcome; tells the program which request was refused.
     ///
     /// # Safety
-    /// `bad` can be written to.
+    /// `bad` is null or can be written to.
     pub(crate) unsafe fn finish(
         self,
         call: &str,
@@ -90,8 +90,10 @@ impl<W> Chain<W> {
         if result.is_ok() {
             return 0;
         }
-        // SAFETY: as the caller promises.
-        unsafe { bad.write(self.current) };
+        if !bad.is_null() {
+            // SAFETY: as the caller promises.
+            unsafe { bad.write(self.current) };
+        }
         uncancelled(|| status(call, result.map_err(|error| *error)))
     }
 }
@@ -115,7 +117,7 @@ pub(crate) unsafe extern "C" fn post_send(
         }
         posted
     })();
-    // SAFETY: the program's own variable.
+    // SAFETY: null or a variable of the program that may be written to.
     unsafe { chain.finish("ibv_post_send", posted, bad_wr) }
 }
 
@@ -132,14 +134,14 @@ pub(crate) unsafe extern "C" fn post_recv(
         let requests = chain.requests(|wr| wr.next, recv_request);
         Ok(own.context.adapter.live()?.post_recvs(own.qpn, requests)?)
     })();
-    // SAFETY: the program's own variable.
+    // SAFETY: null or a variable of the program that may be written to.
     unsafe { chain.finish("ibv_post_recv", posted, bad_wr) }
 }
 
 pub(crate) fn recv_request(wr: &ibv_recv_wr) -> Result<RecvWr, Error> {
     Ok(RecvWr {
         wr_id: wr.wr_id,
-        // SAFETY: the program's own array.
+        // SAFETY: an array of `num_sge` elements, as the header requires.
         sges: unsafe { sges(wr.sg_list, wr.num_sge)? },
     })
 }
@@ -149,7 +151,7 @@ pub(crate) fn recv_request(wr: &ibv_recv_wr) -> Result<RecvWr, Error> {
 fn send_request(own: &qp::Qp, wr: &ibv_send_wr, to: &mut SendWr) -> Result<(), Box<Error>> {
     to.wr_id = wr.wr_id;
     to.flags = SendFlags::from_bits_truncate(wr.send_flags);
-    // SAFETY: the program's own array.
+    // SAFETY: an array of `num_sge` elements, and with inline data their bytes, as the header requires.
     unsafe {
         if to.flags.contains(SendFlags::INLINE) {
             let pieces = elements(wr.sg_list, wr.num_sge)?;
@@ -241,21 +243,26 @@ pub(crate) fn sge(sge: ibv_sge) -> Sge {
 /// Copies the bytes themselves of inline data, at most `max`, to where they stay until they are sent.
 ///
 /// # Safety
-/// The pieces are memory of the program.
+/// The pieces are null or valid for reads.
 #[inline]
 pub(crate) unsafe fn inline(
     pieces: impl Iterator<Item = (*const u8, usize)> + Clone,
     max: usize,
     to: &mut Option<Bytes>,
 ) -> Result<(), Error> {
-    let lengths = pieces.clone().map(|(_, length)| length);
+    let filled = pieces.filter(|(_, length)| *length > 0);
+    let mut starts = filled.clone().map(|(start, _)| start);
+    if starts.any(<*const u8>::is_null) {
+        return Err(Error::Null("the address of inline data"));
+    }
+    let lengths = filled.clone().map(|(_, length)| length);
     let length = lengths.fold(0, usize::saturating_add);
     if length > max {
         let allowed = "0 to max_inline_data of the queue pair";
         return Err(Error::invalid("inline bytes", length, allowed));
     }
     to.insert(Bytes::zeroed(length)).fill(|mut rest| {
-        for (start, length) in pieces.filter(|(_, length)| *length > 0) {
+        for (start, length) in filled {
             let (piece, tail) = rest.split_at_mut(length);
             // SAFETY: as the caller promises.
             piece.copy_from_slice(unsafe { std::slice::from_raw_parts(start, length) });

@@ -6,6 +6,7 @@ use std::ptr::null_mut;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ferroce_abi::border;
+use ferroce_abi::pointer::{change, check, read};
 use ferroce_hca::{Attr, PdId, QpCap, QpInit, QpState, QpType, SendOp, SendTo, VerbsError};
 use ferroce_wire::{Qpn, Srqn};
 
@@ -103,9 +104,12 @@ pub unsafe extern "C" fn ibv_create_qp(
     pd: *mut ibv_pd,
     init: *mut ibv_qp_init_attr,
 ) -> *mut ibv_qp {
-    // SAFETY: the program's own structure.
-    let init = unsafe { &mut *init };
-    pointer("ibv_create_qp", create(pd, init, None))
+    // SAFETY: null or a structure of the program that nothing else accesses during the call.
+    let init = unsafe { change("qp_init_attr", init) }.map_err(Error::from);
+    pointer(
+        "ibv_create_qp",
+        init.and_then(|init| create(pd, init, None)),
+    )
 }
 
 /// The same with more attributes (ibv_create_qp_ex(3)).
@@ -114,9 +118,12 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
     context: *mut ibv_context,
     init: *mut ibv_qp_init_attr_ex,
 ) -> *mut ibv_qp {
-    // SAFETY: the program's own structure.
-    let ex = unsafe { &mut *init };
-    pointer("ibv_create_qp_ex", create_extended(context, ex))
+    // SAFETY: null or a structure of the program that nothing else accesses during the call.
+    let ex = unsafe { change("qp_init_attr_ex", init) }.map_err(Error::from);
+    pointer(
+        "ibv_create_qp_ex",
+        ex.and_then(|ex| create_extended(context, ex)),
+    )
 }
 
 fn create_extended(
@@ -304,8 +311,9 @@ pub unsafe extern "C" fn ibv_modify_qp(
     let result = find(qp).and_then(|object| {
         let own = object.own();
         let device = own.context.adapter.live()?;
-        // SAFETY: the program's own structure.
-        let (change, path) = convert::modify(unsafe { &*attr }, own.applicable(attr_mask), device)?;
+        // SAFETY: null or a structure of the program, valid during the call.
+        let attr = unsafe { read("attr", attr)? };
+        let (change, path) = convert::modify(attr, own.applicable(attr_mask), device)?;
         let ends = matches!(change.state, QpState::Err | QpState::Reset);
         if ends && change.mask.contains(Attr::STATE) {
             device.catch_up();
@@ -315,8 +323,7 @@ pub unsafe extern "C" fn ibv_modify_qp(
             hca.query_qp(own.qpn).map(|(state, ..)| state)
         })?;
         if path.is_some() {
-            // SAFETY: the program's own structure.
-            *own.ah_attr() = unsafe { (*attr).ah_attr };
+            *own.ah_attr() = attr.ah_attr;
         } else if state == QpState::Reset {
             *own.ah_attr() = ibv_ah_attr::default();
         }
@@ -337,13 +344,15 @@ pub unsafe extern "C" fn ibv_query_qp(
 ) -> c_int {
     let result = find(qp).and_then(|object| {
         let own = object.own();
+        let (attr, init) = (check("attr", attr)?, check("init_attr", init)?);
         let device = own.context.adapter.live()?;
         let (state, known, draining) = device.with(|hca| {
             let draining = hca.qp(own.qpn).is_some_and(|qp| qp.is_draining());
             let (state, known, _) = hca.query_qp(own.qpn)?;
             Ok::<_, VerbsError>((state, known, draining))
         })?;
-        // SAFETY: the program's own structures, and a live object.
+        // SAFETY: not null, and structures that may be written to; the memory of an object is never
+        // freed.
         unsafe {
             attr.write(ibv_qp_attr {
                 sq_draining: draining.into(),

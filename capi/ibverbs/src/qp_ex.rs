@@ -5,6 +5,7 @@ use std::ffi::{c_int, c_void};
 
 use ferroce_abi::border;
 use ferroce_abi::crossing::uncancelled;
+use ferroce_abi::pointer::{check, read};
 use ferroce_hca::{SendFlags, SendOp, SendWr, Sge, Sges};
 use libc::pthread_mutex_t;
 
@@ -135,7 +136,7 @@ unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
 
 #[border(quick_status)]
 unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
-    // SAFETY: after `wr_start`, which is what the header asks for.
+    // SAFETY: after `wr_start`, as the header requires.
     let Some((own, batch)) = (unsafe { batch(qp) }) else {
         return status("ibv_wr_complete", Err(Error::Handle("queue pair")));
     };
@@ -169,7 +170,7 @@ fn post_all(own: &qp::Qp, requests: &mut Vec<SendWr>) -> Result<(), Error> {
 
 #[border(field)]
 unsafe extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
-    // SAFETY: after `wr_start`, which is what the header asks for; so this thread holds the mutex.
+    // SAFETY: after `wr_start`, as the header requires; so this thread holds the mutex.
     unsafe {
         if let Some((own, batch)) = batch(qp) {
             batch.requests.clear();
@@ -183,7 +184,7 @@ macro_rules! operations {
     ($($name:ident($($argument:ident: $kind:ty),*) => $op:expr;)*) => {
         $(#[border(field)]
         unsafe extern "C" fn $name(qp: *mut ibv_qp_ex $(, $argument: $kind)*) {
-            // SAFETY: after `wr_start`, which is what the header asks for.
+            // SAFETY: after `wr_start`, as the header requires.
             unsafe { begin(qp, $op) }
         })*
     };
@@ -210,18 +211,23 @@ unsafe extern "C" fn wr_bind_mw(
     rkey: u32,
     bind_info: *const ibv_mw_bind_info,
 ) {
-    // SAFETY: after `wr_start`, which is what the header asks for; the structure is the program's.
+    // SAFETY: after `wr_start`, as the header requires; null or a structure of the program, valid during
+    // the call.
     unsafe {
-        let bind_info = *bind_info;
-        let bind = WrBindMw {
-            mw,
-            rkey,
-            bind_info,
-        };
         let Some((own, batch)) = batch(qp) else {
             return;
         };
-        match mw::bind_request(own, &bind) {
+        let request = read("bind_info", bind_info).map_err(Error::from);
+        let request = request.and_then(|bind_info| {
+            let bind_info = *bind_info;
+            let bind = WrBindMw {
+                mw,
+                rkey,
+                bind_info,
+            };
+            mw::bind_request(own, &bind)
+        });
+        match request {
             Ok(op) => begin(qp, op),
             Err(error) => {
                 batch.refused.get_or_insert(error);
@@ -237,7 +243,7 @@ unsafe extern "C" fn wr_set_ud_addr(
     remote_qpn: u32,
     remote_qkey: u32,
 ) {
-    // SAFETY: after `wr_start`, which is what the header asks for.
+    // SAFETY: after `wr_start`, as the header requires.
     unsafe {
         change(qp, |own, request| {
             request.to = ah::datagram(own, ah, remote_qpn, remote_qkey)?;
@@ -248,7 +254,7 @@ unsafe extern "C" fn wr_set_ud_addr(
 
 #[border(field)]
 unsafe extern "C" fn wr_set_xrc_srqn(qp: *mut ibv_qp_ex, remote_srqn: u32) {
-    // SAFETY: after `wr_start`, which is what the header asks for.
+    // SAFETY: after `wr_start`, as the header requires.
     unsafe {
         change(qp, |_, request| {
             request.to = convert::srq(remote_srqn)?;
@@ -259,7 +265,7 @@ unsafe extern "C" fn wr_set_xrc_srqn(qp: *mut ibv_qp_ex, remote_srqn: u32) {
 
 #[border(field)]
 unsafe extern "C" fn wr_set_sge(qp: *mut ibv_qp_ex, lkey: u32, addr: u64, length: u32) {
-    // SAFETY: after `wr_start`, which is what the header asks for.
+    // SAFETY: after `wr_start`, as the header requires.
     unsafe {
         change(qp, |_, request| {
             // As with a card, an element without bytes is none.
@@ -273,12 +279,15 @@ unsafe extern "C" fn wr_set_sge(qp: *mut ibv_qp_ex, lkey: u32, addr: u64, length
 
 #[border(field)]
 unsafe extern "C" fn wr_set_sge_list(qp: *mut ibv_qp_ex, count: usize, list: *const ibv_sge) {
-    // SAFETY: after `wr_start`, which is what the header asks for.
+    // SAFETY: after `wr_start`, as the header requires.
     unsafe {
         change(qp, |own, request| {
             if count > own.cap.max_send_sge as usize {
                 let allowed = "0 to max_send_sge of the queue pair";
                 return Err(Error::invalid("num_sge", count, allowed));
+            }
+            if count > 0 {
+                check("sg_list", list.cast_mut())?;
             }
             for index in 0..count {
                 request
@@ -293,7 +302,7 @@ unsafe extern "C" fn wr_set_sge_list(qp: *mut ibv_qp_ex, count: usize, list: *co
 #[border(field)]
 unsafe extern "C" fn wr_set_inline_data(qp: *mut ibv_qp_ex, addr: *mut c_void, length: usize) {
     let buffer = ibv_data_buf { addr, length };
-    // SAFETY: after `wr_start`, which is what the header asks for.
+    // SAFETY: after `wr_start`, as the header requires.
     unsafe { wr_set_inline_data_list(qp, 1, &raw const buffer) }
 }
 
@@ -303,9 +312,12 @@ unsafe extern "C" fn wr_set_inline_data_list(
     count: usize,
     list: *const ibv_data_buf,
 ) {
-    // SAFETY: after `wr_start`, which is what the header asks for; the buffers are the program's.
+    // SAFETY: after `wr_start`, as the header requires, with `count` buffers that are valid for reads.
     unsafe {
         change(qp, |own, request| {
+            if count > 0 {
+                check("buf_list", list.cast_mut())?;
+            }
             let buffers = (0..count).map(|index| list.add(index).read_unaligned());
             let pieces = buffers.map(|buffer| (buffer.addr.cast_const().cast(), buffer.length));
             let max = own.cap.max_inline_data as usize;

@@ -31,10 +31,10 @@ pub unsafe extern "C" fn ibv_read_sysfs_file(
     buf: *mut c_char,
     size: usize,
 ) -> c_int {
-    if dir.is_null() || file.is_null() {
-        return number("ibv_read_sysfs_file", Err(Error::Null("dir or file")));
+    if dir.is_null() || file.is_null() || buf.is_null() {
+        return number("ibv_read_sysfs_file", Err(Error::Null("dir, file or buf")));
     }
-    // SAFETY: C strings of the program.
+    // SAFETY: not null, and C strings that stay as they are during the call.
     let (dir, file) = unsafe { (CStr::from_ptr(dir), CStr::from_ptr(file)) };
     let mut text = match attribute(dir, file) {
         Some(text) => text.into_bytes(),
@@ -55,8 +55,8 @@ pub unsafe extern "C" fn ibv_read_sysfs_file(
     if text.last() == Some(&b'\n') {
         text.pop();
     }
-    // SAFETY: the program's buffer has `size` bytes. A text that fills it has no end mark, as with
-    // a file.
+    // SAFETY: not null, and `size` bytes may be written to. A text that fills them has no end mark, as
+    // with a file.
     unsafe {
         buf.cast::<u8>()
             .copy_from_nonoverlapping(text.as_ptr(), text.len());

@@ -8,6 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ferroce_abi::border;
+use ferroce_abi::pointer::read;
 use ferroce_hca::XrcdId;
 
 use crate::abi::{ibv_context, ibv_qp, ibv_qp_open_attr, ibv_xrcd, ibv_xrcd_init_attr};
@@ -50,8 +51,9 @@ pub(crate) unsafe extern "C" fn open_xrcd(
     context: *mut ibv_context,
     init: *mut ibv_xrcd_init_attr,
 ) -> *mut ibv_xrcd {
-    // SAFETY: the program's own structure.
-    pointer("ibv_open_xrcd", open(context, unsafe { &*init }))
+    // SAFETY: null or a structure of the program, valid during the call.
+    let init = unsafe { read("xrcd_init_attr", init) }.map_err(Error::from);
+    pointer("ibv_open_xrcd", init.and_then(|init| open(context, init)))
 }
 
 fn open(context: *mut ibv_context, init: &ibv_xrcd_init_attr) -> Result<*mut ibv_xrcd, Error> {
@@ -115,7 +117,8 @@ fn inode(fd: c_int) -> Result<(u64, u64), Error> {
     if fd < 0 {
         return Err(std::io::Error::from_raw_os_error(libc::EBADF).into());
     }
-    // SAFETY: it is not closed here, and a descriptor that is not open only makes the call fail.
+    // SAFETY: the file is never dropped, so the descriptor is not closed; one that is not open only
+    // makes the call fail.
     let file = ManuallyDrop::new(unsafe { File::from_raw_fd(fd) });
     let metadata = file.metadata()?;
     Ok((metadata.dev(), metadata.ino()))
@@ -156,8 +159,12 @@ pub(crate) unsafe extern "C" fn open_qp(
     context: *mut ibv_context,
     attr: *mut ibv_qp_open_attr,
 ) -> *mut ibv_qp {
-    // SAFETY: the program's own structure.
-    pointer("ibv_open_qp", open_shared(context, unsafe { &*attr }))
+    // SAFETY: null or a structure of the program, valid during the call.
+    let attr = unsafe { read("qp_open_attr", attr) }.map_err(Error::from);
+    pointer(
+        "ibv_open_qp",
+        attr.and_then(|attr| open_shared(context, attr)),
+    )
 }
 
 fn open_shared(context: *mut ibv_context, attr: &ibv_qp_open_attr) -> Result<*mut ibv_qp, Error> {
