@@ -7,8 +7,9 @@ use ferroce_abi::pointer::{check, put};
 use ferroce_hca::limits;
 
 use crate::abi::{ibv_context, ibv_device_attr, ibv_device_attr_ex, ibv_odp_caps};
-use crate::adapter::{Adapter, text};
+use crate::adapter::Adapter;
 use crate::context;
+use crate::devices::text;
 use crate::error::{Error, status};
 
 /// The device's limits (ibv_query_device(3)).

@@ -12,14 +12,8 @@ use crate::abi::{
     IBV_GID_TYPE_ROCE_V2, PORT_ATTR_COMPAT_LEN, ibv_context, ibv_gid, ibv_gid_entry, ibv_port_attr,
 };
 use crate::context::{self, Context};
+use crate::convert::check_port;
 use crate::error::{Error, number, status};
-
-pub(crate) fn check_port(port: u32) -> Result<(), Error> {
-    if port == 1 {
-        return Ok(());
-    }
-    Err(Error::invalid("port_num", port, "1"))
-}
 
 /// An entry of the GID table; `None` if it is empty.
 fn gid_at(own: &Context, index: impl Into<i64>) -> Result<Option<Gid>, Error> {

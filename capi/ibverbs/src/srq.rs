@@ -12,12 +12,12 @@ use crate::abi::{
     IBV_SRQT_BASIC, IBV_SRQT_XRC, ibv_context, ibv_pd, ibv_recv_wr, ibv_srq, ibv_srq_attr,
     ibv_srq_init_attr, ibv_srq_init_attr_ex,
 };
-use crate::adapter::{AsyncRoute, write};
 use crate::arena::{Arena, Object};
+use crate::chain::{Chain, recv_request};
 use crate::context::{self, ContextRef};
 use crate::error::{Error, pointer, status};
 use crate::events::{Reported, wait_acknowledged};
-use crate::post::{Chain, recv_request};
+use crate::routes::{AsyncRoute, write};
 use crate::{cq, pd, xrc};
 
 pub(crate) struct Srq {

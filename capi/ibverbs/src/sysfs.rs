@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use ferroce_abi::border;
 
-use crate::adapter;
+use crate::devices;
 use crate::error::{Error, number};
 
 /// The root of sysfs; of the tree that `ferroce run` makes, if there is one.
@@ -72,7 +72,7 @@ fn attribute(dir: &CStr, file: &CStr) -> Option<String> {
     let name = Path::new(dir.to_str().ok()?)
         .strip_prefix("/sys/class/infiniband")
         .ok()?;
-    let spec = adapter::spec(name.to_str()?)?;
+    let spec = devices::spec(name.to_str()?)?;
     Some(match file.to_str().ok()? {
         "board_id" if !spec.board_id.is_empty() => spec.board_id.clone(),
         "fw_ver" => spec.fw_ver.clone(),
