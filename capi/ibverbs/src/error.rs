@@ -140,6 +140,18 @@ impl Error {
         }
     }
 
+    /// Another reason, in words.
+    pub fn refused(errno: c_int, what: impl Into<String>) -> Self {
+        let what = what.into();
+        Self::Refused { errno, what }
+    }
+
+    /// That of a call of this library which has just failed, and has said why.
+    pub fn reported() -> Self {
+        let errno = io::Error::last_os_error().raw_os_error();
+        Self::Reported(errno.unwrap_or(libc::EIO))
+    }
+
     /// The error number that the man pages give.
     pub fn errno(&self) -> c_int {
         match self {

@@ -6,8 +6,9 @@ use std::net::SocketAddr;
 use ferroce_abi::border;
 use libc::{iovec, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 
+use super::result::{Result, answer};
+use super::socket::{Socket, address_of, find_or_bad, show};
 use super::source::Source;
-use super::{Result, Socket, address_of, answer, find_or_bad, show};
 
 pub(super) fn bytes(result: Result<usize>) -> ssize_t {
     answer(result.map(|count| isize::try_from(count).unwrap_or(isize::MAX)))
