@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 
-use ferroce_border::border;
+use ferroce_abi::border;
 
 use crate::abi::{ibv_buf, ibv_mr, ibv_pd};
 use crate::arena::Arena;

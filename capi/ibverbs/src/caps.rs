@@ -2,12 +2,14 @@
 
 use std::ffi::{c_int, c_void};
 
-use ferroce_border::border;
+use ferroce_abi::border;
+use ferroce_abi::pointer::{check, put};
 use ferroce_hca::limits;
 
 use crate::abi::{ibv_context, ibv_device_attr, ibv_device_attr_ex, ibv_odp_caps};
-use crate::adapter::{Adapter, text};
+use crate::adapter::Adapter;
 use crate::context;
+use crate::devices::text;
 use crate::error::{Error, status};
 
 /// The device's limits (ibv_query_device(3)).
@@ -16,9 +18,9 @@ pub unsafe extern "C" fn ibv_query_device(
     context: *mut ibv_context,
     attr: *mut ibv_device_attr,
 ) -> c_int {
-    let result = context::find(context).map(|own| {
-        // SAFETY: the program's own structure.
-        unsafe { attr.write(device_attr(&own.adapter)) }
+    let result = context::find(context).and_then(|own| {
+        // SAFETY: null or a structure of the program that may be written to.
+        unsafe { put("device_attr", attr, device_attr(&own.adapter)) }.map_err(Error::from)
     });
     status("ibv_query_device", result)
 }
@@ -37,9 +39,10 @@ pub(crate) unsafe extern "C" fn query_device_ex(
             let allowed = "the size of ibv_device_attr or more";
             return Err(Error::invalid("attr_size", attr_size, allowed));
         }
+        check("attr", attr)?;
         let known = device_attr_ex(&own.adapter);
         let length = attr_size.min(size_of::<ibv_device_attr_ex>());
-        // SAFETY: the program's own structure of `attr_size` bytes; what it has beyond ours is
+        // SAFETY: not null, and `attr_size` bytes may be written to; those beyond our structure are
         // zeroed.
         unsafe {
             attr.cast::<u8>().write_bytes(0, attr_size);

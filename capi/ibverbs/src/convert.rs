@@ -11,7 +11,13 @@ use ferroce_wire::{Psn, Qpn, Srqn};
 
 use crate::abi::{ibv_ah_attr, ibv_gid, ibv_qp_attr, ibv_qp_cap};
 use crate::error::Error;
-use crate::port::check_port;
+
+pub(crate) fn check_port(port: u32) -> Result<(), Error> {
+    if port == 1 {
+        return Ok(());
+    }
+    Err(Error::invalid("port_num", port, "1"))
+}
 
 /// The GID of an address: an IPv4 address is mapped into IPv6.
 pub(crate) fn gid_of(address: IpAddr) -> ibv_gid {

@@ -6,7 +6,7 @@
 
 use std::ffi::c_int;
 
-use ferroce_border::border;
+use ferroce_abi::border;
 
 use crate::abi::{ibv_context, mlx5dv_context};
 use crate::context;

@@ -3,7 +3,7 @@
 use std::ffi::c_char;
 use std::sync::{Mutex, PoisonError};
 
-use ferroce_border::border;
+use ferroce_abi::border;
 use ferroce_doca::argp::{self, Kind, Param};
 use ferroce_doca::pointer::text;
 use ferroce_doca::{Code, Handles, Refusal};

@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_void};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use ferroce_border::border;
+use ferroce_abi::border;
 use ferroce_doca::argp::Param;
 use ferroce_doca::pointer::text;
 use ferroce_doca::{Code, Refusal};

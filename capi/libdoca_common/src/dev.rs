@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::c_char;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ferroce_border::border;
+use ferroce_abi::border;
 use ferroce_doca::devices::{self, Info};
 use ferroce_doca::pointer::{check, put, put_text, text};
 use ferroce_doca::{Code, Handles, Refusal};

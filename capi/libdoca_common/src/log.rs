@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use ferroce_border::border;
+use ferroce_abi::border;
 use ferroce_doca::log::{Level, Line};
 use ferroce_doca::{Code, Refusal, pointer};
 

@@ -1,6 +1,6 @@
 //! What a device can do.
 
-use ferroce_border::border;
+use ferroce_abi::border;
 use ferroce_doca::pointer::{check, put};
 use ferroce_doca::telemetry::{Capabilities, histogram_is_supported, is_supported};
 use ferroce_doca::{Code, Refusal};

@@ -1,6 +1,6 @@
 //! Setters and getters of a context's configuration.
 
-use ferroce_border::border;
+use ferroce_abi::border;
 use ferroce_doca::Code;
 use ferroce_doca::pointer::{check, put};
 use ferroce_doca::telemetry::{Config, Context};

@@ -1,6 +1,6 @@
 //! Contexts: their lifecycle, and reading the histogram.
 
-use ferroce_border::border;
+use ferroce_abi::border;
 use ferroce_doca::pointer::{check, put};
 use ferroce_doca::telemetry::Context;
 use ferroce_doca::{Code, Handles, Refusal};

@@ -2,13 +2,12 @@
 
 use std::ffi::{c_int, c_void};
 
-use ferroce_border::border;
+use ferroce_abi::border;
 use ferroce_ibverbs::abi::{IBV_QPT_RC, IBV_QPT_XRC_SEND, ibv_ece};
 use ferroce_ibverbs::error::{Error, number};
 
 use crate::abi::*;
-use crate::id::{self, Id, Step, refused};
-use crate::resolve::wrong_step;
+use crate::id::{self, Id, Step, wrong_step};
 
 /// Sets an option (rdma_set_option(3)).
 #[border(number)]
@@ -34,7 +33,7 @@ unsafe fn set(
     length: usize,
 ) -> Result<c_int, Error> {
     if value.is_null() && length > 0 {
-        return Err(refused(libc::EFAULT, "optval is a null pointer"));
+        return Err(Error::refused(libc::EFAULT, "optval is a null pointer"));
     }
     // SAFETY: as the caller promises.
     let byte = || unsafe { read::<u8>(value, length) };
@@ -83,7 +82,7 @@ unsafe fn set(
                 "no option {name} at level {level}; there are RDMA_OPTION_ID_TOS, _REUSEADDR, \
                  _AFONLY and _ACK_TIMEOUT at level RDMA_OPTION_ID"
             );
-            return Err(refused(libc::ENOSYS, what));
+            return Err(Error::refused(libc::ENOSYS, what));
         }
     }
     Ok(0)
@@ -96,7 +95,7 @@ unsafe fn set(
 unsafe fn read<T>(value: *const c_void, length: usize) -> Result<T, Error> {
     if length != size_of::<T>() {
         let what = format!("optlen is {length}, this option has {}", size_of::<T>());
-        return Err(refused(libc::EINVAL, what));
+        return Err(Error::refused(libc::EINVAL, what));
     }
     // SAFETY: as the caller promises.
     Ok(unsafe { value.cast::<T>().read_unaligned() })

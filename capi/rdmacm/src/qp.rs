@@ -3,7 +3,8 @@
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 
-use ferroce_border::border;
+use ferroce_abi::border;
+use ferroce_abi::pointer::check;
 use ferroce_ibverbs::abi::{
     IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_XRCD, IBV_QPT_UC, IBV_QPT_XRC_RECV, ibv_cq, ibv_pd,
     ibv_qp, ibv_qp_attr, ibv_qp_init_attr, ibv_qp_init_attr_ex,
@@ -15,9 +16,8 @@ use ferroce_ibverbs::{
 };
 
 use crate::abi::rdma_cm_id;
-use crate::device::reported;
-use crate::id::{self, Id, place, refused};
-use crate::{attr, multicast, verbs};
+use crate::id::{self, Id};
+use crate::{attr, group, verbs};
 
 /// States of `ibv_qp_state`.
 const INIT: c_int = 1;
@@ -94,7 +94,7 @@ unsafe fn create(id: &Id, init: &mut ibv_qp_init_attr_ex) -> Result<(), Error> {
         (abi.qp, abi.send_cq, abi.recv_cq, abi.srq, abi.pd)
     };
     if !qp.is_null() {
-        return Err(refused(
+        return Err(Error::refused(
             libc::EINVAL,
             "the id has a queue pair; destroy it first",
         ));
@@ -105,11 +105,14 @@ unsafe fn create(id: &Id, init: &mut ibv_qp_init_attr_ex) -> Result<(), Error> {
     }
     // SAFETY: a null pointer or the program's protection domain.
     if unsafe { init.pd.as_ref() }.is_none_or(|pd| pd.context != device.context) {
-        return Err(refused(libc::EINVAL, "pd is not one of the id's device"));
+        return Err(Error::refused(
+            libc::EINVAL,
+            "pd is not one of the id's device",
+        ));
     }
     for (given, own) in [(init.send_cq, send_cq), (init.recv_cq, recv_cq)] {
         if !given.is_null() && !own.is_null() && given != own {
-            return Err(refused(
+            return Err(Error::refused(
                 libc::EINVAL,
                 "the id has another completion queue already",
             ));
@@ -146,7 +149,7 @@ unsafe fn create(id: &Id, init: &mut ibv_qp_init_attr_ex) -> Result<(), Error> {
     // SAFETY: live handles.
     let qp = unsafe { verbs::create_qp(device.context, init) };
     let begun = match qp.is_null() {
-        true => Err(reported()),
+        true => Err(Error::reported()),
         false => begin(id, qp),
     };
     if let Err(error) = begun {
@@ -206,12 +209,12 @@ unsafe fn create_cq(
         let verbs = (*id).verbs;
         let channel = ibv_create_comp_channel(verbs);
         if channel.is_null() {
-            return Err(reported());
+            return Err(Error::reported());
         }
         let count = c_int::try_from(count).unwrap_or(c_int::MAX);
         let cq = ibv_create_cq(verbs, count, id.cast::<c_void>(), channel, 0);
         if cq.is_null() {
-            let error = reported();
+            let error = Error::reported();
             ibv_destroy_comp_channel(channel);
             return Err(error);
         }
@@ -301,8 +304,8 @@ pub unsafe extern "C" fn rdma_init_qp_attr(
 ) -> c_int {
     let result = id::find(id).and_then(|id| {
         id.device()?;
-        let qp_attr = place("qp_attr", qp_attr)?;
-        let qp_attr_mask = place("qp_attr_mask", qp_attr_mask)?;
+        let qp_attr = check("qp_attr", qp_attr)?;
+        let qp_attr_mask = check("qp_attr_mask", qp_attr_mask)?;
         // SAFETY: the program's own variables.
         let state = unsafe { (*qp_attr).qp_state };
         if !(INIT..=RTS).contains(&state) {
@@ -334,7 +337,7 @@ pub unsafe extern "C" fn rdma_destroy_qp(id: *mut rdma_cm_id) {
 }
 
 pub(crate) fn destroy(id: &Id) {
-    multicast::detach_all(id);
+    group::detach_all(id);
     // SAFETY: a live object.
     let srq = unsafe {
         let qp = std::mem::replace(&mut (*id.abi()).qp, null_mut());

@@ -12,24 +12,30 @@
 //! | [`register`] | accesses to registers of a device |
 //! | [`message`], [`oracle`] | messages between two queue pairs, and their expected results |
 //! | [`said`](said()) | the output of a program, and how it ended |
+//! | [`layout`] | layouts of structures, compared with those of C headers |
 //! | [`dice`], [`seeds`] | randomness from a seed, and runs that print their seed when they fail |
+//! | [`skip`](skip()) | the report of a test that cannot run here |
 
 #![forbid(unsafe_code)]
 
 pub mod dice;
 pub mod flight;
+pub mod layout;
 pub mod message;
 pub mod oracle;
 pub mod register;
 mod said;
 pub mod seeds;
 pub mod side;
+mod skips;
 pub mod socket;
 pub mod world;
 
 pub use dice::Dice;
 pub use ferroce_fabric::{Fate, Frame, Network, Parcel, Rules, Stations};
+pub use layout::check_layout;
 pub use said::said;
 pub use side::{Region, SEND, Side, attr, card, config, local, recv_wr, srq_limit};
+pub use skips::skip;
 pub use socket::{Receiver, Socket, Stalls};
 pub use world::{A, B, LATENCY_NS, World, live};

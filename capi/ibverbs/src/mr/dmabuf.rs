@@ -9,7 +9,7 @@ use std::path::Path;
 use std::ptr::null_mut;
 use std::sync::Arc;
 
-use ferroce_border::border;
+use ferroce_abi::border;
 use ferroce_hca::{AccessFlags, RegFlags};
 
 use super::memory::memory;
@@ -28,7 +28,7 @@ const ACCESS: AccessFlags = AccessFlags::LOCAL_WRITE
     .union(AccessFlags::REMOTE_ATOMIC);
 
 /// Memory of a descriptor, mapped from its beginning.
-pub(super) struct Mapping {
+struct Mapping {
     base: *mut c_void,
     length: usize,
 }
@@ -123,7 +123,7 @@ pub(super) fn register(
     let memory = memory(start, length, flags)?;
     let device = own.context.adapter.live()?;
     let info = device.with(|hca| hca.reg_mr_iova(own.id, memory, iova, flags.access))?;
-    let kind = Kind::Descriptor { _mapping: mapping };
+    let kind = Kind::kept(mapping);
     let mr = Mr::new(Arc::clone(&own.context), info.key, flags, kind);
     // Programs find the offset where other regions have their address.
     Ok(insert(pd, offset as *mut c_void, length, mr))

@@ -2,7 +2,7 @@
 
 use std::ptr::addr_of;
 
-use ferroce_border::border;
+use ferroce_abi::border;
 
 use super::{dmabuf, register};
 use crate::abi::{

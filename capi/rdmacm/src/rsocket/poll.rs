@@ -5,11 +5,12 @@ use std::slice;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ferroce_border::border;
+use ferroce_abi::border;
 use libc::{fd_set, nfds_t, pollfd, timeval};
 
+use super::result::{Result, answer};
+use super::socket::{Socket, find};
 use super::wait::{SPIN, rest, sleep};
-use super::{Result, Socket, answer, find};
 
 /// How long it sleeps at most: another thread may take what it is woken by.
 const SLEEP_MAX_MS: u128 = 100;

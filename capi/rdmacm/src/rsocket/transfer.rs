@@ -3,11 +3,12 @@
 use std::ffi::{c_int, c_void};
 use std::net::SocketAddr;
 
-use ferroce_border::border;
+use ferroce_abi::border;
 use libc::{iovec, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 
+use super::result::{Result, answer};
+use super::socket::{Socket, address_of, find_or_bad, show};
 use super::source::Source;
-use super::{Result, Socket, address_of, answer, find_or_bad, show};
 
 pub(super) fn bytes(result: Result<usize>) -> ssize_t {
     answer(result.map(|count| isize::try_from(count).unwrap_or(isize::MAX)))

@@ -13,12 +13,13 @@ use ferroce_ibverbs::{ibv_create_ah, ibv_destroy_ah};
 
 use super::header::Head;
 use crate::abi::{RDMA_PS_UDP, RDMA_UDP_QKEY};
-use crate::event::path_attr;
-use crate::id::{self, Id};
+use crate::attr::path_attr;
+use crate::id::Id;
+use crate::life;
 use crate::rsocket::completions::{BATCH, Completions};
 use crate::rsocket::region::Region;
+use crate::rsocket::result::{Result, last_errno};
 use crate::rsocket::source::Source;
-use crate::rsocket::{Result, last_errno};
 use crate::{address, qp, resolve};
 
 /// Bytes of a datagram with its head.
@@ -52,7 +53,7 @@ struct OwnId(Arc<Id>);
 
 impl OwnId {
     fn new() -> Result<Self> {
-        let made = id::create(null_mut(), null_mut(), RDMA_PS_UDP, IBV_QPT_UD);
+        let made = life::create(null_mut(), null_mut(), RDMA_PS_UDP, IBV_QPT_UD);
         made.map(Self).map_err(|error| error.errno())
     }
 }
@@ -60,7 +61,7 @@ impl OwnId {
 impl Drop for OwnId {
     fn drop(&mut self) {
         qp::destroy(&self.0);
-        id::destroy(&self.0);
+        life::destroy(&self.0);
     }
 }
 
