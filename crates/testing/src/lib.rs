@@ -13,6 +13,7 @@
 //! | [`message`], [`oracle`] | messages between two queue pairs, and their expected results |
 //! | [`said`](said()) | the output of a program, and how it ended |
 //! | [`dice`], [`seeds`] | randomness from a seed, and runs that print their seed when they fail |
+//! | [`skip`](skip()) | the report of a test that cannot run here |
 
 #![forbid(unsafe_code)]
 
@@ -24,6 +25,7 @@ pub mod register;
 mod said;
 pub mod seeds;
 pub mod side;
+mod skips;
 pub mod socket;
 pub mod world;
 
@@ -31,5 +33,6 @@ pub use dice::Dice;
 pub use ferroce_fabric::{Fate, Frame, Network, Parcel, Rules, Stations};
 pub use said::said;
 pub use side::{Region, SEND, Side, attr, card, config, local, recv_wr, srq_limit};
+pub use skips::skip;
 pub use socket::{Receiver, Socket, Stalls};
 pub use world::{A, B, LATENCY_NS, World, live};
