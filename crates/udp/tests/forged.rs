@@ -12,6 +12,7 @@ use common::{
     patient_attr, role, tell,
 };
 use ferroce_hca::Counter;
+use ferroce_testing::skip;
 use ferroce_udp::socket::{BindError, Options, ROCE_PORT, Socket};
 use ferroce_wire::{
     Aeth, Connection, Headers, IcrcFlow, IpPair, NakCode, PKEY_DEFAULT, Place, Psn, Qpn, Reth,
@@ -99,7 +100,8 @@ fn forged_packets_of_another_user_are_dropped() {
     check_all_kinds(&a, &b, qps, 20_000, 1);
     let (who, wrapper) = other_user();
     if who == "same" {
-        eprintln!("half skipped: only root can be two users");
+        let test = "forged_packets_of_another_user_are_dropped";
+        skip(test, "those of another user: only root can be two users");
     }
     let wrapper: Vec<&str> = wrapper.iter().map(String::as_str).collect();
     let peer = a.device.address().ip();

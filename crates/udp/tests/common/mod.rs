@@ -28,6 +28,7 @@ use ferroce_hca::{
     AccessFlags, Buffer, Completion, Counter, CqId, HcaConfig, Memory, MrInfo, Mtu, PdId,
     Personality, QpAttr, QpCap, QpInit, QpType, RecvWr, SendOp, SendWr, Sge, Sges, WcStatus,
 };
+use ferroce_testing::skip;
 use ferroce_udp::socket::{Options, ROCE_PORT, Socket};
 use ferroce_udp::{
     AttachOptions, Device, DeviceConfig, DeviceSpec, Endpoint, LinkSetting, Registry,
@@ -58,14 +59,14 @@ pub fn address(file: u8, test: u8, host: u8) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(127, file, *run, test * 10 + host % 10))
 }
 
-/// A port of `::1` that no other test has: there is one such address only. `None` where IPv6 is
-/// switched off.
-pub fn port_v6() -> Option<u16> {
+/// A port of `::1` for `test` alone: there is one such address only. `None` where IPv6 is switched off,
+/// which skips that test or its part with IPv6.
+pub fn port_v6(test: &str) -> Option<u16> {
     const PORTS: u16 = 10_000;
     static CLAIMS: Mutex<Vec<UdpSocket>> = Mutex::new(Vec::new());
     let host = Ipv6Addr::LOCALHOST;
     if let Err(error) = UdpSocket::bind((host, 0)) {
-        eprintln!("skipped: no IPv6 here ({error})");
+        skip(test, &format!("no IPv6 here ({error})"));
         return None;
     }
     // Below the ports that the system hands out by itself; whoever holds the one of a pair has
