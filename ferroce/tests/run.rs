@@ -13,14 +13,14 @@ use std::sync::LazyLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use common::{address, registry};
 use ferroce_hca::{Counter, QpInit, QpType};
+use ferroce_registry::Registry;
+use ferroce_runtime::{AttachOptions, Device};
 use ferroce_testing::skip;
-use ferroce_udp::{AttachOptions, Device, Registry};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
-
-use common::{address, registry};
 
 /// Ferroce with a registry of its own, and with libraries that are real ones but empty: what they
 /// do is not what is tested here.

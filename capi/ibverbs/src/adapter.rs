@@ -10,7 +10,9 @@ use std::thread::available_parallelism;
 
 use ferroce_border::border;
 use ferroce_hca::{CqId, Event, Hca, QpEvent, SrqId, VerbsError, limits};
-use ferroce_udp::{AttachOptions, Device, DeviceSpec, Registry, WallClock};
+use ferroce_os::WallClock;
+use ferroce_registry::{DeviceSpec, Registry};
+use ferroce_runtime::{AttachOptions, Device};
 use ferroce_wire::Qpn;
 
 use crate::abi::ibv_device;

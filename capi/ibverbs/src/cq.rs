@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use ferroce_border::border;
 use ferroce_crossing::uncancelled;
 use ferroce_hca::{Completion, CqId, CqInit, Notify, WcFlags};
-use ferroce_udp::Device;
+use ferroce_runtime::Device;
 
 use crate::abi::{ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_wc};
 use crate::adapter::{AsyncRoute, read, write};
@@ -316,6 +316,14 @@ pub(crate) fn imm_data(completion: &Completion) -> u32 {
     } else {
         completion.imm
     }
+}
+
+/// Whether an announcement of the queue that the program takes now is for something; see
+/// [`Hca::confirm_announcement`](ferroce_hca::Hca::confirm_announcement).
+pub(crate) fn confirm_announcement(cq: *const ibv_cq) -> Result<bool, Error> {
+    let cq = find(cq)?.own();
+    let device = &cq.context.adapter.device;
+    Ok(device.with(|hca| hca.confirm_announcement(cq.id))?)
 }
 
 /// Asks for an event with the next completion (ibv_req_notify_cq(3)).

@@ -17,7 +17,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ferroce_border::border;
-use ferroce_udp::out_of_the_way;
+use ferroce_os::out_of_the_way;
 use libc::{pthread_cond_t, pthread_mutex_t};
 
 use crate::abi::{ibv_async_event, ibv_comp_channel, ibv_context, ibv_cq};
@@ -131,7 +131,7 @@ impl<E> EventQueue<E> {
             self.begin_wait();
             let mut one = 0_u64;
             // SAFETY: eight bytes of a local variable.
-            let got = unsafe { libc::read(descriptor, (&raw mut one).cast(), 8) };
+            let got = unsafe { read(descriptor, (&raw mut one).cast(), 8) };
             let taken = self.take_after(got, &seen);
             self.end_wait();
             if let Some(taken) = taken? {
@@ -168,7 +168,7 @@ impl<E> EventQueue<E> {
             // SAFETY: local variables, one of eight bytes.
             entries.is_overcounted = unsafe {
                 libc::poll(&raw mut polled, 1, 0) > 0
-                    && libc::read(polled.fd, (&raw mut one).cast(), 8) > 0
+                    && read(polled.fd, (&raw mut one).cast(), 8) > 0
             };
         }
     }
@@ -228,6 +228,8 @@ impl<E> Drop for Wait<E> {
     }
 }
 
+// The only declaration of `read` in these libraries: beside one that does not unwind, the compiler would take
+// the call below for one that cannot be unwound either.
 // SAFETY: read(2), by which the C library unwinds a thread that is cancelled.
 unsafe extern "C-unwind" {
     fn read(fd: c_int, to: *mut c_void, len: usize) -> isize;
@@ -454,6 +456,10 @@ pub unsafe extern "C-unwind" fn ibv_get_cq_event(
     };
     let deliver = |address| {
         let found = address as *mut ibv_cq;
+        if !cq::confirm_announcement(found)? {
+            count_acknowledged(found, 1)?;
+            return Ok(false);
+        }
         // SAFETY: the program's own variables; a completion queue with an event that was not
         // acknowledged cannot go away.
         unsafe {
@@ -472,19 +478,21 @@ pub unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, nevents: c_uint) {
     if nevents == 0 {
         return;
     }
-    let acknowledge = cq::find(cq).map(|object| {
-        let cq = object.abi().cast::<ibv_cq>();
-        // SAFETY: a live object with an initialised mutex and condition.
-        unsafe {
-            acknowledge(
-                &raw mut (*cq).mutex,
-                &raw mut (*cq).cond,
-                &raw mut (*cq).comp_events_completed,
-                nevents,
-            );
-        }
-    });
-    status("ibv_ack_cq_events", acknowledge);
+    status("ibv_ack_cq_events", count_acknowledged(cq, nevents));
+}
+
+fn count_acknowledged(cq: *mut ibv_cq, events: c_uint) -> Result<(), Error> {
+    let cq = cq::find(cq)?.abi().cast::<ibv_cq>();
+    // SAFETY: a live object with an initialised mutex and condition.
+    unsafe {
+        acknowledge(
+            &raw mut (*cq).mutex,
+            &raw mut (*cq).cond,
+            &raw mut (*cq).comp_events_completed,
+            events,
+        );
+    }
+    Ok(())
 }
 
 /// Waits for an asynchronous event (ibv_get_async_event(3)).

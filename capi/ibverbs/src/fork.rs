@@ -10,7 +10,7 @@ use std::sync::{MutexGuard, Once, PoisonError};
 use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use ferroce_border::border;
-use ferroce_udp::Tap;
+use ferroce_os::Tap;
 
 use crate::{adapter, capture, xrc};
 
@@ -73,7 +73,7 @@ unsafe extern "C" fn after() {
 
 #[border(nothing)]
 unsafe extern "C" fn in_child() {
-    ferroce_udp::after_fork_in_child();
+    ferroce_os::after_fork_in_child();
     // SAFETY: the child's only thread is the one that was in `before`.
     unsafe { after() };
     adapter::forget_all();

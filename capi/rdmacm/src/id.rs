@@ -11,8 +11,10 @@ use ferroce_hca::cm::CommId;
 use ferroce_ibverbs::abi::{IBV_QPT_UD, ibv_qp_init_attr};
 use ferroce_ibverbs::arena::Arena;
 use ferroce_ibverbs::error::Error;
-use ferroce_udp::ServiceClaim;
+use ferroce_registry::ServiceClaim;
 use ferroce_wire::cm::{PortSpace, ServiceId};
+pub(crate) use life::{create, destroy, migrate};
+pub use life::{rdma_create_id, rdma_destroy_id, rdma_migrate_id};
 
 use crate::abi::{
     ibv_sa_path_rec, rdma_addr, rdma_cm_id, rdma_event_channel, rdma_ib_addr, rdma_route,
@@ -25,9 +27,6 @@ use crate::device::Device;
 use crate::event::Incoming;
 use crate::multicast::Group;
 use crate::process::{lock, process};
-
-pub(crate) use life::{create, destroy, migrate};
-pub use life::{rdma_create_id, rdma_destroy_id, rdma_migrate_id};
 
 /// How far an identifier has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
