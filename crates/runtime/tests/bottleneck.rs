@@ -16,6 +16,7 @@ use common::{
 use ferroce_dcqcn::Params;
 use ferroce_hca::{Completion, Counter, DeviceState, Direction, QpAttr, WcStatus, WriteLockError};
 use ferroce_registry::{Registry, impairment};
+use ferroce_testing::skip;
 use ferroce_wire::Qpn;
 
 /// Bytes of a message: the resolution of what a flow has got.
@@ -78,6 +79,8 @@ struct Flow {
 
 /// Queue pairs of one device that send to another through its bottleneck.
 struct Incast {
+    /// The test's name.
+    test: &'static str,
     from: Node,
     /// Of the device with the bottleneck.
     to: DeviceState,
@@ -99,9 +102,9 @@ struct Seen {
 }
 
 impl Incast {
-    fn new(test: u8, flows: usize) -> Self {
+    fn new(test: &'static str, subnet: u8, flows: usize) -> Self {
         let [from, to] = [1, 2].map(|host| {
-            let node = Node::with_config(patient(address(33, test, host)), MESSAGE as usize);
+            let node = Node::with_config(patient(address(33, subnet, host)), MESSAGE as usize);
             set(node.device.state(), &SLOW_BOTTLENECK);
             node
         });
@@ -112,6 +115,7 @@ impl Incast {
             posted: 0,
         };
         Self {
+            test,
             flows: (0..flows).map(flow).collect(),
             completions: Vec::new(),
             to: to.device.state().clone(),
@@ -171,8 +175,9 @@ impl Incast {
         }
     }
 
-    /// Runs until a window of this length is one as asked for. False if the machine had hardly a
-    /// core for it for so long that nothing can be said.
+    /// Runs until a window of this length is good. False if the machine had hardly a core for it for so
+    /// long that nothing can be said, which skips the test.
+    #[must_use]
     fn until(&mut self, flows: usize, window: Duration, is_good: impl Fn(&Seen) -> bool) -> bool {
         let (started, mut undisturbed) = (Instant::now(), 0);
         loop {
@@ -184,7 +189,7 @@ impl Incast {
             undisturbed += u32::from(seen.pause_max < DISTURBED);
             if started.elapsed() > PATIENCE {
                 assert!(undisturbed < UNDISTURBED_MAX, "{flows} flows: {seen}");
-                eprintln!("skipped: the machine has too much else to do");
+                skip(self.test, "the machine is too busy with other work");
                 return false;
             }
         }
@@ -224,8 +229,9 @@ fn is_fair_and_busy(seen: &Seen) -> bool {
 #[test]
 fn flows_share_a_bottleneck_and_those_who_stay_take_over() {
     let _alone = ALONE.lock();
+    let test = "flows_share_a_bottleneck_and_those_who_stay_take_over";
     for flows in [2, 4, 8, 16] {
-        let mut incast = Incast::new(flows as u8, flows);
+        let mut incast = Incast::new(test, flows as u8, flows);
         // What the others have posted still goes out at first.
         let is_told = incast.until(flows, SECOND, is_fair_and_busy)
             && incast.until(flows / 2, SECOND / 10, |seen| seen.busy > 0.95)
@@ -239,7 +245,7 @@ fn flows_share_a_bottleneck_and_those_who_stay_take_over() {
 #[test]
 fn a_change_of_parameters_is_followed() {
     let _alone = ALONE.lock();
-    let mut incast = Incast::new(3, 4);
+    let mut incast = Incast::new("a_change_of_parameters_is_followed", 3, 4);
     if !incast.until(4, SECOND, is_fair_and_busy) {
         return;
     }
@@ -260,7 +266,7 @@ fn a_change_of_parameters_is_followed() {
         incast.run(4, SECOND / 20);
     }
     set(incast.from.device.state(), &["rpg_min_rate=1"]);
-    incast.until(4, SECOND, is_fair_and_busy);
+    let _is_told = incast.until(4, SECOND, is_fair_and_busy);
 }
 
 /// A process that receives on the device `a` of a registry, until its parent ends.
@@ -299,6 +305,7 @@ fn processes_that_receive_on_a_device_share_its_bottleneck() {
         }
     }
     let mut incast = Incast {
+        test,
         from,
         to: observer.state().clone(),
         _target: None,
@@ -306,6 +313,6 @@ fn processes_that_receive_on_a_device_share_its_bottleneck() {
         completions: Vec::new(),
     };
     // Each with a bottleneck of its own they would get twice as much.
-    incast.until(4, SECOND, |seen| is_fair_and_busy(seen) && seen.busy < 1.1);
+    let _is_told = incast.until(4, SECOND, |seen| is_fair_and_busy(seen) && seen.busy < 1.1);
     others.into_iter().for_each(Other::finish);
 }

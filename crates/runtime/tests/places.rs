@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use common::{Other, Place, address, open_files, role, tell};
 use ferroce_registry::Registry;
 use ferroce_runtime::{AttachOptions, Device};
+use ferroce_testing::skip;
 
-/// The directory of devices that a process in a network namespace of its own has, if there can be
-/// one.
+/// The directory of devices of a process in a network namespace of its own, or `None` where it cannot
+/// have one.
 fn directory_in_namespace(test: &str, setup: &[&str]) -> Option<PathBuf> {
     let own = ["unshare", "-rnm", "sh", "-c"];
     let line: Vec<&str> = own.into_iter().chain(setup.iter().copied()).collect();
@@ -19,7 +20,7 @@ fn directory_in_namespace(test: &str, setup: &[&str]) -> Option<PathBuf> {
         .args(["sh", "true"])
         .output();
     if !possible.is_ok_and(|output| output.status.success()) {
-        eprintln!("skipped: no namespaces here");
+        skip(test, "no user namespaces here");
         return None;
     }
     let line: Vec<&str> = line.into_iter().chain(["sh"]).collect();

@@ -179,7 +179,9 @@ fn a_receive_buffer_smaller_than_the_peers_window() {
 #[test]
 fn over_ipv6() {
     for path_mtu in [Mtu::Mtu256, Mtu::Mtu4096] {
-        let Some(port) = port_v6() else { return };
+        let Some(port) = port_v6("over_ipv6") else {
+            return;
+        };
         let config = DeviceConfig::new(Ipv6Addr::LOCALHOST.into());
         let node = Node::with_config(DeviceConfig { port, ..config }, LEN);
         let attr = QpAttr { path_mtu, ..attr() };

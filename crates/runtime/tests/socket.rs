@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use ferroce_sockets::{
     BindError, Message, Options, PAYLOAD_BYTES_MAX, RecvBuffers, SendError, Socket,
 };
+use ferroce_testing::skip;
 
 /// Port 0: tests run side by side.
 fn any_port(ip: impl Into<IpAddr>) -> SocketAddr {
@@ -21,13 +22,13 @@ fn pair() -> (Socket, Socket) {
     (bind(1, &Options::default()), bind(2, &Options::default()))
 }
 
-/// `None` where IPv6 is switched off.
-fn pair_v6() -> Option<(Socket, Socket)> {
+/// `None` where IPv6 is switched off, which skips `test` or its part with IPv6.
+fn pair_v6(test: &str) -> Option<(Socket, Socket)> {
     let bind = || Socket::bind(any_port(Ipv6Addr::LOCALHOST), &Options::default());
     match (bind(), bind()) {
         (Ok(a), Ok(b)) => Some((a, b)),
         (Err(error), _) | (_, Err(error)) => {
-            eprintln!("skipped: no IPv6 here ({error})");
+            skip(test, &format!("no IPv6 here ({error})"));
             None
         }
     }
@@ -154,8 +155,8 @@ fn a_batch_arrives_as_it_was_cut() {
 fn a_coalesced_batch_keeps_the_senders_indices() {
     let (a, b) = pair();
     if !a.segmentation() {
-        eprintln!("skipped: this kernel cannot segment");
-        return;
+        let test = "a_coalesced_batch_keeps_the_senders_indices";
+        return skip(test, "this kernel cannot segment");
     }
     let bytes = pattern(1040 * 60);
     let sent = a.send(b.address(), 0, &bytes, 1040).unwrap();
@@ -220,7 +221,8 @@ fn without_segmentation_identifications_are_zero() {
 #[test]
 fn the_traffic_class_arrives_congestion_mark_included() {
     let mut pairs = vec![pair()];
-    pairs.extend(pair_v6());
+    let test = "the_traffic_class_arrives_congestion_mark_included";
+    pairs.extend(pair_v6(test));
     for (a, b) in pairs {
         let mut buffers = RecvBuffers::new(2);
         // Not ECT, ECT(1), ECT(0) and CE, with and without a DSCP.
@@ -253,7 +255,9 @@ fn different_traffic_classes_are_not_merged() {
 
 #[test]
 fn version_6_carries_batches() {
-    let Some((a, b)) = pair_v6() else { return };
+    let Some((a, b)) = pair_v6("version_6_carries_batches") else {
+        return;
+    };
     let bytes = pattern(4112 * 15);
     let sent = a.send(b.address(), 2, &bytes, 4112).unwrap();
     assert_eq!(sent.datagrams, 15);
@@ -269,7 +273,10 @@ fn both_families_can_hold_one_port() {
     match Socket::bind(address, &Options::default()) {
         // The port may be somebody else's by chance; what matters is that it is not ours.
         Ok(_) | Err(BindError::AddressInUse { .. }) => {}
-        Err(error) => eprintln!("skipped: no IPv6 here ({error})"),
+        Err(error) => {
+            let test = "both_families_can_hold_one_port";
+            skip(test, &format!("no IPv6 here ({error})"));
+        }
     }
 }
 

@@ -7,13 +7,15 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use ferroce_sockets::{Options, RecvBuffers, Socket};
+use ferroce_testing::skip;
 use socket2::{Domain, Protocol, SockFilter, Type};
 
 const ETHERNET_BYTES: usize = 14;
 
-/// A capture of the IPv4 packets that arrive here from a UDP port, or `None` without the right to one.
+/// A capture for `test` of the IPv4 packets that arrive here from a UDP port, or `None` without the
+/// right to one.
 /// (A capture of all protocols would show each packet of the loopback interface twice, out and in.)
-fn capture(from: SocketAddr) -> Option<socket2::Socket> {
+fn capture(test: &str, from: SocketAddr) -> Option<socket2::Socket> {
     let ipv4 = i32::from((libc::ETH_P_IP as u16).to_be());
     match socket2::Socket::new(Domain::PACKET, Type::RAW, Some(Protocol::from(ipv4))) {
         Ok(socket) => {
@@ -24,7 +26,7 @@ fn capture(from: SocketAddr) -> Option<socket2::Socket> {
             Some(socket)
         }
         Err(error) => {
-            eprintln!("skipped: capturing needs CAP_NET_RAW ({error})");
+            skip(test, &format!("capturing needs CAP_NET_RAW ({error})"));
             None
         }
     }
@@ -102,7 +104,8 @@ fn dont_fragment(header: &[u8]) -> bool {
 #[test]
 fn single_datagrams_have_identification_0_and_are_not_fragmented() {
     let (a, b) = sockets(&Options::default());
-    let Some(capture) = capture(a.address()) else {
+    let test = "single_datagrams_have_identification_0_and_are_not_fragmented";
+    let Some(capture) = capture(test, a.address()) else {
         return;
     };
     for _ in 0..3 {
@@ -123,7 +126,8 @@ fn single_datagrams_have_identification_0_and_are_not_fragmented() {
 #[test]
 fn a_batch_begins_with_identification_0() {
     let (a, b) = sockets(&Options::default());
-    let Some(capture) = capture(a.address()) else {
+    let test = "a_batch_begins_with_identification_0";
+    let Some(capture) = capture(test, a.address()) else {
         return;
     };
     let sent = a.send(b.address(), 0, &[7; 1040 * 8], 1040).unwrap();
@@ -155,7 +159,8 @@ fn datagrams_sent_one_by_one_all_have_identification_0() {
         segmentation: false,
         ..Options::default()
     });
-    let Some(capture) = capture(a.address()) else {
+    let test = "datagrams_sent_one_by_one_all_have_identification_0";
+    let Some(capture) = capture(test, a.address()) else {
         return;
     };
     assert_eq!(a.send(b.address(), 0, &[7; 250], 100).unwrap().datagrams, 3);

@@ -104,7 +104,9 @@ fn nothing_is_handed_on_for_long() {
 
 #[test]
 fn nor_with_ipv6() {
-    let Some(port) = port_v6() else { return };
+    let Some(port) = port_v6("nor_with_ipv6") else {
+        return;
+    };
     let place = Place::new();
     let spec = DeviceSpec {
         port,

@@ -3,7 +3,7 @@
 mod common;
 
 use std::collections::HashMap;
-use std::fs::{self, File, Permissions};
+use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 
 use common::{Node, Place, address, attr, check_all_kinds, connect};
@@ -81,9 +81,6 @@ fn only_the_owner_reads_a_capture() {
 #[test]
 fn a_full_disk_is_reported() {
     let full = "/dev/full".as_ref();
-    if File::open(full).is_err() {
-        return eprintln!("skipped: no /dev/full here");
-    }
     let before = fs::metadata(full).unwrap().permissions();
     let tap = Tap::create(full, TapDirection::Sent).unwrap();
     exchange(1, [&tap; 2]);

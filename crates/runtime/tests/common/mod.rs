@@ -31,6 +31,7 @@ use ferroce_hca::{
 use ferroce_registry::{DeviceSpec, LinkSetting, Registry};
 use ferroce_runtime::{AttachOptions, Device, DeviceConfig, Endpoint};
 use ferroce_sockets::{Options, Socket};
+use ferroce_testing::skip;
 use ferroce_wire::{Psn, Qpn, ROCE_V2_PORT};
 use tempfile::TempDir;
 
@@ -57,14 +58,14 @@ pub fn address(file: u8, test: u8, host: u8) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(127, file, *run, test * 10 + host % 10))
 }
 
-/// A port of `::1` that no other test has: there is one such address only. `None` where IPv6 is
-/// switched off.
-pub fn port_v6() -> Option<u16> {
+/// A port of `::1` for `test` alone: there is one such address only. `None` where IPv6 is switched off,
+/// which skips that test or its part with IPv6.
+pub fn port_v6(test: &str) -> Option<u16> {
     const PORTS: u16 = 10_000;
     static CLAIMS: Mutex<Vec<UdpSocket>> = Mutex::new(Vec::new());
     let host = Ipv6Addr::LOCALHOST;
     if let Err(error) = UdpSocket::bind((host, 0)) {
-        eprintln!("skipped: no IPv6 here ({error})");
+        skip(test, &format!("no IPv6 here ({error})"));
         return None;
     }
     // Below the ports that the system hands out by itself; whoever holds the one of a pair has

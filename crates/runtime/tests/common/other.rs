@@ -6,6 +6,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use ferroce_hca::QpAttr;
 use ferroce_runtime::Endpoint;
+use ferroce_testing::skip;
 use ferroce_wire::{Psn, Qpn};
 
 use super::{Node, Remote};
@@ -213,7 +214,15 @@ pub fn in_namespace(test: &str, setup: &str) -> bool {
         .output();
     match possible {
         Ok(output) if output.status.success() => Other::under(&wrapper, test, "alone").finish(),
-        other => eprintln!("skipped: no network namespace with {setup:?} here ({other:?})"),
+        Ok(output) => {
+            let why = String::from_utf8_lossy(&output.stderr);
+            let why = why.trim().replace('\n', "; ");
+            skip(
+                test,
+                &format!("no network namespace with {setup:?} here ({why})"),
+            );
+        }
+        Err(error) => skip(test, &format!("no unshare here ({error})")),
     }
     false
 }
