@@ -3,9 +3,11 @@
 
 use ferroce_wire::rnr_timer_ns;
 
+use crate::config::QpCap;
+use crate::qp::Qp;
 use crate::requester::{Requester, RequesterTimer};
 use crate::responder::{ReceiveSource, Responder};
-use crate::{Qp, QpCap, Span, Time};
+use ferroce_time::{Span, Time};
 
 impl Qp {
     /// Checks the queue pair's state, on a device whose queue pairs may have at most

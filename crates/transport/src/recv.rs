@@ -1,17 +1,9 @@
 //! Receive queues, and scattering data over a list of memory.
 
+use crate::memory::{AccessError, Data, Key, Segment};
+use crate::services::Services;
+use crate::work::{PostError, RecvWqe, RecvWr, Sges};
 use std::collections::VecDeque;
-
-use crate::{AccessError, Data, Host, Key, PostError, RecvWr, Segment, Sges};
-
-/// A receive WQE on a queue.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct RecvWqe {
-    /// Returned in the completion.
-    pub wr_id: u64,
-    /// Destination of a SEND.
-    pub sges: Sges,
-}
 
 impl RecvWqe {
     /// Bytes that fit.
@@ -20,7 +12,7 @@ impl RecvWqe {
     }
 
     /// Writes `data` at byte `offset` of the scatter list.
-    pub(crate) fn scatter<H: Host>(
+    pub(crate) fn scatter<H: Services>(
         &self,
         host: &mut H,
         offset: u32,
@@ -31,7 +23,7 @@ impl RecvWqe {
 }
 
 /// Writes `data` at byte `offset` of a scatter list that is long enough.
-pub(crate) fn scatter<H: Host>(
+pub(crate) fn scatter<H: Services>(
     sges: &Sges,
     role: impl Fn(u32) -> Key,
     host: &mut H,

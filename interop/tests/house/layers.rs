@@ -25,6 +25,30 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "ferroce-wire",
+        &[
+            "aeth opcode pcapng",
+            "extension icrc",
+            "headers",
+            "cm packet",
+            "cnp",
+        ],
+    ),
+    (
+        "ferroce-transport",
+        &[
+            "attr owed packet resource",
+            "config work",
+            "services",
+            "answers fault recv",
+            "request",
+            "requester responder",
+            "completer unreliable window",
+            "qp",
+            "audit datagram",
+        ],
+    ),
+    (
         "ferroce-hca",
         &[
             "credit numbers settings srq",
@@ -62,7 +86,6 @@ const KNOT_MAX: usize = 4;
 /// Larger knots that there are still. The numbers may only fall.
 const KNOTS: &[(&str, &[usize])] = &[
     ("ferroce-hca", &[5, 5, 7]),
-    ("ferroce-transport", &[5, 7]),
     ("ferroce-fabric", &[9]),
     ("ferroce-udp", &[5, 6, 6]),
     ("ferroce-ibverbs", &[24]),
