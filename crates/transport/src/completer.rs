@@ -1,6 +1,7 @@
 //! The receiving half of the requester: acknowledgements, responses and timeouts.
 
 use ferroce_adp::{Expiry, PolicyKind};
+use ferroce_time::{Span, Time};
 use ferroce_wire::{Aeth, Headers, NakCode, Opcode, Psn, Qpn, Syndrome, rnr_timer_ns};
 
 use crate::attr::QpAttr;
@@ -11,7 +12,6 @@ use crate::recv::scatter;
 use crate::requester::{Requester, RequesterTimer};
 use crate::services::{Services, TimerExpiry};
 use crate::work::{SendOp, WcStatus};
-use ferroce_time::{Span, Time};
 
 /// Why the queue pair must fail: what the oldest WQE's completion says.
 pub(crate) type Verdict = Result<(), Fault>;

@@ -1,8 +1,9 @@
 //! The parameters of a queue pair, and how much its device lets it have in flight.
 
+use ferroce_wire::Qpn;
+
 use crate::attr::Mtu;
 use crate::service::QpType;
-use ferroce_wire::Qpn;
 
 /// Capacities of a queue pair, as `ibv_qp_cap`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,10 +1,11 @@
 //! What the completions of failed requests say.
 
+use ferroce_wire::Qpn;
+
 use crate::counter::Counter;
 use crate::memory::AccessError;
 use crate::services::Services;
 use crate::work::{Completion, WcOpcode, WcStatus, WorkQueue};
-use ferroce_wire::Qpn;
 
 /// What the completion of a request that failed says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

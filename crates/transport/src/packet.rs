@@ -3,10 +3,11 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::num::NonZeroU16;
 
+use ferroce_wire::{Connection, Headers, ICRC_LEN, Place, ethernet, pad_len};
+
 use crate::bytes::Bytes;
 use crate::memory::MemoryRef;
 use crate::service::Path;
-use ferroce_wire::{Connection, Headers, ICRC_LEN, Place, ethernet, pad_len};
 
 /// A packet to send: header values, path, and location of the payload. The host adds addresses,
 /// gathers the payload and computes the ICRC.

@@ -2,6 +2,7 @@
 //! go in; packets, completions and events come out.
 
 use ferroce_adp::{Policy, QpTimeouts, RetryState};
+use ferroce_time::Time;
 use ferroce_wire::{Headers, Psn, Qpn, Service};
 
 use crate::attr::{AccessFlags, Attr, ModifyError, QpAttr, QpModify, QpState};
@@ -17,7 +18,6 @@ use crate::responder::{Context, Failed, ReceiveSource, Responder};
 use crate::service::{QpType, UdAddress};
 use crate::services::{QpEvent, Services};
 use crate::work::{PostError, RecvWr, SendFlags, SendWr};
-use ferroce_time::Time;
 
 /// Packets a QP sends of one kind (answers, requests) before the other kind gets its turn.
 const TURN_PACKETS: u8 = 16;

@@ -1,9 +1,10 @@
 //! Receive queues, and scattering data over a list of memory.
 
+use std::collections::VecDeque;
+
 use crate::memory::{AccessError, Data, Key, Segment};
 use crate::services::Services;
 use crate::work::{PostError, RecvWqe, RecvWr, Sges};
-use std::collections::VecDeque;
 
 impl RecvWqe {
     /// Bytes that fit.

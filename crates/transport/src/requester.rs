@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 
 use ferroce_adp::{Policy, QpTimeouts, RetryState};
+use ferroce_time::{Span, Time};
 use ferroce_wire::{Psn, Qpn};
 
 use crate::attr::QpAttr;
@@ -19,7 +20,6 @@ use crate::services::Services;
 use crate::work::{
     Completion, MAX_MESSAGE_BYTES, PostError, SendFlags, SendOp, SendWr, WcStatus, WorkQueue,
 };
-use ferroce_time::{Span, Time};
 
 /// The number of the first request.
 const FIRST_SSN: Serial = Serial::first(Psn::new(1));

@@ -1,12 +1,13 @@
 //! What a queue pair needs from its device: memory, completion queues, counters, events.
 
+use ferroce_adp::Policy;
+use ferroce_time::{Span, Time};
+use ferroce_wire::Srqn;
+
 use crate::counter::Counter;
 use crate::memory::{AccessError, AtomicOp, Data, Key, MemoryRef, Segment};
 use crate::packet::Outgoing;
 use crate::work::{Completion, MwBind, RecvWqe, WorkQueue};
-use ferroce_adp::Policy;
-use ferroce_time::{Span, Time};
-use ferroce_wire::Srqn;
 
 /// The services that a queue pair needs from its device.
 ///

@@ -1,11 +1,11 @@
 //! Limits on the amount of data that a requester has in flight.
 
+use ferroce_time::{Span, Time};
 use ferroce_wire::Psn;
 
 use crate::attr::QpAttr;
 use crate::config::{Allowance, HeldBack};
 use crate::requester::Requester;
-use ferroce_time::{Span, Time};
 
 /// Largest window. Everything in flight must lie in less than half of the PSN circle, with room
 /// to tell old from new.

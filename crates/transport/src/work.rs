@@ -1,13 +1,14 @@
 //! Work requests and completions.
 
-use crate::attr::AccessFlags;
-use crate::bytes::Bytes;
-use crate::service::{QpType, SendTo};
 use bitflags::bitflags;
 use ferroce_time::Time;
 use ferroce_wire::Qpn;
 use smallvec::SmallVec;
 use thiserror::Error;
+
+use crate::attr::AccessFlags;
+use crate::bytes::Bytes;
+use crate::service::{QpType, SendTo};
 
 /// Largest message of the RC service: 2^31 bytes (IBA vol 1, 9.7.2).
 pub const MAX_MESSAGE_BYTES: u64 = 1 << 31;
