@@ -219,10 +219,10 @@ pub(crate) fn key_to_bind(mr: *const ibv_mr, context: &ContextRef) -> Result<Opt
         }
         let flags = *own.flags();
         if flags.zero_based {
-            return Err(Error::Refused {
-                errno: libc::EINVAL,
-                what: "the region starts at 0; bind to one without IBV_ACCESS_ZERO_BASED".into(),
-            });
+            return Err(Error::refused(
+                libc::EINVAL,
+                "the region starts at 0; bind to one without IBV_ACCESS_ZERO_BASED",
+            ));
         }
     }
     Ok(key)
@@ -302,11 +302,10 @@ impl Change {
         }
         let mr = MRS.find(pointer)?.own();
         if !matches!(mr.kind, Kind::Memory) {
-            return Err(Error::Refused {
-                errno: libc::EINVAL,
-                what: "only a region of the program's own memory can change; register another one"
-                    .into(),
-            });
+            return Err(Error::refused(
+                libc::EINVAL,
+                "only a region of the program's own memory can change; register another one",
+            ));
         }
         if self.changes(Self::TRANSLATION) && self.addr.is_null() {
             return Err(Error::Null("addr"));
