@@ -260,7 +260,7 @@ impl Id {
     pub(crate) fn bind_device(&self, state: &mut State, device: &'static Device) {
         state.device = Some(device);
         let id = self.abi();
-        // SAFETY: a live object.
+        // SAFETY: the memory of an object is never freed.
         unsafe {
             if (*id).pd.is_null() {
                 // Programs make their own objects in it. Without one no queue pair can be made,
