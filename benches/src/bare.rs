@@ -22,8 +22,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use ferroce_udp::socket::{BindError, Options, SendError, Socket};
-
+use ferroce_sockets::{BindError, Options, SendError, Socket};
 pub use ping::{Latency, PingPong, ping_pong};
 pub use ring::ring_ping_pong;
 pub use stream::{Stream, Throughput, stream};

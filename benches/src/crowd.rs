@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use ferroce_hca::{
     AccessFlags, Buffer, CqId, Memory, MrInfo, Mtu, SendOp, SendWr, Sge, VerbsError,
 };
-use ferroce_udp::Device;
+use ferroce_runtime::Device;
 use ferroce_wire::Qpn;
 
 use crate::bare::Throughput;

@@ -11,10 +11,8 @@ use ferroce_hca::{
     AccessFlags, Buffer, Completion, CqId, Memory, MrInfo, Mtu, PdId, QpAttr, QpCap, QpInit,
     QpType, SendFlags, SendOp, SendTo, SendWr, SettingError, Sge, Sges, VerbsError, WcStatus,
 };
-use ferroce_udp::{
-    AttachOptions, Device, DeviceConfig, DeviceSpec, Endpoint, LinkSetting, OpenError, Registry,
-    RegistryError,
-};
+use ferroce_registry::{DeviceSpec, LinkSetting, Registry, RegistryError};
+use ferroce_runtime::{AttachOptions, Device, DeviceConfig, Endpoint, OpenError};
 use ferroce_wire::{Psn, Qpn};
 use hdrhistogram::Histogram;
 use tempfile::TempDir;

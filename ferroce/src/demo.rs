@@ -37,7 +37,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use ferroce_adp::QpTimeouts;
-use ferroce_udp::{Tap, TapDirection};
+use ferroce_os::{Tap, TapDirection};
 
 use self::figures::Figures;
 use self::plan::{Blackout, Kind, Plan};

@@ -28,16 +28,15 @@ mod status;
 mod watch;
 
 use cc::Cc;
+use clap::Subcommand;
 use dev::Dev;
+use ferroce_registry::{DeviceSpec, Observer, PciAddress, Registry};
 use impair::Impair;
 pub(crate) use impair::{in_force, loses_most};
 use link::Link;
 use res::Res;
 pub(crate) use res::is_kind;
 use stat::Stat;
-
-use clap::Subcommand;
-use ferroce_udp::{DeviceSpec, Observer, PciAddress, Registry};
 
 use crate::leftover;
 use crate::naming;

@@ -36,7 +36,7 @@ const MAGICS: [[u8; 4]; 5] = [
 const EXAMPLES: &str = exit_codes!(
     "Examples:
   ferroce identify capture.pcapng            by tcpdump, Wireshark or run --pcap
-  ferroce identify worker.log                a log with timestamps of retransmissions
+  ferroce identify worker.log                a log with the times of errors
   ferroce identify --times 8.4ms,16.8ms,33.6ms
   tcpdump -w - udp port 4791 | ferroce identify -"
 );

@@ -14,7 +14,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use ferroce_hca::{DeviceState, Settings};
-use ferroce_udp::{DeviceSpec, Registry, settings_from_bytes, settings_to_bytes};
+use ferroce_registry::{DeviceSpec, Registry, settings_from_bytes, settings_to_bytes};
 use nix::fcntl::{Flock, FlockArg, OFlag};
 use tempfile::NamedTempFile;
 

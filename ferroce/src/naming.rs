@@ -4,7 +4,7 @@
 //! command line says about devices in other ways is rewritten by [`crate::spelling`].
 
 use clap::Args;
-use ferroce_udp::{DeviceSpec, Registry};
+use ferroce_registry::{DeviceSpec, Registry};
 
 use crate::device::{self, at_pci};
 use crate::output::{Failure, Output};

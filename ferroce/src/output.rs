@@ -8,15 +8,14 @@
 pub(crate) mod look;
 mod table;
 
-pub(crate) use self::look::{filled_columns, look};
-pub use self::table::Table;
-
 use std::fmt;
 use std::io::{self, Write};
 
+use ferroce_registry::RegistryError;
 use ferroce_time::Span;
-use ferroce_udp::RegistryError;
 
+pub(crate) use self::look::{filled_columns, look};
+pub use self::table::Table;
 use crate::json::Document;
 
 /// Where a command prints: facts to `out`, remarks to `err`.

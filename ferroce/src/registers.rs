@@ -9,7 +9,7 @@ pub(crate) use ferroce_fwctl::card::{REGISTER_LEN_MAX, is_card_name};
 use ferroce_hca::{Method, RegisterError, Status};
 use ferroce_prm::mgir::MGIR;
 use ferroce_prm::{Register, by_id};
-use ferroce_udp::{DeviceSpec, Observer, PciAddress, Registry};
+use ferroce_registry::{DeviceSpec, Observer, PciAddress, Registry};
 
 use crate::device;
 use crate::json::reg as json;

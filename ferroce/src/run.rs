@@ -22,9 +22,6 @@ mod session;
 mod setup;
 mod valgrind;
 
-pub(crate) use library::Libraries;
-pub(crate) use setup::{Env, Sysfs};
-
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -34,8 +31,10 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use ferroce_hca::Impairment;
+use ferroce_registry::{DeviceSpec, Guise, LinkSetting, Registry, impairment};
 use ferroce_sysfs::View;
-use ferroce_udp::{DeviceSpec, Guise, LinkSetting, Registry, impairment};
+pub(crate) use library::Libraries;
+pub(crate) use setup::{Env, Sysfs};
 
 use self::environment::Environment;
 use self::in_force::Replaced;
@@ -50,7 +49,7 @@ const EXAMPLES_AND_EXIT_CODES: &str = "Examples:
   ferroce run -- ib_write_bw                 a program on the devices there are
   ferroce run -d fr1 --stats -- ib_write_bw 127.0.0.1
   ferroce run --impair loss=1%,delay=50us --profile link-flap -- ./job
-  ferroce run --pcap job.pcapng -- ./job     for Wireshark, and `ferroce identify`
+  ferroce run --pcap job.pcapng -- ./job     for Wireshark and identify
   ferroce run --as mlx5 --fwctl -- pytest    devices that look like cards
 
 Exit codes:

@@ -7,7 +7,7 @@
 use std::ffi::OsString;
 
 use clap::{Arg, Command};
-use ferroce_udp::PciAddress;
+use ferroce_registry::PciAddress;
 
 use crate::output::{Failure, Output};
 

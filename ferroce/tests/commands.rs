@@ -121,3 +121,42 @@ fn adp_reset_is_the_way_back() {
     let error = place.bad(2, &["adp", "reset", "fwctl0"]);
     assert!(error.contains("mstfwreset -d fwctl0"), "{error}");
 }
+
+/// What a shell that completes the last of these words is told.
+fn proposed(place: &Place, words: &[&str]) -> Vec<String> {
+    let mut shell = place.command(&[&["--", "ferroce"], words].concat());
+    shell
+        .env("FERROCE_COMPLETE", "bash")
+        .env("_CLAP_COMPLETE_INDEX", words.len().to_string())
+        .env("_CLAP_IFS", "\n");
+    let output = shell.output().unwrap();
+    assert!(output.status.success(), "{words:?}");
+    let names = String::from_utf8(output.stdout).unwrap();
+    names.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn shells_complete_names_that_exist() {
+    let place = Place::with("a", "127.63.1.78");
+    place.good(&["dev", "add", "b", "127.63.1.79"]);
+    for (words, names) in [
+        (&["link", "set", ""][..], &["a", "b"][..]),
+        (&["explain", "error", ""], &["a", "b"]),
+        (&["adp", "apply", "li"], &["link-flap"]),
+        (&["adp", "profile", "show", "pa"], &["patient"]),
+        (&["sim", "show", "flap-a"], &["flap-all-reduce"]),
+        (&["sim", "run", "flap-a"], &["flap-all-reduce"]),
+        (&["reg", "explain", "ROCE_A"], &["ROCE_ACCL"]),
+        (&["cc", "explain", "rpg_ai"], &["rpg_ai_rate"]),
+        (
+            &["stat", "explain", "roce_adp_retrans_w"],
+            &["roce_adp_retrans_wait_ns"],
+        ),
+    ] {
+        let proposed = proposed(&place, words);
+        let missing = names
+            .iter()
+            .find(|it| !proposed.iter().any(|one| one == **it));
+        assert_eq!(missing, None, "{words:?}: {proposed:?}");
+    }
+}

@@ -37,6 +37,11 @@ fn every_example_prints_what_the_manual_says() {
     for page in &pages {
         let old = fs::read_to_string(page).unwrap();
         let new = rewritten(&old, directory);
+        assert!(
+            !new.contains("note: this is an old spelling"),
+            "{}: write what the note says",
+            page.display()
+        );
         if old == new {
             continue;
         }

@@ -173,6 +173,33 @@ fn the_longest_of_many_outages_decides() {
     assert_eq!(json["queue_pairs"][0]["outages_left_out"], 236);
 }
 
+/// A timeout that cuts all waits of an outage hides a profile, but single losses show it: no timer of
+/// 268 ms expires after 262 ms.
+#[test]
+fn single_waits_that_are_too_short_leave_doubt() {
+    let directory = tempfile::tempdir().unwrap();
+    for (single, expected) in [(268_450, "certain:"), (262_150, "likely:")] {
+        let (mut at, mut packets) = (1000 * MS, Vec::new());
+        for psn in 0..3 {
+            at += 1000 * MS;
+            packets.push((at, psn));
+            let waits = if psn == 2 {
+                vec![268_450; 6]
+            } else {
+                vec![single]
+            };
+            for wait in waits {
+                at += wait * 1000;
+                packets.push((at, psn));
+            }
+        }
+        packets.push((at + MS, 3));
+        let text = good(&["identify", &file(&directory, &capture(&packets))]);
+        assert!(text.contains("plain InfiniBand"), "{text}");
+        assert!(text.contains(expected), "{single}: {text}");
+    }
+}
+
 #[test]
 fn bad_files_are_refused_with_what_is_expected() {
     let directory = tempfile::tempdir().unwrap();

@@ -11,7 +11,7 @@ use common::schema::check;
 use common::{Place, address, bad, good, good_json};
 use ferroce::cli::Cli;
 use ferroce_hca::{QpInit, QpType};
-use ferroce_udp::{AttachOptions, Device};
+use ferroce_runtime::{AttachOptions, Device};
 use ferroce_wire::pcapng::Writer;
 use serde_json::Value;
 

@@ -4,15 +4,14 @@ mod common;
 
 use std::time::Duration;
 
+use common::{Place, address};
 use ferroce_hca::{
     AccessFlags, Buffer, CqId, Memory, MrInfo, QpAttr, QpInit, QpType, SendOp, SendWr, Sge,
     WcStatus,
 };
-use ferroce_udp::{AttachOptions, Device, Endpoint};
+use ferroce_runtime::{AttachOptions, Device, Endpoint};
 use ferroce_wire::{Psn, Qpn};
 use serde_json::{Value, json};
-
-use common::{Place, address};
 
 /// Longer than anything takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -13,13 +13,14 @@ use std::sync::LazyLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use common::{address, registry};
 use ferroce_hca::{Counter, QpInit, QpType};
-use ferroce_udp::{AttachOptions, Device, Registry};
+use ferroce_registry::Registry;
+use ferroce_runtime::{AttachOptions, Device};
+use ferroce_testing::skip;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
-
-use common::{address, registry};
 
 /// Ferroce with a registry of its own, and with libraries that are real ones but empty: what they
 /// do is not what is tested here.
@@ -187,8 +188,8 @@ fn a_namespace_shows_the_devices_to_programs_that_no_library_helps() {
     let output = ferroce.output(&["run", "--ns", "sh", "-c", show]);
     let errors = text(&output.stderr);
     if errors.contains("cannot make a namespace") {
-        eprintln!("skipped: {errors}");
-        return;
+        let test = "a_namespace_shows_the_devices_to_programs_that_no_library_helps";
+        return skip(test, errors.trim());
     }
     let uid = nix::unistd::getuid();
     let expected = format!("4: ACTIVE\n0x15b3\n00:00:00:00:00:00\n{uid}\n5\n");

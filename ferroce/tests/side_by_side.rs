@@ -20,8 +20,8 @@ use ferroce_hca::{
     AccessFlags, Buffer, Completion, Counter, Event, Hca, HcaConfig, Memory, MrInfo, Outgoing,
     Personality, QpAttr, QpInit, QpType, Secret, SendFlags, SendOp, SendWr, Sge, WcStatus,
 };
+use ferroce_runtime::{Device, DeviceConfig, Endpoint};
 use ferroce_testing::register;
-use ferroce_udp::{Device, DeviceConfig, Endpoint};
 use ferroce_wire::{
     Headers, ICRC_LEN, IcrcFlow, IpPair, NakCode, Opcode, Packet, Psn, ROCE_V2_PORT, Syndrome,
 };

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use common::{bad, good, good_json, run};
-use ferroce_testing::said;
+use ferroce_testing::{said, skip};
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use parquet::record::Field;
 use serde_json::Value;
@@ -296,7 +296,12 @@ fn a_full_disk_leaves_nothing_behind() {
             .output();
         let output = match unshare {
             Ok(output) if output.status.code() != Some(9) && !output.stdout.is_empty() => output,
-            _ => return eprintln!("skipped: no user namespaces here"),
+            _ => {
+                return skip(
+                    "a_full_disk_leaves_nothing_behind",
+                    "no user namespaces here",
+                );
+            }
         };
         let (_, out, err) = said(output);
         if out.contains("\n1\n") || out.starts_with("1\n") {

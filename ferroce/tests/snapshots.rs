@@ -9,7 +9,9 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
+use clap::{Command, CommandFactory as _};
 use common::Place;
+use ferroce::cli::Cli;
 
 /// A file, the columns of its terminal, and the commands of which it has the output.
 type Session = (&'static str, usize, &'static [&'static str]);
@@ -148,8 +150,17 @@ fn transcript(columns: usize, commands: &[&str]) -> String {
     text
 }
 
-fn check((name, columns, commands): &Session) -> Result<(), String> {
-    let text = transcript(*columns, commands);
+/// The help of every command that does something; mlxreg has that of another tool.
+fn helps(command: &Command, path: &str, found: &mut Vec<String>) {
+    found.push(format!("{path} --help").trim_start().to_owned());
+    let shown = command.get_subcommands().filter(|it| !it.is_hide_set());
+    for below in shown.filter(|it| !["help", "mlxreg"].contains(&it.get_name())) {
+        helps(below, format!("{path} {}", below.get_name()).trim(), found);
+    }
+}
+
+fn check((name, columns, commands): (&str, usize, &[&str])) -> Result<(), String> {
+    let text = transcript(columns, commands);
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/snapshots/{name}.txt"));
     if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
         fs::write(&path, &text).unwrap();
@@ -160,7 +171,7 @@ fn check((name, columns, commands): &Session) -> Result<(), String> {
         labels.iter().any(|label| line.starts_with(label))
     };
     let mut lines = text.lines();
-    if let Some(wide) = lines.find(|it| !is_prose(it) && it.chars().count() > *columns) {
+    if let Some(wide) = lines.find(|it| !is_prose(it) && it.chars().count() > columns) {
         return Err(format!("{name} is wider than {columns} columns: {wide}"));
     }
     let expected = fs::read_to_string(&path).unwrap_or_default();
@@ -181,6 +192,32 @@ fn check((name, columns, commands): &Session) -> Result<(), String> {
 
 #[test]
 fn usual_output_fits_the_terminal_and_is_as_it_was() {
-    let wrong: Vec<_> = SESSIONS.iter().filter_map(|it| check(it).err()).collect();
+    let wrong = SESSIONS.iter().filter_map(|it| check(*it).err());
+    let wrong: Vec<_> = wrong.collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// A change of help is read once more as it appears.
+#[test]
+fn help_is_as_it_was_and_says_what_each_word_is() {
+    let mut commands = Vec::new();
+    helps(&Cli::command(), "", &mut commands);
+    assert!(commands.len() > 60, "{commands:?}");
+    let commands: Vec<_> = commands.iter().map(String::as_str).collect();
+    let same = check(("help", 80, &commands));
+    assert!(same.is_ok(), "{same:?}");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots/help.txt");
+    let text = fs::read_to_string(path).unwrap();
+    // An example that is broken over lines cannot be copied, and its remark loses its column.
+    let examples = text.split("Examples:\n").skip(1);
+    let examples = examples.filter_map(|it| it.split("\n\n").next());
+    for line in examples.flat_map(str::lines) {
+        let begins = ["  ferroce ", "  tcpdump "];
+        assert!(begins.iter().any(|it| line.starts_with(it)), "{line}");
+    }
+    let lines: Vec<_> = text.lines().map(str::trim).collect();
+    for pair in lines.windows(2) {
+        let is_word = pair[0].starts_with(['<', '[']) && !pair[0].contains(": ");
+        assert!(!is_word || !pair[1].is_empty(), "{} has no help", pair[0]);
+    }
 }

@@ -10,13 +10,12 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use common::{Exporter, Place, address, metric};
 use ferroce_hca::{QpInit, QpType};
-use ferroce_udp::{AttachOptions, Device};
+use ferroce_runtime::{AttachOptions, Device};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
-
-use common::{Exporter, Place, address, metric};
 
 /// Longer than anything takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);

@@ -6,13 +6,12 @@ use std::io::Read as _;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
+use common::{Exporter, Place, address, metric};
 use ferroce_hca::{Data, QpAttr, QpInit, QpType, Received};
-use ferroce_udp::wait::Clock;
-use ferroce_udp::{AttachOptions, Device, Endpoint};
+use ferroce_os::Clock;
+use ferroce_runtime::{AttachOptions, Device, Endpoint};
 use ferroce_wire::{PKEY_DEFAULT, Psn, Qpn, cnp};
 use serde_json::Value;
-
-use common::{Exporter, Place, address, metric};
 
 /// Longer than anything takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use common::{Place, address};
 use ferroce_hca::{QpAttr, QpInit, QpType, SendOp, SendWr, Sge};
-use ferroce_udp::{AttachOptions, Device, Endpoint};
+use ferroce_runtime::{AttachOptions, Device, Endpoint};
 use ferroce_wire::Psn;
 use serde_json::{Value, json};
 
@@ -154,7 +154,7 @@ fn devices_are_told_as_they_are() {
     server
         .place
         .good(&["adp", "apply", "link-flap", "-d", "web0"]);
-    // However often pages ask, the devices are looked at four times a second.
+    // The next look at the devices is due.
     std::thread::sleep(Duration::from_millis(300));
     let device = server.devices();
     assert_eq!(device["impairment"]["egress"], "loss=1%");
@@ -166,6 +166,25 @@ fn devices_are_told_as_they_are() {
     );
     let (_, about) = server.get("/api/about");
     assert!(about.contains("\"allow_changes\":false"), "{about}");
+}
+
+/// The time of each answer is that of the look at the devices.
+#[test]
+fn devices_are_looked_at_four_times_a_second_at_most() {
+    let server = Server::new(18, &[]);
+    let begun = Instant::now();
+    let mut looks = Vec::new();
+    while looks.len() < 3 {
+        let (status, text) = server.get("/api/devices");
+        assert_eq!(status, 200, "{text}");
+        let all: Value = serde_json::from_str(&text).unwrap();
+        looks.push(all["at_ms"].as_u64().unwrap());
+        looks.dedup();
+        assert!(begun.elapsed() < Duration::from_secs(60), "{looks:?}");
+    }
+    for pair in looks.windows(2) {
+        assert!(pair[1] >= pair[0] + 250, "{looks:?}");
+    }
 }
 
 /// A page that is opened later shows what was counted before, and the errors of programs that have
@@ -536,6 +555,31 @@ fn a_body_has_a_bound() {
     // And one that fits.
     let fits = json!({"text": "#".repeat(200 << 10)}).to_string();
     assert_eq!(server.ask("POST", "/api/design", JSON, &fits).0, 200);
+}
+
+/// Ten seconds for a head, and as many for a body.
+#[test]
+fn a_request_that_does_not_come_is_given_up() {
+    let server = Server::new(19, &[]);
+    let host = format!("Host: {}\r\n{JSON}", server.at);
+    let heads = [
+        format!("POST /api/design HTTP/1.1\r\n{host}"),
+        format!("POST /api/design HTTP/1.1\r\n{host}Content-Length: 99\r\n\r\n{{"),
+    ];
+    let begun = Instant::now();
+    let streams = heads.map(|head| {
+        let mut stream = server.stream();
+        stream.write_all(head.as_bytes()).unwrap();
+        stream
+    });
+    let [head, body] = streams.map(|mut stream| {
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        assert!(begun.elapsed() >= Duration::from_secs(10), "{text}");
+        text
+    });
+    assert_eq!(head, "");
+    assert!(body.starts_with("HTTP/1.1 408"), "{body}");
 }
 
 #[test]

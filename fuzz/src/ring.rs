@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 
-use ferroce_udp::ring::{Consumer, Kind, Memory, PACKET_BYTES_MAX, Producer, Refused};
+use ferroce_rings::{Consumer, Kind, Memory, PACKET_BYTES_MAX, Producer, Refused};
 
 use crate::Cursor;
 

@@ -95,6 +95,18 @@ static void threads(void)
 		CHECK(!pthread_join(all[i], NULL));
 }
 
+static void set_timeout(struct end *end, int timeout)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_SQD };
+	CHECK(!ibv_modify_qp(end->qp, &attr, IBV_QP_STATE));
+	attr.timeout = timeout;
+	CHECK(!ibv_modify_qp(end->qp, &attr, IBV_QP_TIMEOUT));
+	attr.qp_state = IBV_QPS_RTS;
+	CHECK(!ibv_modify_qp(end->qp, &attr, IBV_QP_STATE));
+}
+
+static int peer_timeout = 14;
+
 // A peer writes to a process that a debugger has stopped at `here`, and says what it is told.
 static void peer(int fd)
 {
@@ -103,6 +115,7 @@ static void peer(int fd)
 	struct ibv_mr *mr = share(&end, memory, PAGE);
 	struct name name;
 	connect_to_peer(&end, fd, NULL, &name);
+	set_timeout(&end, peer_timeout);
 	milliseconds(1000);
 	CHECK(!post(&end, IBV_WR_RDMA_WRITE, mr, PAGE, name.addr, name.rkey));
 	dprintf(STDOUT_FILENO, "peer: %s\n", ibv_wc_status_str(outcome(&end)));
@@ -125,10 +138,16 @@ static void stopped(void)
 	succeeds(pid);
 }
 
+static void stopped_for_a_patient_peer(void)
+{
+	peer_timeout = 0;
+	stopped();
+}
+
 #define CASE(name) { #name, name }
 static const struct test_case CASES[] = {
 	CASE(whole), CASE(open_at_end), CASE(gone), CASE(overflow), CASE(leak),
-	CASE(race), CASE(threads), CASE(stopped),
+	CASE(race), CASE(threads), CASE(stopped), CASE(stopped_for_a_patient_peer),
 };
 
 MAIN(CASES)

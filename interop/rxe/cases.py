@@ -348,12 +348,12 @@ def impaired(cases):
             return ours["impair_corrupted"], ours["rx_icrc_encapsulated"], arrived - taken
 
         before = counts()
-        host.call("impair", host.device, "corrupt=5%", "--direction", "both")
+        host.call("impair", "set", host.device, "corrupt=5%", "--direction", "both")
         try:
             command = "bytes rc 1024 some {port}"
             run_pair(guest, host, command, command + " {address}", port, False, IMPAIRED_LIMIT, None)
         finally:
-            host.call("impair", host.device, "clear")
+            host.call("impair", "clear", host.device)
         after = counts()
         made, ours, theirs = (now - then for now, then in zip(after, before))
         # Where the damage hits a header, a packet may be dropped for that before its ICRC is looked

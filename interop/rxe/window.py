@@ -92,14 +92,14 @@ class Bench:
         host = self.host
         host.call("dev", "set", host.device, "window", AUTO if way == LOSSY else way)
         if way == LOSSY:
-            host.call("impair", host.device, LOSS, "--direction", "both")
+            host.call("impair", "set", host.device, LOSS, "--direction", "both")
         try:
             cell.note(way, *self.transfer(cell))
         except Failed as failed:
             cell.note(way, float("inf"), 1.0, float("inf"))
             print(str(failed).splitlines()[0], flush=True)
         finally:
-            host.call("impair", host.device, "clear")
+            host.call("impair", "clear", host.device)
 
     def transfer(self, cell):
         """Seconds that it took, the share of packets that were sent again, and the seconds that queue

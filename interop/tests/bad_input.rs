@@ -6,8 +6,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
+use std::thread;
 
 use ferroce_interop::lab::{Finished, Lab};
+use ferroce_testing::skip;
 
 /// What begins the part of a case on standard error.
 const CASE: &str = "== ";
@@ -152,7 +154,7 @@ fn the_log_level_is_heeded() {
     assert_eq!(said("info"), [1, 1]);
 }
 
-/// Runs a script in namespaces of its own, as their root; `None` if nobody may make these here.
+/// Runs a script in namespaces of its own, as their root; `None` if it may not make these here.
 fn in_namespaces(lab: &Lab, flags: &str, script: &str) -> Option<(bool, String)> {
     let library = lab.path().join("prefix/lib/ferroce");
     let output = Command::new("unshare")
@@ -166,7 +168,11 @@ fn in_namespaces(lab: &Lab, flags: &str, script: &str) -> Option<(bool, String)>
         .unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
     if stderr.contains("unshare:") {
-        eprintln!("skipped: no user namespaces here: {stderr}");
+        // The thread of a test has its name.
+        skip(
+            thread::current().name().unwrap_or("bad_input"),
+            stderr.trim(),
+        );
         return None;
     }
     assert!(!stderr.contains("mount:"), "{stderr}");

@@ -85,17 +85,21 @@ fn a_valgrind_that_is_too_old_is_refused() {
 }
 
 /// What valgrind reports as errors with a frame in Ferroce's libraries, of one process's XML; but for
-/// the list of devices, which perftest does not give back.
+/// the list of devices, which perftest does not give back. The preloaded libraries do not count: they
+/// pass on calls of the program, whose bytes are its own.
 fn ours(xml: &str) -> Vec<&str> {
+    const LIBRARIES: [&str; 2] = ["/libibverbs.so.1<", "/librdmacm.so.1<"];
+    let is_ours = |error: &&str| LIBRARIES.iter().any(|library| error.contains(library));
     let errors = xml.split("<error>").skip(1);
     errors
         .map(|error| error.split("</error>").next().unwrap_or(error))
-        .filter(|error| error.contains("/libibverbs.so.1</obj>"))
+        .filter(is_ours)
         .filter(|error| !error.contains("device_list"))
         .collect()
 }
 
-/// Runs a program under memcheck, and another one when it is ready, and expects no error of ours.
+/// Runs a program of perftest under memcheck, and another one when it is ready, and expects no error
+/// of ours.
 fn pair_under_valgrind(name: &str, args: &[&str]) {
     let lab = Lab::new(name);
     let logs = lab.path().join("state");
@@ -106,7 +110,11 @@ fn pair_under_valgrind(name: &str, args: &[&str]) {
     let valgrind = |log| ["valgrind", "-q", "--xml=yes", log, name, "-p", &port_text];
     let server = [&valgrind(&*server)[..], args].concat();
     let client = [&valgrind(&*client)[..], args, &[&address]].concat();
-    lab.pair(&server, Ready::Tcp(port), &client);
+    let ready = match args.contains(&"-R") {
+        true => Ready::Cm(port),
+        false => Ready::Tcp(port),
+    };
+    lab.pair(&server, ready, &client);
     for end in ["server", "client"] {
         let xml = fs::read_to_string(logs.join(format!("{end}.xml"))).unwrap();
         assert!(xml.contains("<state>FINISHED</state>"), "{xml}");
@@ -123,6 +131,11 @@ fn perftest_writes_under_valgrind() {
 #[test]
 fn perftest_sends_under_valgrind() {
     pair_under_valgrind("ib_send_lat", &["-n", "20", "-s", "64"]);
+}
+
+#[test]
+fn perftest_connects_by_rdma_cm_under_valgrind() {
+    pair_under_valgrind("ib_send_bw", &["-R", "-n", "20", "-s", "4096"]);
 }
 
 #[test]
@@ -171,7 +184,7 @@ fn thread_sanitizer_reports_races_of_the_program_only() {
 }
 
 /// What a peer is told that writes to a process while a breakpoint holds it for seconds.
-fn peer_of_a_breakpoint(non_stop: &str) -> String {
+fn peer_of_a_breakpoint(case: &str, non_stop: &str) -> String {
     let lab = Lab::new("gdb");
     let program = built(&lab, &[]);
     let mode = format!("set non-stop {non_stop}");
@@ -189,7 +202,7 @@ fn peer_of_a_breakpoint(non_stop: &str) -> String {
             .chain(&["continue"])
             .flat_map(|command| ["-ex", *command]),
     );
-    gdb.extend(["--args", &program, "stopped"]);
+    gdb.extend(["--args", &program, case]);
     let done = lab.run(&gdb).finish();
     let line = done
         .stdout
@@ -201,25 +214,53 @@ fn peer_of_a_breakpoint(non_stop: &str) -> String {
 #[test]
 fn a_breakpoint_stops_the_device_and_peers_give_up() {
     assert_eq!(
-        peer_of_a_breakpoint("off"),
+        peer_of_a_breakpoint("stopped", "off"),
         "transport retry counter exceeded"
     );
 }
 
 #[test]
 fn without_all_stop_the_device_answers_beside_a_breakpoint() {
-    assert_eq!(peer_of_a_breakpoint("on"), "success");
+    assert_eq!(peer_of_a_breakpoint("stopped", "on"), "success");
+}
+
+#[test]
+fn a_peer_without_a_timeout_waits_as_long_as_the_breakpoint_lasts() {
+    assert_eq!(
+        peer_of_a_breakpoint("stopped_for_a_patient_peer", "off"),
+        "success"
+    );
 }
 
 #[test]
 fn strace_shows_the_system_calls_of_the_device() {
     let lab = Lab::new("strace");
     let program = built(&lab, &[]);
-    let done = lab
-        .run(&["strace", "-f", "-e", "trace=network", &program, "whole"])
-        .finish();
-    assert!(done.status.success(), "{done}");
-    assert!(done.stderr.contains("bind("), "{done}");
+    let strace = ["strace", "-f", "-e", "trace=network", &program, "threads"];
+    let traced = |options: &[&str]| {
+        let done = lab.run_with(options, &strace).finish();
+        assert!(done.status.success(), "{done}");
+        assert!(done.stderr.contains("bind("), "{done}");
+        let is_send = |line: &&str| line.contains("sendmsg(") || line.contains("sendmmsg(");
+        done.stderr.lines().filter(is_send).count()
+    };
+    // The threads' 400 messages, each of which waits for the one before to be acknowledged.
+    let in_memory = traced(&[]);
+    let over_udp = traced(&["--link", "udp"]);
+    assert!(over_udp >= 400, "{over_udp}");
+    assert!(in_memory < over_udp, "{in_memory} and {over_udp}");
+}
+
+/// rr needs more of the processor than many machines have; it says so before the program starts.
+#[test]
+fn rr_records_or_says_what_the_machine_lacks() {
+    let lab = Lab::new("rr");
+    let program = built(&lab, &[]);
+    let trace = lab.path().join("state/rr");
+    let rr = ["rr", "record", "-o", trace.to_str().unwrap()];
+    let done = lab.run(&[&rr[..], &[&program, "whole"]].concat()).finish();
+    let is_refused = done.stderr.to_lowercase().contains("perf");
+    assert!(done.status.success() || is_refused, "{done}");
 }
 
 #[test]

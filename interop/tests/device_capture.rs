@@ -15,7 +15,9 @@ use ferroce_hca::{
     QpInit, QpType, RecvWr, SendOp, SendWr, Sge, Sges, WcStatus, WriteLockError,
 };
 use ferroce_interop::Tool;
-use ferroce_udp::{Device, DeviceConfig, Endpoint, Tap, TapDirection, impairment};
+use ferroce_os::{Tap, TapDirection};
+use ferroce_registry::impairment;
+use ferroce_runtime::{Device, DeviceConfig, Endpoint};
 use ferroce_wire::{IcrcFlow, IpPair, Opcode, Psn, Qpn};
 use tempfile::TempDir;
 

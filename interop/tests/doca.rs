@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use ferroce_interop::Tool;
 use ferroce_interop::lab::{Finished, Lab, Ready, Running, free_port};
-use ferroce_testing::said;
+use ferroce_testing::{said, skip};
 use serde_json::Value;
 
 /// The address of the lab's only device, whose file names none.
@@ -214,7 +214,8 @@ fn cards_that_cannot_be_reached_are_listed_and_told_what_to_do() {
         .unwrap();
     let (_, stdout, stderr) = said(output);
     if stderr.contains("unshare:") {
-        return eprintln!("skipped: no user namespaces here: {stderr}");
+        let test = "cards_that_cannot_be_reached_are_listed_and_told_what_to_do";
+        return skip(test, stderr.trim());
     }
     let device = "10fe:00:00.0 PF fr0 lo 0 DOCA_SUCCESS\n";
     let card = "0000:1a:00.0 PF mlx5_0 ens1f0np0 DOCA_ERROR_NOT_SUPPORTED DOCA_ERROR_NOT_FOUND\n";

@@ -105,7 +105,7 @@ fn of_rdma_core(library: &str) -> BTreeSet<&'static str> {
 
 #[test]
 fn programs_find_the_names_of_the_newest_rdma_core_or_the_manual_says_not() {
-    let manual = include_str!("../../docs/rdma-core.md");
+    let manual = include_str!("../../docs/calls.md");
     let (_, missing) = manual
         .split_once("## Missing symbols")
         .expect("a chapter of the manual");

@@ -19,7 +19,7 @@ const ONLY_IN_TROUBLE: [&str; 1] = ["ferroce_silent_processes"];
 const FLAPS: f64 = 3.0;
 
 /// Links flap under the firmware's own timeouts, and then under a profile. With `FERROCE_DRAW=FILE` the
-/// picture of docs/flapping-links.md is written.
+/// picture of docs/outages.md is written.
 #[test]
 fn every_query_answers_while_links_flap() {
     let lab = Lab::new("flap");

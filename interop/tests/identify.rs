@@ -1,7 +1,7 @@
 //! `ferroce identify` is given captures of our own, made by tcpdump with segmentation offload and by
 //! `ferroce run --pcap`, of queue pairs whose link is bad: it is never certain and wrong, and leaves
-//! open only what too few waits show, but for those that a busy machine stretches. `FERROCE_CAPTURES` says how many captures; with `--nocapture` the
-//! test prints what was made of them.
+//! open only what too few waits show, except where a busy machine stretches waits. `FERROCE_CAPTURES` says
+//! how many captures; with `--nocapture` the test prints what was made of them.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};

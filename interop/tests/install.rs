@@ -67,12 +67,15 @@ fn bash_zsh_and_fish_complete_what_is_typed() {
     let share = share(&lab);
     let of = |path: &str| share.join(path).display().to_string();
 
+    // The files ask the program itself, by the name that the user types.
+    let path = format!("PATH='{}':$PATH", program().parent().unwrap().display());
+
     let bash = format!(
-        "source '{}'; COMP_WORDS=(ferroce adp che); COMP_CWORD=2; _ferroce ferroce che adp
-         echo \"${{COMPREPLY[@]}}\"",
+        "{path}; source '{}'; complete=($(complete -p ferroce)); COMP_WORDS=(ferroce adp che)
+         COMP_CWORD=2; COMP_TYPE=9; ${{complete[-2]}} ferroce che adp; echo \"${{COMPREPLY[@]}}\"",
         of("bash-completion/completions/ferroce")
     );
-    assert_eq!(BASH.run(&["--norc", "-c", &bash], b""), "check\n");
+    assert_eq!(BASH.run(&["--norc", "-c", &bash], b"").trim_end(), "check");
 
     // zsh completes at a prompt only; that it takes the file for the command can be asked.
     let zsh = format!(
@@ -83,7 +86,8 @@ fn bash_zsh_and_fish_complete_what_is_typed() {
     assert_eq!(ZSH.run(&["-fc", &zsh], b""), "_ferroce\n");
 
     let fish = format!(
-        "source '{}'; complete -C 'ferroce adp che'",
+        "set -x PATH '{}' $PATH; source '{}'; complete -C 'ferroce adp che'",
+        program().parent().unwrap().display(),
         of("fish/vendor_completions.d/ferroce.fish")
     );
     let fish = FISH.run(&["--no-config", "-c", &fish], b"");

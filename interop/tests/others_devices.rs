@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use ferroce_interop::lab::{Lab, free_port, until};
+use ferroce_testing::skip;
 
 /// A user who is neither root nor the one that labs run programs as.
 const STRANGER: u32 = 65533;
@@ -83,7 +84,8 @@ fn a_device_is_its_users_alone() {
     check_modes(&state);
     check_modes(&devices(&lab));
     if !is_root() {
-        return eprintln!("half skipped: only root can be two users");
+        let reason = "as another user: only root can be two users";
+        return skip("a_device_is_its_users_alone", reason);
     }
     let before = digest(&devices(&lab));
     let other = |program: &[&str]| {
@@ -114,7 +116,8 @@ fn a_device_is_its_users_alone() {
 #[test]
 fn an_address_in_use_by_another_user_is_refused_in_one_line() {
     if !is_root() {
-        return eprintln!("skipped: only root can be two users");
+        let test = "an_address_in_use_by_another_user_is_refused_in_one_line";
+        return skip(test, "only root can be two users");
     }
     let lab = Lab::new("taken");
     // Who only looks does not have the address.
@@ -171,7 +174,7 @@ fn however_full_the_disk_is_nothing_dies_of_it() {
         .unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
     if stderr.contains("unshare") || stderr.contains("mount") {
-        return eprintln!("skipped: no user namespaces here: {stderr}");
+        return skip("however_full_the_disk_is_nothing_dies_of_it", stderr.trim());
     }
     let stdout = String::from_utf8_lossy(&output.stdout);
     let statuses: Vec<&str> = stdout.lines().collect();
@@ -201,7 +204,7 @@ fn a_full_disk_is_refused_in_one_line() {
         .unwrap();
     let stderr = String::from_utf8_lossy(&refused.stderr);
     if stderr.contains("unshare") || stderr.contains("mount") {
-        return eprintln!("skipped: no user namespaces here: {stderr}");
+        return skip("a_full_disk_is_refused_in_one_line", stderr.trim());
     }
     assert!(!refused.status.success());
     let line = one_line(&refused.stderr);

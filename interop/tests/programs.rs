@@ -51,8 +51,44 @@ fn perftest(program: &str, options: &[&str]) -> [String; 2] {
     let outputs = lab.pair(&common, ready, &client);
     // Of a latency test only the client prints a table.
     let [_, client] = &outputs;
-    assert!(client.contains("#bytes"), "{client}");
+    check_figures(client, options);
     outputs
+}
+
+/// Whether perftest has printed a row for each size that it was asked for, after as many requests as it
+/// was asked for, with figures above zero.
+fn check_figures(output: &str, options: &[&str]) {
+    let option = |name| {
+        let at = options.iter().position(|option| *option == name)?;
+        options.get(at + 1)?.parse::<usize>().ok()
+    };
+    let (_, table) = output.split_once("#bytes").expect(output);
+    let rows = table.lines().skip(1).map(|line| {
+        let figures = line.split_whitespace().map(str::parse::<f64>);
+        figures.collect::<Result<Vec<_>, _>>()
+    });
+    let rows: Vec<_> = rows
+        .map_while(Result::ok)
+        .filter(|row| !row.is_empty())
+        .collect();
+    let sizes: Vec<_> = rows.iter().map(|row| row[0] as usize).collect();
+    match option("-s") {
+        _ if options.contains(&"-a") => {
+            let all: Vec<_> = (1..=23).map(|power| 1 << power).collect();
+            assert_eq!(sizes, all, "{output}");
+        }
+        Some(size) => assert_eq!(sizes, [size], "{output}"),
+        None => assert_eq!(sizes.len(), 1, "{output}"),
+    }
+    let requests = option("-n").unwrap() * option("-q").unwrap_or(1);
+    for row in rows {
+        assert_eq!(row[1] as usize, requests, "{output}");
+        // The highest and the mean rate; or the shortest, longest, typical, and mean time.
+        assert!(
+            row.len() >= 5 && row[2..4].iter().all(|it| *it > 0.0),
+            "{output}"
+        );
+    }
 }
 
 macro_rules! pingpongs {

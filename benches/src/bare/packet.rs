@@ -4,7 +4,7 @@
 use std::net::Ipv4Addr;
 
 use crc32fast::Hasher;
-use ferroce_udp::socket::Socket;
+use ferroce_sockets::Socket;
 
 pub(super) const BTH_BYTES: usize = 12;
 pub(super) const RETH_BYTES: usize = 16;

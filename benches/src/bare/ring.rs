@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::thread;
 use std::time::Instant;
 
-use ferroce_udp::ring::{Consumer, Kind, Memory, PACKET_BYTES_MAX, Producer};
+use ferroce_rings::{Consumer, Kind, Memory, PACKET_BYTES_MAX, Producer};
 use hdrhistogram::Histogram;
 
 use super::{Contention, Latency, PingPong};

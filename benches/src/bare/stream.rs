@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ferroce_udp::socket::{
+use ferroce_sockets::{
     Message, Options, PAYLOAD_BYTES_MAX, RecvBuffers, SEGMENTS_MAX, SendError, Socket,
 };
 use serde::Serialize;

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ferroce_hca::{BinWidthMode, DeviceState, HistogramConfig, Personality, TimeUnit};
-use ferroce_udp::Registry;
+use ferroce_registry::Registry;
 
 use super::{Beside, Error, Work, costs, mean};
 

@@ -10,7 +10,7 @@ use ferroce_hca::{DeviceState, Method};
 use ferroce_prm::Register;
 use ferroce_prm::adp_retx_histogram_config::ADP_RETX_HISTOGRAM_CONFIG;
 use ferroce_prm::roce_accl::ROCE_ACCL;
-use ferroce_udp::Registry;
+use ferroce_registry::Registry;
 
 use super::{Error, Work, costs};
 

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use ferroce_hca::{
     AccessFlags, Buffer, Memory, Mtu, QpAttr, QpInit, QpType, SendOp, SendWr, Sge, WcStatus,
 };
-use ferroce_udp::{AttachOptions, Device, Endpoint, Registry};
+use ferroce_registry::Registry;
+use ferroce_runtime::{AttachOptions, Device, Endpoint};
 use ferroce_wire::Psn;
 
 use super::{Beside, Error, on_cpu};

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use ferroce_fwctl::card::{Found, Places};
+use ferroce_registry::{DeviceSpec, PciAddress, Registry};
 use ferroce_sysfs::{fwctl_node_device, netdev_of};
-use ferroce_udp::{DeviceSpec, PciAddress, Registry};
 
 use crate::error::{Code, Refusal};
 use crate::registers::refused;

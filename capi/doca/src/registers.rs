@@ -5,7 +5,7 @@ use std::io;
 
 use ferroce_fwctl::card::{Card, CardError};
 use ferroce_hca::{DeviceState, Method, RegisterError, Status};
-use ferroce_udp::{Registry, RegistryError};
+use ferroce_registry::{Registry, RegistryError};
 use nix::errno::Errno;
 
 use crate::error::{Code, Refusal};

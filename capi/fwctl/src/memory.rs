@@ -13,7 +13,7 @@ pub(crate) struct OwnMemory {
 
 impl OwnMemory {
     pub(crate) fn new() -> Self {
-        let checked = ferroce_udp::own_memory().ok();
+        let checked = ferroce_runtime::own_memory().ok();
         Self { checked }
     }
 }

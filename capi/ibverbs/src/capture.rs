@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use ferroce_udp::{Tap, TapDirection};
+use ferroce_os::{Tap, TapDirection};
 
 use crate::error::{Error, tell};
 

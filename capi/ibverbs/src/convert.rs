@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use ferroce_hca::{
     Attr, Mtu, Path, QpAttr, QpCap, QpModify, QpState, RegFlags, SendTo, group_of_mgid,
 };
-use ferroce_udp::Device;
+use ferroce_runtime::Device;
 use ferroce_wire::{Psn, Qpn, Srqn};
 
 use crate::abi::{ibv_ah_attr, ibv_gid, ibv_qp_attr, ibv_qp_cap};

@@ -11,7 +11,7 @@ use ferroce_abi::border;
 use ferroce_abi::crossing::uncancelled;
 use ferroce_abi::pointer::check;
 use ferroce_hca::{Completion, CqId, CqInit, Notify, WcFlags, WcOpcode};
-use ferroce_udp::Device;
+use ferroce_runtime::Device;
 use ferroce_wire::Qpn;
 
 use crate::abi::{ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_wc};
@@ -207,7 +207,7 @@ pub(crate) fn create(
     };
     write(&routes.cqs).insert(id, route);
     if let Some(channel) = queue {
-        let route = CompQueue::new(channel, pointer as usize, announced);
+        let route = CompQueue::new(channel, id, pointer as usize, announced);
         write(&routes.completions).insert(id, Arc::new(route));
     }
     Ok(pointer)

@@ -5,7 +5,7 @@ use std::ptr::{null, null_mut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ferroce_abi::border;
-use ferroce_udp::{DeviceSpec, Registry};
+use ferroce_registry::{DeviceSpec, Registry};
 
 use crate::abi::ibv_device;
 use crate::error::{Error, pointer};

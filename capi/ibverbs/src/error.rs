@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ferroce_abi::log::{Level, log};
 use ferroce_abi::pointer::Null;
 use ferroce_hca::{PostError, VerbsError};
-use ferroce_udp::{OpenError, RegistryError};
+use ferroce_registry::RegistryError;
+use ferroce_runtime::OpenError;
 use thiserror::Error;
 
 /// Why a call was refused.

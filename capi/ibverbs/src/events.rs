@@ -4,6 +4,7 @@ use std::ffi::c_int;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use ferroce_hca::CqId;
 use libc::{pthread_cond_t, pthread_mutex_t};
 
 use crate::queue::EventQueue;
@@ -13,6 +14,7 @@ pub(crate) type Reported = Arc<AtomicU32>;
 
 /// An announcement of a completion queue.
 pub(crate) struct Announced {
+    pub(crate) id: CqId,
     /// The completion queue, as the program knows it.
     pub(crate) cq: usize,
     reported: Reported,
@@ -30,6 +32,7 @@ impl Announced {
 /// Where the announcements of a completion queue go.
 pub(crate) struct CompQueue {
     channel: Arc<EventQueue<Announced>>,
+    id: CqId,
     /// The completion queue, as the program knows it.
     cq: usize,
     reported: Reported,
@@ -38,9 +41,15 @@ pub(crate) struct CompQueue {
 }
 
 impl CompQueue {
-    pub(crate) fn new(channel: Arc<EventQueue<Announced>>, cq: usize, reported: Reported) -> Self {
+    pub(crate) fn new(
+        channel: Arc<EventQueue<Announced>>,
+        id: CqId,
+        cq: usize,
+        reported: Reported,
+    ) -> Self {
         Self {
             channel,
+            id,
             cq,
             reported,
             is_unread: Arc::default(),
@@ -52,6 +61,7 @@ impl CompQueue {
     pub(crate) fn announce(&self) {
         if !self.is_unread.swap(true, Ordering::AcqRel) {
             self.channel.push(Announced {
+                id: self.id,
                 cq: self.cq,
                 reported: Arc::clone(&self.reported),
                 is_unread: Arc::clone(&self.is_unread),

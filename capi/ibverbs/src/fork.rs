@@ -9,7 +9,7 @@ use std::ffi::c_int;
 use std::sync::{MutexGuard, Once};
 
 use ferroce_abi::border;
-use ferroce_udp::Tap;
+use ferroce_os::Tap;
 
 use crate::devices::{self, Listed};
 use crate::gate::{self, Closed};
@@ -61,7 +61,7 @@ unsafe extern "C" fn after() {
 
 #[border(nothing)]
 unsafe extern "C" fn in_child() {
-    ferroce_udp::after_fork_in_child();
+    ferroce_os::after_fork_in_child();
     // SAFETY: the child's only thread is the one that was in `before`.
     unsafe { after() };
     adapter::forget_all();

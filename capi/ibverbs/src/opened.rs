@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use ferroce_udp::Device;
+use ferroce_runtime::Device;
 
 use crate::abi::ibv_context;
 use crate::adapter::Adapter;

@@ -6,7 +6,8 @@ use ferroce_abi::border;
 use ferroce_abi::pointer::{check, put};
 use ferroce_hca::Mtu;
 use ferroce_hca::port_attr::{self, Gid, PKEYS};
-use ferroce_udp::{DeviceSpec, GidTable, Interface, LaneSpeed, PortSpeed};
+use ferroce_os::Interface;
+use ferroce_registry::{DeviceSpec, GidTable, LaneSpeed, PortSpeed};
 
 use crate::abi::{
     IBV_GID_TYPE_ROCE_V2, PORT_ATTR_COMPAT_LEN, ibv_context, ibv_gid, ibv_gid_entry, ibv_port_attr,

@@ -17,7 +17,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ferroce_abi::border;
-use ferroce_udp::out_of_the_way;
+use ferroce_os::out_of_the_way;
 
 use crate::error::{Error, number};
 
@@ -123,7 +123,7 @@ impl<E> EventQueue<E> {
             self.begin_wait();
             let mut one = 0_u64;
             // SAFETY: eight bytes of a local variable.
-            let got = unsafe { libc::read(descriptor, (&raw mut one).cast(), 8) };
+            let got = unsafe { read(descriptor, (&raw mut one).cast(), 8) };
             let taken = self.take_after(got, &seen);
             self.end_wait();
             if let Some(taken) = taken? {
@@ -160,7 +160,7 @@ impl<E> EventQueue<E> {
             // SAFETY: local variables, one of eight bytes.
             entries.is_overcounted = unsafe {
                 libc::poll(&raw mut polled, 1, 0) > 0
-                    && libc::read(polled.fd, (&raw mut one).cast(), 8) > 0
+                    && read(polled.fd, (&raw mut one).cast(), 8) > 0
             };
         }
     }
@@ -220,6 +220,8 @@ impl<E> Drop for Wait<E> {
     }
 }
 
+// The only declaration of `read` in these libraries: beside one that does not unwind, the compiler would take
+// the call below for one that cannot be unwound either.
 // SAFETY: read(2), by which the C library unwinds a thread that is cancelled.
 unsafe extern "C-unwind" {
     fn read(fd: c_int, to: *mut c_void, len: usize) -> isize;

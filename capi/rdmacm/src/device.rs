@@ -15,7 +15,7 @@ use ferroce_ibverbs::{
     Opened, ibv_alloc_pd, ibv_free_device_list, ibv_get_device_list, ibv_get_device_name,
     ibv_open_device, ibv_query_device, ibv_query_port,
 };
-use ferroce_udp::{DeviceSpec, Registry, ServiceClaim, ServiceError, ServiceScope};
+use ferroce_registry::{DeviceSpec, Registry, ServiceClaim, ServiceError, ServiceScope};
 use ferroce_wire::cm::PortSpace;
 
 use crate::abi::RDMA_CM_EVENT_DEVICE_REMOVAL;
@@ -325,7 +325,7 @@ fn source_for(peer: IpAddr) -> std::io::Result<IpAddr> {
     };
     let socket = UdpSocket::bind(any)?;
     // Sends nothing.
-    socket.connect((peer, ferroce_udp::socket::ROCE_PORT))?;
+    socket.connect((peer, ferroce_wire::ROCE_V2_PORT))?;
     Ok(socket.local_addr()?.ip())
 }
 

@@ -12,7 +12,7 @@ use ferroce_ibverbs::EventQueue;
 use ferroce_ibverbs::abi::{IBV_QPT_UD, ibv_qp_init_attr};
 use ferroce_ibverbs::arena::Arena;
 use ferroce_ibverbs::error::Error;
-use ferroce_udp::ServiceClaim;
+use ferroce_registry::ServiceClaim;
 use ferroce_wire::cm::{PortSpace, ServiceId};
 
 use crate::abi::{ibv_sa_path_rec, rdma_cm_id, rdma_event_channel, rdma_ib_addr};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ferroce_abi::border;
 use ferroce_hca::cm::CmError;
 use ferroce_ibverbs::error::{Error, number};
-use ferroce_udp::{ServiceClaim, ServiceScope};
+use ferroce_registry::{ServiceClaim, ServiceScope};
 use ferroce_wire::cm::ServiceId;
 
 use crate::abi::rdma_cm_id;

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 
 use ferroce_ibverbs::error::Error;
-use ferroce_udp::{ServiceClaim, ServiceError, ServiceScope};
+use ferroce_registry::{ServiceClaim, ServiceError, ServiceScope};
 use ferroce_wire::cm::PortSpace;
 
 use crate::device::Device;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ferroce_abi::border;
 use ferroce_ibverbs::error::{Error, number};
-use ferroce_udp::{ServiceClaim, ServiceScope};
+use ferroce_registry::{ServiceClaim, ServiceScope};
 use libc::sockaddr;
 
 use crate::abi::{

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use std::{mem, ptr};
 
 use ferroce_abi::crossing::cross;
-use ferroce_udp::Registry;
+use ferroce_registry::Registry;
 use libc::{IFF_LOOPBACK, ifaddrs, sockaddr, sockaddr_in, sockaddr_in6};
 
 use crate::next::next;

@@ -3,8 +3,8 @@
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
+use ferroce_registry::Registry;
 use ferroce_sysfs::{View, ViewError};
-use ferroce_udp::Registry;
 
 /// How long counters that were written are new enough, as `hw_counters/lifespan` says.
 const LIFESPAN: Duration = Duration::from_millis(10);

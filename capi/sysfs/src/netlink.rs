@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 use ferroce_abi::crossing::cross;
-use ferroce_udp::Registry;
+use ferroce_registry::Registry;
 use libc::{msghdr, size_t, sockaddr, sockaddr_nl, socklen_t, ssize_t};
 
 use crate::next::next;

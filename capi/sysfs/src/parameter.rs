@@ -11,8 +11,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use ferroce_abi::crossing::cross;
+use ferroce_registry::Registry;
 use ferroce_sysfs::{SetError, is_parameter, may_be_parameter, set_parameter};
-use ferroce_udp::Registry;
 use libc::{FILE, size_t};
 
 use crate::live;

@@ -4,7 +4,8 @@ use ferroce_time::Span;
 
 use crate::endurance::Endurance;
 use crate::policy::{Policy, PolicyKind, QpTimeouts};
-use crate::profile::{Profile, RawProfile};
+use crate::profile::Profile;
+use crate::raw::RawProfile;
 
 /// An operator's requirements for a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

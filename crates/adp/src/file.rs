@@ -41,9 +41,11 @@ use toml::de::DeTable;
 
 pub use self::schema::json_schema;
 pub use self::write::to_toml;
-use crate::check::{FieldName, Report, Rule, Violation};
+use crate::check::Report;
 use crate::policy::{AckTimeoutFloor, QpTimeouts};
-use crate::profile::{Profile, RawProfile};
+use crate::profile::Profile;
+use crate::raw::RawProfile;
+use crate::violation::{FieldName, Rule, Violation};
 
 /// A parsed profile file: its values, valid or not, and their line numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -46,7 +46,7 @@ extern crate alloc;
 #[cfg(any(test, feature = "file"))]
 extern crate std;
 
-mod adp;
+mod adaptive;
 #[cfg(feature = "file")]
 pub mod builtin;
 mod check;
@@ -58,13 +58,15 @@ mod firmware;
 mod ib;
 mod policy;
 mod profile;
+mod raw;
+mod retry;
 mod rng;
 mod state;
 pub mod trace;
+mod violation;
 
 pub use check::{
-    FLOOD, FLOOD_OUTAGE, FieldName, InvalidProfile, ROUND_TRIP_LOADED, ROUND_TRIP_MIN, Report,
-    Rule, TOTAL_MIN, Violation, Warning,
+    FLOOD, FLOOD_OUTAGE, ROUND_TRIP_LOADED, ROUND_TRIP_MIN, Report, TOTAL_MIN, Warning,
 };
 pub use demand::{Answer, Demand, Owned};
 pub use endurance::Endurance;
@@ -72,5 +74,7 @@ pub use policy::{
     AckTimeoutFloor, DecTrigger, FIRMWARE_EXPONENTS, INITIAL_WAIT_PERCENT, Policy, PolicyKind,
     QpTimeouts, ack_timeout,
 };
-pub use profile::{DecMode, PROFILE_SIZE, Profile, RANGE_NUM_MAX, Range, RawProfile, RawRange};
+pub use profile::{DecMode, Profile, Range};
+pub use raw::{PROFILE_SIZE, RANGE_NUM_MAX, RawProfile, RawRange};
 pub use state::{Expiry, RetryState};
+pub use violation::{FieldName, InvalidProfile, Rule, Violation};

@@ -4,7 +4,6 @@ use ferroce_time::Span;
 
 use crate::profile::Profile;
 use crate::rng;
-use crate::state::RetryState;
 
 /// The exponents from which the firmware draws its first timeout, as measured: 4.2 to 67 ms.
 pub const FIRMWARE_EXPONENTS: core::ops::RangeInclusive<u8> = 10..=14;
@@ -170,23 +169,6 @@ impl Policy {
     #[must_use]
     pub const fn ack_timeout(&self, qp: QpTimeouts) -> Option<Span> {
         ack_timeout(self.floor.apply(qp.timeout))
-    }
-
-    /// Returns how long a silent peer is tolerated; `None` = forever.
-    ///
-    /// Under a profile this is the total timeout, where 0 means up to the first expiry. Otherwise
-    /// it is the sum of the waits with exact timers, and with the slowest draw if it depends on
-    /// one.
-    #[must_use]
-    pub fn total(&self, qp: QpTimeouts) -> Option<Span> {
-        RetryState::with_draw(self, qp, 0, u8::MAX).total(self)
-    }
-
-    /// Like [`total`](Self::total), but with the fastest draw, and with each wait as short as a
-    /// coarse timer makes it.
-    #[must_use]
-    pub fn shortest_total(&self, qp: QpTimeouts) -> Option<Span> {
-        RetryState::with_draw(self, qp, 0, 0).shortest_total(self)
     }
 
     /// Returns how long a requester waits for a receiver that has asked for `wait`.

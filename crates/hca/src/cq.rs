@@ -41,6 +41,9 @@ pub(crate) struct Cq {
     capacity: u32,
     ignore_overrun: bool,
     armed: Option<Notify>,
+    /// For what the queue was armed when completions waited already, which was announced at once: until
+    /// another one comes, or the program asks ([`Cq::confirm_announcement`]).
+    announced_early: Option<Notify>,
     overrun: bool,
     /// QPs that complete here.
     pub(crate) users: u32,
@@ -94,6 +97,7 @@ impl Cq {
             capacity: init.capacity,
             ignore_overrun: init.ignore_overrun,
             armed: None,
+            announced_early: None,
             overrun: false,
             users: 0,
         }
@@ -111,6 +115,8 @@ impl Cq {
             return Pushed::Overrun;
         }
         let wanted = self.armed.take_if(|armed| armed.includes(&completion));
+        self.announced_early
+            .take_if(|early| early.includes(&completion));
         self.entries.push_back(completion);
         match wanted {
             Some(_) => Pushed::Announce,
@@ -159,9 +165,28 @@ impl Cq {
         if self.armed != Some(Notify::Any) {
             self.armed = Some(notify);
         }
-        let waits = |armed: &mut Notify| self.entries.iter().any(|entry| armed.includes(entry));
-        self.armed.take_if(waits).is_some()
+        self.announced_early = self.armed.take_if(|armed| waits(&self.entries, *armed));
+        self.announced_early.is_some()
     }
+
+    /// Whether the announcement that a program takes now is for something. If it was made when the queue
+    /// was armed, and the program has polled since then all that it was for, it is not, and the queue
+    /// stays armed: programs that arm before they poll (perftest) take each announcement for another
+    /// completion.
+    pub(crate) fn confirm_announcement(&mut self) -> bool {
+        let early = self.announced_early.take();
+        let polled = early.filter(|early| !waits(&self.entries, *early));
+        if let Some(notify) = polled
+            && self.armed != Some(Notify::Any)
+        {
+            self.armed = Some(notify);
+        }
+        polled.is_none()
+    }
+}
+
+fn waits(entries: &VecDeque<Completion>, notify: Notify) -> bool {
+    entries.iter().any(|entry| notify.includes(entry))
 }
 
 #[cfg(test)]
@@ -207,6 +232,29 @@ mod tests {
         while cq.pop().is_some() {}
         assert!(!cq.arm(Notify::Any), "all of it was polled");
         assert_eq!(cq.push(entry(false)), Pushed::Announce);
+    }
+
+    #[test]
+    fn an_announcement_of_what_was_polled_since_is_none() {
+        let mut cq = queue(10);
+        cq.push(entry(false));
+        assert!(cq.arm(Notify::Any));
+        cq.pop();
+        assert!(!cq.confirm_announcement(), "armed, polled, and then asked");
+        assert_eq!(cq.push(entry(false)), Pushed::Announce, "still armed");
+        assert!(cq.confirm_announcement());
+        assert!(cq.arm(Notify::Any));
+        assert!(cq.confirm_announcement(), "it waits");
+        assert!(cq.arm(Notify::Any));
+        cq.push(entry(false));
+        while cq.pop().is_some() {}
+        assert!(cq.confirm_announcement(), "one has come after the arming");
+        cq.push(entry(true));
+        assert!(cq.arm(Notify::Solicited));
+        cq.pop();
+        cq.push(entry(false));
+        assert!(!cq.confirm_announcement(), "not what it is armed for");
+        assert_eq!(cq.push(entry(true)), Pushed::Announce);
     }
 
     #[test]

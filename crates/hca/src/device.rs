@@ -7,7 +7,7 @@
 //! | `receive` | incoming packets: the impaired link, their destination, and permission checks |
 //! | `port` | packets waiting to be sent, by priority, and which of them may leave |
 //! | `transmit` | outgoing packets: the order of queue pairs, and the impaired link |
-//! | `payload` | the bytes of those packets |
+//! | `payload`, `shape` | the bytes of those packets |
 //! | `timers` | deadlines: when the host must call again, and what happens then |
 //! | `queue_pair` | a queue pair in its device |
 //! | `rest` | releases memory that an idle device does not need |
@@ -33,6 +33,7 @@ mod port;
 mod queue_pair;
 mod receive;
 mod rest;
+mod shape;
 mod timers;
 mod transmit;
 
@@ -49,6 +50,7 @@ pub(crate) use self::credit::Turn;
 pub use self::flows::{FlowLook, LimitLook};
 use self::port::Port;
 pub(crate) use self::queue_pair::QpEntry;
+pub use self::shape::{Shape, damage};
 use self::timers::Timers;
 use crate::cm::Cm;
 use crate::congestion::Congestion;

@@ -97,10 +97,19 @@ mod verbs;
 pub use counters::CounterSlab;
 pub use cq::{CqId, CqInit, Notify};
 pub use credit::{LeaseTable, PathLook, Window};
-pub use device::{FlowLook, Hca, HcaConfig, LimitLook};
+pub use device::{FlowLook, Hca, HcaConfig, LimitLook, Shape, damage};
 pub use error::{Object, VerbsError};
 pub use error_log::{Connection, ERRORS_MAX, ErrorLog, ErrorRecord};
 pub use event::{Event, Refusal};
+pub use ferroce_dcqcn::Rate;
+pub use ferroce_dcqcn::rp::Phase;
+pub use ferroce_transport::{
+    AccessError, AccessFlags, Attr, Bytes, Completion, Counter, CounterInfo, Data, GRH_BYTES,
+    MemoryRef, ModifyError, Mtu, MwBind, Outgoing, Path, Payload, PostError, QpAttr, QpCap,
+    QpEvent, QpModify, QpState, QpType, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges, Span,
+    Time, TimerExpiry, UdAddress, WcFlags, WcOpcode, WcStatus, WorkQueue,
+};
+pub use ferroce_wire::{Psn, Qpn, Srqn};
 pub use function::Function;
 pub use group::group_of_mgid;
 pub use histogram::{BinWidthMode, HistogramConfig, HistogramError, TimeUnit};
@@ -123,14 +132,3 @@ pub use state::{
     WriteLockError,
 };
 pub use verbs::{CqLook, MrModify, MwBindWr, QpInit, QpLook, RegFlags, SrqLook};
-
-pub use ferroce_dcqcn::Rate;
-pub use ferroce_dcqcn::rp::Phase;
-pub use ferroce_wire::{Psn, Qpn, Srqn};
-
-pub use ferroce_transport::{
-    AccessError, AccessFlags, Attr, Bytes, Completion, Counter, CounterInfo, Data, GRH_BYTES,
-    MemoryRef, ModifyError, Mtu, MwBind, Outgoing, Path, Payload, PostError, QpAttr, QpCap,
-    QpEvent, QpModify, QpState, QpType, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges, Span,
-    Time, TimerExpiry, UdAddress, WcFlags, WcOpcode, WcStatus, WorkQueue,
-};

@@ -96,7 +96,7 @@ pub(crate) struct KeyTable {
     pub(crate) bound_to_qps: u32,
 }
 
-/// Index 0 is left out of keys: key 0 opens nothing.
+/// Index 0 is left out of keys: key 0 is never valid.
 pub(crate) fn index_of(key: u32) -> Option<u32> {
     (key >> 8).checked_sub(1)
 }

@@ -1,7 +1,8 @@
 //! Devices, ports, and the system.
 
 use ferroce_hca::{limits, port_attr};
-use ferroce_udp::{DeviceSpec, Interface, Registry};
+use ferroce_os::Interface;
+use ferroce_registry::{DeviceSpec, Registry};
 use nix::net::if_::if_nameindex;
 
 use crate::abi::attr;

@@ -21,9 +21,8 @@ mod message;
 mod resource;
 mod stat;
 
-use ferroce_udp::{DeviceSpec, Registry};
-
 use abi::{Command, attr};
+use ferroce_registry::{DeviceSpec, Registry};
 use message::{Message, Request};
 
 /// The datagrams that answer one, each as long as the tools of old have room for. `port_id` is the
@@ -137,8 +136,7 @@ fn put_device(message: &mut Message, index: u32, spec: &DeviceSpec) {
 
 #[cfg(test)]
 mod tests {
-    use ferroce_hca::Time;
-    use ferroce_hca::carrier::Schedule;
+    use ferroce_hca::{Time, carrier::Schedule};
 
     use super::*;
     use crate::message::tests::{Heard, request};

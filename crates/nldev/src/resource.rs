@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use ferroce_udp::{
+use ferroce_registry::{
     CmIdRow, DeviceSpec, Inquiry, Observer, Process, QpRow, Query, Registry, Resource, SrqRow,
 };
 

@@ -1,7 +1,7 @@
 //! Counters of a port, under the names of sysfs.
 
 use ferroce_hca::Counter;
-use ferroce_udp::{DeviceSpec, Registry};
+use ferroce_registry::{DeviceSpec, Registry};
 
 use crate::abi::attr;
 use crate::message::Message;

@@ -2,7 +2,7 @@
 
 use ferroce_dcqcn::Params;
 use ferroce_hca::Counter;
-use ferroce_udp::{GidTable, Guise, PciAddress, PortSpeed};
+use ferroce_registry::{GidTable, Guise, PciAddress, PortSpeed};
 
 /// A value for each [`Counter`], in the order of its table.
 pub(crate) type Counters = [u64; Counter::COUNT];

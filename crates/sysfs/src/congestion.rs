@@ -9,7 +9,7 @@ use std::path::Path;
 
 use ferroce_dcqcn::{Param, ParamError, Params, Target, Unit, Vocabulary};
 use ferroce_hca::WriteLockError;
-use ferroce_udp::{Registry, RegistryError};
+use ferroce_registry::{Registry, RegistryError};
 use thiserror::Error;
 
 use crate::card::Card;

@@ -24,7 +24,7 @@ pub fn fwctl_node_device(content: &[u8]) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use ferroce_udp::DeviceSpec;
+    use ferroce_registry::DeviceSpec;
 
     use super::*;
     use crate::tree::Node;

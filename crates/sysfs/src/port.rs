@@ -4,7 +4,7 @@ use std::net::Ipv6Addr;
 
 use ferroce_hca::port_attr::{self, Gid};
 use ferroce_hca::{Counter, PortCounter};
-use ferroce_udp::PortSpeed;
+use ferroce_registry::PortSpeed;
 
 use crate::card::Card;
 use crate::tree::Node;

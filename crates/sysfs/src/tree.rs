@@ -326,7 +326,7 @@ fn cpu_mask() -> String {
 mod tests {
     use std::path::Path;
 
-    use ferroce_udp::Guise;
+    use ferroce_registry::Guise;
 
     use super::*;
     use crate::card::example;

@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 
 use ferroce_hca::Counter;
-use ferroce_udp::{DeviceSpec, Observer, PciAddress, Registry, RegistryError};
+use ferroce_registry::{DeviceSpec, Observer, PciAddress, Registry, RegistryError};
 use thiserror::Error;
 
 use crate::card::{Card, Role};
@@ -226,7 +226,7 @@ mod tests {
     use std::collections::BTreeSet;
     use std::io;
 
-    use ferroce_udp::Guise;
+    use ferroce_registry::Guise;
 
     use super::*;
     use crate::card::example;

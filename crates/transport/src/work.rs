@@ -414,7 +414,7 @@ impl Fault {
     pub(crate) const RECEIVE: Self = Self::protection(0x32);
 
     /// What a SEND or WRITE sends cannot be read.
-    //= F2, F3: one code for a range beyond the MR, another for a key that opens nothing here.
+    //= F2, F3: one code for a range beyond the MR, another for a key that is not valid here.
     pub(crate) fn send(error: AccessError) -> Self {
         Self::protection(match error {
             AccessError::OutOfBounds => 0x53,

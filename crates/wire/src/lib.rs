@@ -42,6 +42,7 @@ pub mod cm;
 pub mod cnp;
 pub mod ethernet;
 mod extension;
+mod flows;
 mod gf2;
 mod headers;
 mod icrc;
@@ -54,6 +55,7 @@ mod testing;
 
 pub use aeth::{Aeth, CreditCode, NakCode, RNR_TIMER_NS, Syndrome, rnr_timer_ns};
 pub use extension::{AtomicEth, Deth, ExtensionValues, Reth};
+pub use flows::{Flow, Flows};
 pub use headers::{
     AETH_LEN, ATOMIC_ACK_ETH_LEN, ATOMIC_ETH_LEN, BTH_LEN, BthFlags, CNP_RESERVED_LEN, Connection,
     DETH_LEN, EmitError, HEADERS_LEN_MAX, Headers, ICRC_LEN, IETH_LEN, IMM_LEN, PKEY_DEFAULT,

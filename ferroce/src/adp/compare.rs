@@ -16,25 +16,30 @@ use self::on_fabric::OnFabric;
 use super::progress::Progress;
 use super::trial_args::{LinkArgs, OutageArgs};
 use super::{floor, load, retry_count, timeout_code};
+use crate::cli::exit_codes;
 use crate::json::adp::{Compared, Configuration};
 use crate::output::{Failure, Output};
 
+const OUTAGES: &str = exit_codes!(
+    "What --outages takes:
+  lognormal:median=300ms,p99=20s  lengths of this distribution
+  list:300ms,2s,20s               these lengths
+  flaps:down=2s,up=5s,count=10    a link that goes down as often as that
+  FILE or -                       lengths, one on each line, as 0.3 or 300ms;
+                                  - reads standard input"
+);
+
 /// Compare how policies fare in outages and under loss, in virtual time
 ///
-/// For each outage a pair of devices on a cable is made. Its queue pair has a message outstanding when
-/// the link goes down, with its own draw of the first wait, and sends 32 more of 16 KiB afterwards, over
-/// a link with the loss and the round trips that are asked for. The same seed gives the same figures.
-///
-/// --outages takes
-/// lognormal:median=300ms,p99=20s  lengths of this distribution;
-/// list:300ms,2s,20s               these lengths;
-/// flaps:down=2s,up=5s,count=10    a link that goes down as often as that;
-/// FILE or - (standard input)      lengths, one on each line, in seconds or with a unit.
+/// For each outage, two devices on a cable exchange messages in virtual time. The queue pair has a
+/// message outstanding when the link goes down, with its own draw of the first wait, and sends 32 more
+/// of 16 KiB afterwards, over a link with the given loss and round trips. The same seed gives the same
+/// figures.
 ///
 /// With --scenario, the jobs of a scenario of `ferroce sim` face its faults, on a whole fabric;
 /// --outages then sets how long its links, switches and hosts are gone.
 #[derive(Args, Debug)]
-#[command(after_help = crate::cli::EXIT_CODES, verbatim_doc_comment)]
+#[command(after_help = OUTAGES)]
 pub(crate) struct Compare {
     /// Policies: firmware, ib, built-in profiles or profile files [default: all that are built in]
     #[arg(value_name = "POLICY")]

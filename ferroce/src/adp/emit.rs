@@ -11,9 +11,10 @@ use crate::registers::is_card_name;
 
 /// Print the command that writes a profile into a card, or into a device of Ferroce
 ///
-/// DEV is the device as that tool names it, and stands for one if it is left out.
+/// The command is for any machine: DEV need not be a device of this one.
 #[derive(Args, Debug)]
 #[command(after_help = crate::cli::EXIT_CODES)]
+#[command(mut_arg("name", |device| device.help("The device as that tool names it [default: DEV, to replace]")))]
 pub(crate) struct Emit {
     #[command(flatten)]
     file: FileArg,

@@ -16,7 +16,7 @@ use ferroce_dcqcn::Param;
 use ferroce_dcqcn::presets::PRESETS;
 use ferroce_hca::Counter;
 use ferroce_prm::REGISTERS;
-use ferroce_udp::{DeviceSpec, Registry, impairment};
+use ferroce_registry::{DeviceSpec, Registry, impairment};
 
 use super::command;
 use crate::sim;
@@ -83,6 +83,7 @@ fn values(of: &str, arg: &Arg) -> Option<Values> {
         (_, "SCENARIO") => NamesOrFiles(sim::source::names),
         (_, "FILE") if of.starts_with("adp ") && arg.is_positional() => NamesOrFiles(profiles),
         (_, "FILE") if arg.get_id() == "profile" => NamesOrFiles(profiles),
+        ("sim show", "NAME") => Names(sim::source::names),
         ("adp profile show", "NAME") => Names(profiles),
         ("cc preset show", "NAME") => Names(presets),
         ("cc set" | "cc emit", "NAME") if arg.get_id() == "preset" => Names(presets),

@@ -25,7 +25,7 @@ There is one grammar, that of iproute2's `rdma`:
 - **What is set** is `KEY VALUE` or `KEY=VALUE`.
 - **`-j`** prints JSON, `-p` breaks it into lines, on every command that prints facts. Both may stand in
   front of the noun as well. `-d` in front of the noun asks for details, like `--details` behind it.
-- **`--watch [SECONDS]`** looks again and again, `--count N` ends that; `-o` names what is written.
+- **`--watch [SECONDS]`** refreshes until interrupted, `--count N` stops after N; `-o` names the output.
 
 `ferroce NOUN VERB --help` has examples and every option. [Completions](running-programs.md) for bash, zsh
 and fish know devices, profiles, scenarios and registers.

@@ -21,7 +21,7 @@ use std::io;
 use clap::Args;
 use ferroce_dcqcn::Rate;
 use ferroce_dcqcn::presets::{PRESETS, Preset};
-use ferroce_udp::Tap;
+use ferroce_os::Tap;
 use ferroce_units::{Invalid, RATE};
 
 use self::plan::Plan;

@@ -3,8 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 
 use ferroce_hca::VerbsError;
-use ferroce_udp::OpenError;
-use ferroce_udp::socket::BindError;
+use ferroce_runtime::OpenError;
+use ferroce_sockets::BindError;
 use thiserror::Error;
 
 /// Why the demo could not show what it wants to show.

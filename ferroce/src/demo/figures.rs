@@ -1,7 +1,7 @@
 //! The results of a run.
 
 use ferroce_hca::WcStatus;
-use ferroce_udp::Spent;
+use ferroce_runtime::Spent;
 use hdrhistogram::Histogram;
 
 use super::plan::{BINS, Kind};

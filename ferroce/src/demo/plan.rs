@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use ferroce_adp::{Profile, QpTimeouts};
 use ferroce_hca::{BinWidthMode, HistogramConfig, TimeUnit};
-use ferroce_udp::Tap;
+use ferroce_os::Tap;
 use serde::Serialize;
 
 /// Everything that is the same for all runs.

@@ -356,10 +356,11 @@ fn run_json(run: &Figures) -> json::Run {
 pub(super) mod tests {
     use std::time::Duration;
 
+    use ferroce_runtime::Spent;
+    use hdrhistogram::Histogram;
+
     use super::*;
     use crate::demo::figures::Expiry;
-    use ferroce_udp::Spent;
-    use hdrhistogram::Histogram;
 
     const MS: u64 = 1_000_000;
 

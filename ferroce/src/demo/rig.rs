@@ -2,13 +2,14 @@
 
 use ferroce_adp::QpTimeouts;
 use ferroce_designer::command;
-use ferroce_hca::impair::Blackout;
 use ferroce_hca::{
     AccessFlags, Buffer, Completion, CqId, Direction, HcaConfig, Impairment, Memory, Method,
     MrInfo, Mtu, Personality, QpAttr, QpCap, QpInit, QpType, RecvWr, Secret, Sge, Sges, Span,
+    impair::Blackout,
 };
+use ferroce_os::Interface;
 use ferroce_prm::roce_accl::ROCE_ACCL;
-use ferroce_udp::{Device, DeviceConfig, Endpoint, Interface};
+use ferroce_runtime::{Device, DeviceConfig, Endpoint};
 use ferroce_wire::{Psn, Qpn};
 
 use super::error::Error;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ferroce_hca::{Completion, Counter, Event, SendOp, SendWr, Span, Time, WcStatus};
-use ferroce_udp::{Spent, Tandem};
+use ferroce_runtime::{Spent, Tandem};
 use hdrhistogram::Histogram;
 
 use super::error::Error;

@@ -107,7 +107,7 @@ fn share(run: &Figures, ns: u128) -> f64 {
 mod tests {
     use std::time::Duration;
 
-    use ferroce_udp::Spent;
+    use ferroce_runtime::Spent;
 
     use super::*;
     use crate::demo::report::tests::run;

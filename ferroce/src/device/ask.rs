@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ferroce_udp::{
+use ferroce_registry::{
     Answer, DeviceSpec, Inquiry, Observer, Process, Query, QueryError, Registry, Resource,
 };
 

@@ -19,7 +19,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use ferroce_dcqcn::{Param, ParamError, Params, Target, Vocabulary};
 use ferroce_hca::WriteLockError;
-use ferroce_udp::Registry;
+use ferroce_registry::Registry;
 use thiserror::Error;
 
 use self::emit::Emit;

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use ferroce_hca::Function;
-use ferroce_sysfs::guid;
-use ferroce_udp::{
-    DeviceSpec, Inquiry, Interface, LinkSetting, PeerLink, PeerRow, Query, Registry, Resource,
-    SpecError,
+use ferroce_os::Interface;
+use ferroce_registry::{
+    DeviceSpec, Inquiry, LinkSetting, PeerLink, PeerRow, Query, Registry, Resource, SpecError,
 };
+use ferroce_sysfs::guid;
 use toml::{Table, Value};
 
 use super::ask::{Replies, ask_on};
@@ -68,6 +68,7 @@ enum Verb {
     /// Remove a device that no program has open, with its virtual functions
     #[command(aliases = ["delete", "remove"])]
     Del {
+        /// The device, by its name
         #[arg(value_name = "DEV")]
         name: String,
         /// Even while programs have it open, as if its card were pulled out: they get
@@ -160,7 +161,7 @@ fn warn_of_addresses(registry: &Registry, name: &str, to: &mut Output<'_>) -> Re
         if Interface::name_of(address).is_none() {
             to.remark(format_args!(
                 "warning: no interface of this host has {address}; programs cannot open {function} \
-                 until one has: `ip address` shows those that there are"
+                 until one has: `ip address` lists its addresses"
             ))?;
         }
     }

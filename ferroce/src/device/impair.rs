@@ -3,8 +3,8 @@
 use clap::{Args, Subcommand, ValueEnum};
 use ferroce_hca::impair::{Blackout, Bottleneck};
 use ferroce_hca::{DeviceState, Direction, Impairment, Span, Time};
-use ferroce_udp::wait::Clock;
-use ferroce_udp::{Observer, Registry, impairment};
+use ferroce_os::Clock;
+use ferroce_registry::{Observer, Registry, impairment};
 
 use super::format::{Row, print};
 use super::{each, observe, registry};
@@ -74,7 +74,7 @@ const EXAMPLES: &str = exit_codes!(
     "Examples:
   ferroce impair set fr0 loss 1% delay 50us
   ferroce impair set fr0 rate 10Gbit red 20KB:80KB:10% --direction egress
-  ferroce impair set fr0 down 300ms@2s        an outage that begins in two seconds
+  ferroce impair set fr0 down 300ms@2s        an outage in two seconds
   ferroce impair clear fr0"
 );
 

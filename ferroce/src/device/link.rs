@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use ferroce_hca::carrier::{Outages, Schedule};
 use ferroce_hca::{Function, Span, Time};
+use ferroce_os::Clock;
+use ferroce_registry::{Observer, Registry};
 use ferroce_sysfs::netdev_of;
-use ferroce_udp::wait::Clock;
-use ferroce_udp::{Observer, Registry};
 use ferroce_units::TIME;
 
 use super::format::{Row, print};
@@ -54,7 +54,7 @@ const EXAMPLES: &str = exit_codes!(
     "Examples:
   ferroce link set fr0 down                  until `ferroce link set fr0 up`
   ferroce link set fr0 down for 300ms
-  ferroce link set fr0 flap 10x 200ms/2s     down for 200 ms every 2 s, ten times
+  ferroce link set fr0 flap 10x 200ms/2s     down for 200 ms every 2 s
   ferroce link set fr0 times outages.txt     a file with lines such as 200ms@3s"
 );
 

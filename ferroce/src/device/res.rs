@@ -7,7 +7,7 @@ mod kind;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use ferroce_udp::{Inquiry, Query, Registry};
+use ferroce_registry::{Inquiry, Query, Registry};
 use serde_json::{Map, Value};
 
 use self::filter::Filter;
@@ -41,9 +41,11 @@ enum Verb {
     ///
     /// DEV is a device, or DEV/1; the word dev or link may stand before it. Of the objects those
     /// are shown whose KEY has the VALUE; it can be a comma-separated list, and a number a range: lqpn
-    /// 65536-131071, state RTR,RTS. With -d there are more keys.
+    /// 65536-131071, state RTR,RTS. With --details there are more
+    /// keys.
     #[command(alias = "list")]
     Show {
+        /// What to show, of which device, and with which values
         #[arg(value_name = "KIND] [DEV] [KEY VALUE")]
         words: Vec<String>,
         /// The device as an option, which every command takes

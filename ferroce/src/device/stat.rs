@@ -2,13 +2,12 @@
 
 mod rates;
 
-pub(super) use self::rates::{per_second, thousandths};
-
 use clap::{Args, Subcommand};
 use ferroce_hca::{Counter, DeviceState, PortCounter};
-use ferroce_udp::Registry;
+use ferroce_registry::Registry;
 use ferroce_units::near;
 
+pub(super) use self::rates::{per_second, thousandths};
 use super::format::{Format, Row, print};
 use super::hist::{self, Hist};
 use super::watch::Again;

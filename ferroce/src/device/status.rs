@@ -15,7 +15,7 @@ mod warnings;
 use std::time::Duration;
 
 use clap::Args;
-use ferroce_udp::{Inquiry, Registry};
+use ferroce_registry::{Inquiry, Registry};
 
 use self::gather::Status;
 use super::format::Format;

@@ -499,8 +499,8 @@ fn survives(found: &Endurance) -> String {
         u64::MAX => "outages of any length".to_owned(),
         _ if *survives == Span::NEVER => "outages of any length".to_owned(),
         n => format!(
-            "{up_to}: the last of at most {n} retransmissions is sent then, one wait before the \
-             error"
+            "{up_to}: by then the QP sends the last of up to {n} retransmissions, and fails one wait \
+             later"
         ),
     }
 }

@@ -1,7 +1,7 @@
 //! The settings in force on the devices before a run, in one line.
 
 use ferroce_hca::Direction;
-use ferroce_udp::{DeviceSpec, Registry};
+use ferroce_registry::{DeviceSpec, Registry};
 
 use crate::device::in_force;
 use crate::policy::Policy;

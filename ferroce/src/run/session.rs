@@ -6,9 +6,9 @@ use std::sync::Arc;
 use ferroce_adp::Profile;
 use ferroce_designer::command;
 use ferroce_hca::{Counter, DeviceState, Direction, HistogramConfig, Impairment, Method, Settings};
+use ferroce_os::Clock;
 use ferroce_prm::roce_accl::ROCE_ACCL;
-use ferroce_udp::wait::Clock;
-use ferroce_udp::{DeviceSpec, Observer, Registry};
+use ferroce_registry::{DeviceSpec, Observer, Registry};
 
 use crate::adp::Personality;
 use crate::bins;

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use clap::Args;
+use ferroce_registry::{DeviceSpec, Registry};
 use ferroce_sysfs::View;
-use ferroce_udp::{DeviceSpec, Registry};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ferroce_udp::{Inquiry, Observer, Process, QpStates, Query, QueryError, Resource};
+use ferroce_registry::{Inquiry, Observer, Process, QpStates, Query, QueryError, Resource};
 
 /// How long a scrape waits for the processes of all devices to count their queue pairs.
 const PATIENCE: Duration = Duration::from_millis(100);

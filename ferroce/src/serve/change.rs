@@ -5,7 +5,7 @@ use std::path::Path;
 use ferroce_designer::{Refusal, command, flag, object};
 use ferroce_hca::{Direction, Method};
 use ferroce_prm::roce_accl::ROCE_ACCL;
-use ferroce_udp::{Observer, Registry};
+use ferroce_registry::{Observer, Registry};
 use serde_json::{Map, Value};
 
 use super::reply::Reply;
@@ -166,7 +166,7 @@ mod tests {
     fn any_body_is_answered() {
         let directory = tempfile::tempdir().unwrap();
         let registry = Registry::at(&directory.path().join("devices")).unwrap();
-        let spec = ferroce_udp::DeviceSpec::new("a", "127.30.68.1".parse().unwrap());
+        let spec = ferroce_registry::DeviceSpec::new("a", "127.30.68.1".parse().unwrap());
         registry.add(&spec).unwrap();
         let keys = [
             "device",

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use ferroce_dcqcn::{Param, Unit};
-use ferroce_udp::Observer;
+use ferroce_registry::Observer;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
 

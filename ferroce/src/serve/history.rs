@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use ferroce_hca::Counter;
-use ferroce_udp::Registry;
+use ferroce_registry::Registry;
 use serde_json::{Map, Value, json};
 
 /// How often the counters are read.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use ferroce_hca::Counter;
-use ferroce_udp::{Inquiry, Observer, Process, Query, QueryError, Resource};
+use ferroce_registry::{Inquiry, Observer, Process, Query, QueryError, Resource};
 
 /// How long a scrape waits for the processes of all devices to tell of their queue pairs.
 const PATIENCE: Duration = Duration::from_millis(100);

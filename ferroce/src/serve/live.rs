@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use ferroce_adp::PolicyKind;
 use ferroce_adp::file::to_toml;
 use ferroce_hca::{Counter, Direction};
-use ferroce_sysfs::netdev_of;
-use ferroce_udp::{
+use ferroce_registry::{
     DeviceSpec, FlowRow, Inquiry, Observer, Process, QpRow, Query, QueryError, Registry, Resource,
 };
+use ferroce_sysfs::netdev_of;
 use hyper::body::Bytes;
 use serde_json::{Map, Value, json};
 

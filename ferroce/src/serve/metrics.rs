@@ -3,7 +3,7 @@
 use std::fmt;
 
 use ferroce_hca::{Counter, DeviceState, HistogramConfig, PortCounter, port_attr};
-use ferroce_udp::{DeviceSpec, Observer, Registry, RegistryError};
+use ferroce_registry::{DeviceSpec, Observer, Registry, RegistryError};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{
@@ -301,7 +301,7 @@ fn encode_histogram(
 
 #[cfg(test)]
 mod tests {
-    use ferroce_udp::{AttachOptions, Device};
+    use ferroce_runtime::{AttachOptions, Device};
 
     use super::*;
 

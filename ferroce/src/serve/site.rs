@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use ferroce_designer::{Refusal, page};
 use ferroce_hca::Counter;
-use ferroce_udp::Registry;
+use ferroce_registry::Registry;
 use hyper::header::{ACCEPT, HeaderMap};
 use hyper::http::request::Parts;
 use hyper::{Method, StatusCode};

@@ -27,7 +27,8 @@ const EXAMPLES: &str = exit_codes!(
 ///
 /// Without --shard, SLURM_ARRAY_TASK_ID, JOB_COMPLETION_INDEX (Kubernetes), HQ_TASK_ID,
 /// OMPI_COMM_WORLD_RANK or PMI_RANK says which shard this is, if one of them is set, and --shards of how
-/// many. Ctrl-C or SIGTERM finishes the points that are begun and stops; the same command goes on.
+/// many. Ctrl-C or SIGTERM finishes the points in progress and stops; the same command
+/// resumes.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Run {

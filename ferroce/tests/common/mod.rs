@@ -11,8 +11,8 @@ use std::ops::Deref;
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Stdio};
 
+use ferroce_registry::Registry;
 use ferroce_testing::said;
-use ferroce_udp::Registry;
 use serde_json::Value;
 use tempfile::TempPath;
 

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::OnceLock;
 
 use ferroce_hca::{AccessFlags, Memory, RegFlags};
-use ferroce_udp::{own_memory, recover_faults};
+use ferroce_runtime::{own_memory, recover_faults};
 
 use crate::error::Error;
 

@@ -6,14 +6,13 @@ use alloc::vec::Vec;
 
 use ferroce_time::Span;
 
-use super::{
-    FLOOD, FLOOD_OUTAGE, FieldName, ROUND_TRIP_LOADED, ROUND_TRIP_MIN, Report, Rule, TOTAL_MIN,
-    Warning, of_range, plain,
-};
+use super::{FLOOD, FLOOD_OUTAGE, ROUND_TRIP_LOADED, ROUND_TRIP_MIN, Report, TOTAL_MIN, Warning};
 use crate::endurance::Endurance;
 use crate::policy::{AckTimeoutFloor, Policy, PolicyKind, QpTimeouts, ack_timeout};
-use crate::profile::{Profile, RawRange};
+use crate::profile::Profile;
+use crate::raw::RawRange;
 use crate::trace;
+use crate::violation::{FieldName, Rule, of_range, plain};
 
 /// Everything that is legal but suspicious about a valid profile.
 pub(super) struct Suspicion<'a> {

@@ -18,7 +18,7 @@ use ferroce_prm::roce_accl::{self as reg, ROCE_ACCL};
 use ferroce_prm::{Field, Image};
 
 use super::{Document, FileError};
-use crate::profile::{PROFILE_SIZE, RANGE_NUM_MAX, RawProfile};
+use crate::raw::{PROFILE_SIZE, RANGE_NUM_MAX, RawProfile};
 
 /// A profile that was imported.
 #[derive(Clone, Debug, PartialEq, Eq)]

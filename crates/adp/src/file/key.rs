@@ -1,6 +1,6 @@
 //! The keys of a profile file: the values that each accepts, and the field it sets.
 
-use crate::profile::{RawProfile, RawRange};
+use crate::raw::{RawProfile, RawRange};
 
 /// A key of a profile file, which fills an `F`.
 #[derive(Debug)]

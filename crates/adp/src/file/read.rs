@@ -12,7 +12,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::key::{HEADER, Header, Key, Needed, RANGE, Takes, is_known};
 use super::{Document, FileError, Oversize, Problem, full, line_of};
-use crate::profile::RawRange;
+use crate::raw::RawRange;
 
 /// The profile in a table of TOML that was made of `text`.
 pub(super) fn document(text: &str, table: &DeTable<'_>) -> Result<Document, FileError> {

@@ -7,7 +7,7 @@ use std::vec::Vec;
 use ferroce_prm::roce_accl;
 
 use super::key::{HEADER, Key, Needed, RANGE, Takes};
-use crate::profile::RANGE_NUM_MAX;
+use crate::raw::RANGE_NUM_MAX;
 
 /// Returns the JSON Schema of a profile file.
 #[must_use]

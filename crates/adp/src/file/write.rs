@@ -8,7 +8,7 @@ use std::string::{String, ToString};
 use ferroce_prm::roce_accl;
 use ferroce_time::Span;
 
-use crate::profile::{RANGE_NUM_MAX, RawProfile, RawRange};
+use crate::raw::{RANGE_NUM_MAX, RawProfile, RawRange};
 
 /// Returns the profile as a file, with every duration in a comment.
 #[must_use]

@@ -3,28 +3,24 @@
 //! All loads and stores are in one stretch of assembly. A handler of memory faults that finds the
 //! faulting instruction in it ([`landing`]) continues the thread at the end of the stretch, which
 //! returns "failed"; an access that succeeds therefore costs nothing extra. On architectures other
-//! than x86-64 these are plain accesses, as [`RECOVERS`] shows, and hosts give the device memory
-//! that is [checked](super::Memory::checked).
+//! than x86-64, and under Miri, these are plain accesses, as [`RECOVERS`] shows, and hosts give the
+//! device memory that is [checked](super::Memory::checked).
 //!
 //! The copy is as fast as the C library's from a few bytes to megabytes, as measured by
 //! `benches/memory.rs`. It uses vectors of 32 bytes if the processor has them, and the processor's
 //! copy instruction for sizes beyond that of any packet.
 
-#[cfg(target_arch = "x86_64")]
-pub use recovering::{RECOVERS, landing};
-#[cfg(target_arch = "x86_64")]
-pub(super) use recovering::{
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+use plain as chosen;
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+use recovering as chosen;
+
+pub use chosen::{RECOVERS, landing};
+pub(super) use chosen::{
     are_readable, compare_swap, copy, fetch_add, store_1, store_2, store_4, store_8,
 };
 
-#[cfg(not(target_arch = "x86_64"))]
-pub use plain::{RECOVERS, landing};
-#[cfg(not(target_arch = "x86_64"))]
-pub(super) use plain::{
-    are_readable, compare_swap, copy, fetch_add, store_1, store_2, store_4, store_8,
-};
-
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(miri)))]
 mod recovering {
     use core::arch::global_asm;
 
@@ -348,7 +344,7 @@ mod recovering {
     const LONG: usize = 16 << 10;
 }
 
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
 mod plain {
     use std::ptr;
     use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};

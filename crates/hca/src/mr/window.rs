@@ -40,7 +40,7 @@ pub enum MwType {
 pub struct MwInfo {
     /// Its handle.
     pub id: MwId,
-    /// Its present key, which opens nothing while it is not bound.
+    /// Its present key, which is not valid while it is not bound.
     pub rkey: u32,
     /// Its protection domain.
     pub pd: PdId,
@@ -239,7 +239,7 @@ impl KeyTable {
     }
 
     /// Takes the memory from a type 2 window, at the wish of the peer. What is not bound to the
-    /// peer's QP opens nothing for it, and is none of its business; nor is a memory region.
+    /// peer's QP is not its to invalidate; nor is a memory region.
     pub(crate) fn invalidate(&mut self, who: KeyHolder, rkey: u32) -> Result<(), AccessError> {
         let window = self.invalidatable(who, rkey)?;
         if !window.bound {

@@ -58,6 +58,13 @@ impl Hca {
         Ok(())
     }
 
+    /// Whether an [`Event::Completion`] that the program takes now is for something. It is not, and the
+    /// queue stays armed, if it was announced when the queue was armed and everything that waited then has
+    /// been polled since.
+    pub fn confirm_announcement(&mut self, cq: CqId) -> Result<bool, VerbsError> {
+        Ok(self.cq(cq)?.confirm_announcement())
+    }
+
     /// Takes the oldest completion.
     pub fn poll_completion(&mut self, cq: CqId) -> Result<Option<Completion>, VerbsError> {
         let polled = self.cq(cq)?.pop();

@@ -55,7 +55,7 @@ fn a_receiver_that_never_gets_ready() {
     }
 }
 
-/// A WRITE whose key opens nothing.
+/// A WRITE whose key is not valid.
 fn refused_write(pair: &Pair) -> SendOp {
     let info = pair.memory[B].info;
     SendOp::Write {

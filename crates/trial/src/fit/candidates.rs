@@ -147,11 +147,18 @@ fn near(exponent: u8, dice: &Dice) -> u8 {
     near.min(EXPONENT_MAX)
 }
 
-/// Ranges one above the other, and what lies between a range and the one before it in neither.
+/// Ranges one above the other, and what lies between a range and the one before it in neither. Those for
+/// which the ranges before them leave no exponent are dropped.
 fn mend(raw: &mut RawProfile) {
     let ranges = usize::from(raw.range_num).clamp(1, RANGE_NUM_MAX);
     let mut low = 0;
-    for (at, range) in raw.timeout_range[..ranges].iter_mut().enumerate() {
+    for at in 0..ranges {
+        let range = &mut raw.timeout_range[at];
+        if low > EXPONENT_MAX {
+            *range = RawRange::EMPTY;
+            raw.range_num -= 1;
+            continue;
+        }
         range.range_low_bound = range.range_low_bound.clamp(low, EXPONENT_MAX);
         range.range_size = range.range_size.min(EXPONENT_MAX - range.range_low_bound);
         // Downwards step by step.
@@ -204,4 +211,31 @@ pub(super) fn from_hex(text: &str) -> Option<Profile> {
         *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).ok()?;
     }
     Profile::from_register(&bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// However far exponents wander, each range of what is tried lies above the one before it.
+    #[test]
+    fn ranges_stay_within_the_exponents_worth_trying() {
+        let dice = Dice::new(1);
+        for _ in 0..200 {
+            let mut raw = random(&dice);
+            for _ in 0..200 {
+                raw = varied(&raw, &dice);
+                let ranges = usize::from(raw.range_num);
+                assert!((1..=RANGE_NUM_MAX).contains(&ranges), "{raw:?}");
+                let mut low = 0;
+                for range in &raw.timeout_range[..ranges] {
+                    assert!(range.range_low_bound >= low, "{raw:?}");
+                    low = range.range_low_bound + range.range_size + 1;
+                    assert!(low <= EXPONENT_MAX + 1, "{raw:?}");
+                }
+                let others = &raw.timeout_range[ranges..];
+                assert!(others.iter().all(|it| *it == RawRange::EMPTY), "{raw:?}");
+            }
+        }
+    }
 }

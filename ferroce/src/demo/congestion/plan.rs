@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use ferroce_dcqcn::presets::hpcc_red;
 use ferroce_dcqcn::{CongestionPoint, Params, Rate};
-use ferroce_udp::Tap;
+use ferroce_os::Tap;
 
 use super::course::PhaseFigures;
 use crate::demo::report::{digits, rounded, wrap};

@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use ferroce_adp::QpTimeouts;
-use ferroce_hca::impair::Bottleneck;
 use ferroce_hca::{
     Completion, Counter, Direction, FlowLook, HcaConfig, Impairment, Personality, Secret, SendOp,
-    SendWr, Time, WcStatus, WriteLockError,
+    SendWr, Time, WcStatus, WriteLockError, impair::Bottleneck,
 };
-use ferroce_udp::{DeviceConfig, Tandem};
+use ferroce_runtime::{DeviceConfig, Tandem};
 
 use super::course::{Course, FlowSample, Phase, Sample};
 use super::plan::{PACKET_PAYLOAD, Plan};

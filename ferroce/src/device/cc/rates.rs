@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use ferroce_hca::Counter;
-use ferroce_udp::{FlowRow, Inquiry, Observer, Process, Query, Registry, Resource};
+use ferroce_registry::{FlowRow, Inquiry, Observer, Process, Query, Registry, Resource};
 
 use super::super::ask::ask;
 use super::super::watch::Again;

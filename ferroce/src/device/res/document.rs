@@ -1,6 +1,8 @@
 //! Objects for programs.
 
-use ferroce_udp::{CmIdRow, Counts, CqRow, MrRow, PdRow, Process, QpRow, Query, Resource, SrqRow};
+use ferroce_registry::{
+    CmIdRow, Counts, CqRow, MrRow, PdRow, Process, QpRow, Query, Resource, SrqRow,
+};
 
 use super::super::ask::Replies;
 use super::Wanted;

@@ -1,6 +1,6 @@
 //! The kinds of objects and their keys, which are those of iproute2's `rdma` if it has them.
 
-use ferroce_udp::{Process, Query, Resource};
+use ferroce_registry::{Process, Query, Resource};
 use serde_json::{Map, Value, json};
 
 use super::filter::Filter;

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use ferroce_hca::Counter;
-use ferroce_udp::Registry;
+use ferroce_registry::Registry;
 
 use super::super::watch::{Pauses, in_place};
 use super::super::{devices, observe};

@@ -4,7 +4,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use ferroce_hca::{Counter, Direction};
-use ferroce_udp::{
+use ferroce_registry::{
     Counts, DeviceSpec, Inquiry, Observer, PortLook, Process, QpStates, Query, Registry, Resource,
 };
 

@@ -2,9 +2,9 @@
 
 use ferroce_adp::{QpTimeouts, ack_timeout};
 use ferroce_hca::{Counter, DeviceState, ErrorRecord, WcStatus};
+use ferroce_os::{Clock, WallClock};
+use ferroce_registry::Registry;
 use ferroce_time::Span;
-use ferroce_udp::wait::Clock;
-use ferroce_udp::{Registry, WallClock};
 
 use super::causes::{self, Cause, Signs};
 use super::{REQUESTER, RESPONDER, add_cause, hex, short_name};

@@ -8,7 +8,7 @@ use ferroce_prm::roce_accl as reg;
 use ferroce_prm::roce_accl::ROCE_ACCL;
 
 use super::{Content, ImportError};
-use crate::profile::PROFILE_SIZE;
+use crate::raw::PROFILE_SIZE;
 
 /// In front of the data, a generated command has the operation's four dwords and a header.
 const HEADER: usize = 20;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ferroce_udp::{DeviceSpec, PortLook, QpStates};
+use ferroce_registry::{DeviceSpec, PortLook, QpStates};
 
 use super::super::gather::Totals;
 use super::super::machine::Machine;

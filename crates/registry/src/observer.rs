@@ -1,0 +1,138 @@
+//! A view of a device from outside.
+
+use std::io;
+use std::time::Instant;
+
+use ferroce_hca::{DeviceState, Span, WriteLockError, carrier::Schedule};
+use ferroce_os::{Clock, Interface};
+
+use crate::gids::GidTable;
+use crate::netlink::addresses;
+use crate::question::{self, Pending, QueryError};
+use crate::registry::{Registry, RegistryError};
+use crate::resource::{Query, Resource};
+use crate::shared::{Process, SharedFile};
+use crate::spec::DeviceSpec;
+
+/// A look at a device from outside: it takes no slot and no packets.
+#[derive(Debug)]
+pub struct Observer {
+    spec: DeviceSpec,
+    shared: SharedFile,
+    state: DeviceState,
+}
+
+/// How the port of a device is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PortLook {
+    /// It has a carrier.
+    pub is_up: bool,
+    /// How long until that is set to change; `None` if it is not.
+    pub changes_in: Option<Span>,
+    /// How often it went down.
+    pub downed: u64,
+}
+
+impl Registry {
+    /// Looks at a device without opening it for traffic.
+    pub fn observe(&self, name: &str) -> Result<Observer, RegistryError> {
+        self.observe_device(self.device(name)?)
+    }
+
+    /// The same of one that [`Self::devices`] has told of: its file is not read again, nor those of
+    /// all others.
+    pub fn observe_device(&self, spec: DeviceSpec) -> Result<Observer, RegistryError> {
+        let shared = self.share(&spec)?;
+        let state = shared.state(0);
+        Ok(Observer {
+            spec,
+            shared,
+            state,
+        })
+    }
+}
+
+impl Observer {
+    /// The device.
+    pub fn spec(&self) -> &DeviceSpec {
+        &self.spec
+    }
+
+    /// Registers, personality, impairments, histogram and counters. What is set acts in every
+    /// process that has the card open, and in those to come.
+    pub fn state(&self) -> &DeviceState {
+        &self.state
+    }
+
+    /// The state of the card's PF, which is that of the device itself if it is no VF. All settings
+    /// of the card can be changed there.
+    pub fn card(&self) -> DeviceState {
+        self.shared.card_state()
+    }
+
+    /// How the device's port is.
+    pub fn port(&self) -> PortLook {
+        let now = Clock.now();
+        let outlook = self.state.outlook(now);
+        PortLook {
+            is_up: outlook.is_up && Interface::has_carrier(self.spec.address),
+            changes_in: outlook.until.map(|until| until.since(now)),
+            downed: self.state.link_downed(now),
+        }
+    }
+
+    /// Whether the port is down because that was set, and not because the host's interface is.
+    pub fn is_set_down(&self) -> bool {
+        !self.state.outlook(Clock.now()).is_up
+    }
+
+    /// The port's GIDs: as the processes that have it open know them, or else as the host has its
+    /// addresses.
+    pub fn gids(&self) -> GidTable {
+        let own = self.spec.address;
+        match self.processes() {
+            Ok(none) if none.is_empty() => {
+                let index = Interface::of(own).map(|interface| interface.index);
+                GidTable::new(&addresses(own, index))
+            }
+            _ => self.shared.gids(),
+        }
+    }
+
+    /// Sets when the card's port is down. The processes that have it open see to it at once.
+    pub fn set_schedule(&self, schedule: Schedule) -> Result<(), WriteLockError> {
+        self.state.set_schedule(Clock.now(), schedule)?;
+        self.call_attention();
+        Ok(())
+    }
+
+    /// Has the processes that have the device open look at its settings at once. Otherwise they do
+    /// at their next packet.
+    pub fn call_attention(&self) {
+        // Of the VFs of a card each has a file, and processes, of its own; they wait.
+        for process in self.processes().into_iter().flatten() {
+            self.shared.call_attention(process.slot);
+        }
+    }
+
+    /// The processes that have the device open, by slot.
+    pub fn processes(&self) -> io::Result<Vec<Process>> {
+        self.shared.others()
+    }
+
+    /// What the process in a slot has made on the device. It answers by itself, whatever its program
+    /// does; one that is stopped is waited for 5 s. [`Inquiry`](crate::Inquiry) asks many.
+    pub fn query(&self, slot: u8, query: Query) -> Result<Vec<Resource>, QueryError> {
+        let until = Instant::now() + question::PATIENCE;
+        self.ask(slot, query, until)?.answer(until)
+    }
+
+    pub(crate) fn ask(
+        &self,
+        slot: u8,
+        query: Query,
+        until: Instant,
+    ) -> Result<Pending, QueryError> {
+        Pending::ask(&self.shared, slot, query, until)
+    }
+}

@@ -1,0 +1,688 @@
+//! A process's objects on a device, as rows for display. Their keys are those of iproute2's `rdma
+//! resource`, with additional ones for what only this device has.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+use std::process;
+
+use ferroce_hca::{Hca, LimitLook, Phase, QpState, Time, cm::CmState};
+use ferroce_time::Span;
+use serde::{Deserialize, Serialize};
+
+/// Which resources to tell of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Query {
+    /// Queue pairs.
+    Qp = 1,
+    /// Memory regions.
+    Mr = 2,
+    /// Completion queues.
+    Cq = 3,
+    /// Protection domains.
+    Pd = 4,
+    /// Shared receive queues.
+    Srq = 5,
+    /// Connections, and services that are listened on.
+    CmId = 6,
+    /// How many there are of each kind.
+    Count = 7,
+    /// Queue pairs whose peers have sent CNPs.
+    Flow = 8,
+    /// Peers, and what carries packets to them.
+    Peer = 9,
+}
+
+impl Query {
+    const ALL: [Self; 9] = [
+        Self::Qp,
+        Self::Mr,
+        Self::Cq,
+        Self::Pd,
+        Self::Srq,
+        Self::CmId,
+        Self::Count,
+        Self::Flow,
+        Self::Peer,
+    ];
+
+    pub(crate) fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|query| *query as u8 == code)
+    }
+}
+
+/// One row of an answer.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Resource {
+    /// See [`Query::Qp`].
+    Qp(QpRow),
+    /// See [`Query::Mr`].
+    Mr(MrRow),
+    /// See [`Query::Cq`].
+    Cq(CqRow),
+    /// See [`Query::Pd`].
+    Pd(PdRow),
+    /// See [`Query::Srq`].
+    Srq(SrqRow),
+    /// See [`Query::CmId`].
+    CmId(CmIdRow),
+    /// See [`Query::Count`].
+    Count(Counts),
+    /// See [`Query::Flow`].
+    Flow(FlowRow),
+    /// See [`Query::Peer`].
+    Peer(PeerRow),
+}
+
+/// A queue pair.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct QpRow {
+    /// Its number.
+    pub lqpn: u32,
+    /// The peer's number, once a connected one knows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rqpn: Option<u32>,
+    /// RC, UC, UD, XRC_SEND or XRC_RECV.
+    #[serde(rename = "type")]
+    pub qp_type: String,
+    /// RESET, INIT, RTR, RTS, SQD, SQE or ERR.
+    pub state: String,
+    /// The PSN that it expects next.
+    pub rq_psn: u32,
+    /// The PSN that it sends next.
+    pub sq_psn: u32,
+    /// Always MIGRATED.
+    pub path_mig_state: String,
+    /// Its protection domain. An XRC target has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pdn: Option<u32>,
+    /// Where its send requests complete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub send_cqn: Option<u32>,
+    /// Where its receive requests complete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recv_cqn: Option<u32>,
+    /// The shared receive queue that it takes from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub srqn: Option<u32>,
+    /// The peer's address, from RTR on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer: Option<IpAddr>,
+    /// `timeout` as last set, 0 to 31.
+    pub timeout: u8,
+    /// `retry_cnt` as last set, 0 to 7.
+    pub retry_cnt: u8,
+    /// `rnr_retry` as last set, 0 to 7.
+    pub rnr_retry: u8,
+    /// How long the acknowledgement timer would run if it were armed now, in nanoseconds; without
+    /// it, for ever.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait_ns: Option<u64>,
+    /// How long a silent peer is tolerated, in nanoseconds; without it, for ever.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total_ns: Option<u64>,
+    /// The timeout in use, in doublings of what the policy in force starts from.
+    pub exponent: u16,
+    /// The range of the profile in use; without it, the initial timeout or no profile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub range: Option<u8>,
+    /// How much of the retry count is left.
+    pub retries_left: u8,
+    /// Packets that were sent and not acknowledged.
+    pub in_flight: u32,
+    /// Bytes that may be on the wire to its peer, of all queue pairs of the process together, as a
+    /// receive buffer counts them; nothing for a service that is not acknowledged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path_window: Option<u64>,
+    /// Bytes that are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path_used: Option<u64>,
+    /// The last round trip to the peer, in nanoseconds, once one was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path_rtt_ns: Option<u64>,
+    /// Send requests that are not complete.
+    pub send_queue: u64,
+    /// Receive requests that wait on its own queue.
+    pub recv_queue: u64,
+    /// The process.
+    pub pid: u32,
+    /// Its name.
+    pub comm: String,
+}
+
+/// A memory region.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct MrRow {
+    /// Its number: the key without its lowest byte.
+    pub mrn: u32,
+    /// Key for peers.
+    pub rkey: u32,
+    /// Key for work requests.
+    pub lkey: u32,
+    /// First virtual address, as keys' users name it.
+    pub iova: u64,
+    /// Bytes.
+    pub mrlen: u64,
+    /// Its protection domain.
+    pub pdn: u32,
+    /// The process.
+    pub pid: u32,
+    /// Its name.
+    pub comm: String,
+}
+
+/// A completion queue.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct CqRow {
+    /// Its number.
+    pub cqn: u32,
+    /// Entries that it has room for.
+    pub cqe: u32,
+    /// Completions that wait to be polled.
+    pub waiting: u64,
+    /// Queue pairs that complete here.
+    pub users: u32,
+    /// The process.
+    pub pid: u32,
+    /// Its name.
+    pub comm: String,
+}
+
+/// A protection domain.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct PdRow {
+    /// Its number.
+    pub pdn: u32,
+    /// Objects in it.
+    pub users: u32,
+    /// The process.
+    pub pid: u32,
+    /// Its name.
+    pub comm: String,
+}
+
+/// A shared receive queue.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct SrqRow {
+    /// Its number.
+    pub srqn: u32,
+    /// BASIC or XRC.
+    #[serde(rename = "type")]
+    pub srq_type: String,
+    /// Its protection domain.
+    pub pdn: u32,
+    /// Requests that it has room for.
+    pub max_wr: u32,
+    /// Requests that wait.
+    pub waiting: u64,
+    /// Queue pairs that take from it.
+    pub users: u32,
+    /// The process.
+    pub pid: u32,
+    /// Its name.
+    pub comm: String,
+}
+
+/// A connection of the connection manager, or a service that is listened on.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct CmIdRow {
+    /// Its name on this side; a service has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cm_idn: Option<u32>,
+    /// Queue pair on this side, once known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lqpn: Option<u32>,
+    /// The peer's queue pair, once known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rqpn: Option<u32>,
+    /// LISTEN, CONNECT, DISCONNECT or IDLE, as the kernel has it.
+    pub state: String,
+    /// How far a connection has come, in the connection manager's own words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cm_state: Option<String>,
+    /// Port space: TCP, UDP, IB or IPOIB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ps: Option<String>,
+    /// Port of the service in its port space.
+    pub service_port: u16,
+    /// The whole service.
+    pub service_id: u64,
+    /// The device's address.
+    pub src_addr: IpAddr,
+    /// The peer's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dst_addr: Option<IpAddr>,
+    /// The process.
+    pub pid: u32,
+    /// Its name.
+    pub comm: String,
+}
+
+/// What congestion control does to a queue pair whose peer has sent CNPs.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct FlowRow {
+    /// Its number.
+    pub lqpn: u32,
+    /// The peer's number.
+    pub rqpn: u32,
+    /// The peer's address.
+    pub peer: IpAddr,
+    /// The priority of its packets, 0 to 7.
+    pub prio: u8,
+    /// CNPs that it has heeded, modulo 2^32.
+    pub cnps: u32,
+    /// What they have made of it; nothing if it is at full rate again.
+    #[serde(flatten)]
+    pub limit: Option<LimitRow>,
+    /// The process.
+    pub pid: u32,
+    /// Its name.
+    pub comm: String,
+}
+
+/// The state of a reaction point.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct LimitRow {
+    /// The rate in force, bits per second.
+    pub rate_bps: u64,
+    /// The rate to which it recovers, bits per second.
+    pub target_bps: u64,
+    /// The estimate of congestion, millionths.
+    pub alpha_ppm: u32,
+    /// What its next increase is: recovery, additive or hyper.
+    pub stage: String,
+    /// Events of the timer since the last cut.
+    pub time_stage: u16,
+    /// Events of the byte counter since the last cut.
+    pub byte_stage: u16,
+}
+
+/// What carries a process's packets to the processes of a device.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct PeerRow {
+    /// Their device's address.
+    pub peer: IpAddr,
+    /// What carries the packets; nothing before the first one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<PeerLink>,
+    /// Queue pairs that are connected to theirs.
+    pub qps: u64,
+    /// The process.
+    pub pid: u32,
+    /// Its name.
+    pub comm: String,
+}
+
+/// What carries packets to a peer.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PeerLink {
+    /// A ring in shared memory.
+    Shm,
+    /// UDP.
+    Udp,
+    /// They are dropped: it would be UDP, which the device's `link` does not allow.
+    None,
+}
+
+/// What carries the packets of a process, by the peer's device and the slot of its process there.
+#[derive(Debug)]
+pub struct PeerLinks {
+    /// Links of known peers.
+    pub known: HashMap<(IpAddr, u8), PeerLink>,
+    /// Where nothing is known.
+    pub others: Option<PeerLink>,
+}
+
+impl PeerLinks {
+    /// Those of a process that uses UDP alone.
+    pub fn udp() -> Self {
+        Self {
+            known: HashMap::new(),
+            others: Some(PeerLink::Udp),
+        }
+    }
+
+    fn to(&self, peer: (IpAddr, u8)) -> Option<PeerLink> {
+        self.known.get(&peer).copied().or(self.others)
+    }
+}
+
+/// How many resources of each kind a process has.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Counts {
+    /// Protection domains.
+    pub pd: u64,
+    /// Completion queues.
+    pub cq: u64,
+    /// Queue pairs.
+    pub qp: u64,
+    /// The same by state.
+    #[serde(default)]
+    pub qp_states: QpStates,
+    /// Connections and services.
+    pub cm_id: u64,
+    /// Memory regions.
+    pub mr: u64,
+    /// Openings of the device: 1.
+    pub ctx: u64,
+    /// Shared receive queues.
+    pub srq: u64,
+    /// The process.
+    pub pid: u32,
+    /// Its name.
+    pub comm: String,
+}
+
+/// How many queue pairs are in each state.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+#[allow(missing_docs, reason = "the names are those of the states")]
+pub struct QpStates {
+    pub reset: u64,
+    pub init: u64,
+    pub rtr: u64,
+    pub rts: u64,
+    pub sqd: u64,
+    pub sqe: u64,
+    pub err: u64,
+}
+
+impl QpStates {
+    /// Each state by its name, as in [`QpRow::state`], and how many are in it.
+    pub fn named(&self) -> [(&'static str, u64); 7] {
+        [
+            ("RESET", self.reset),
+            ("INIT", self.init),
+            ("RTR", self.rtr),
+            ("RTS", self.rts),
+            ("SQD", self.sqd),
+            ("SQE", self.sqe),
+            ("ERR", self.err),
+        ]
+    }
+
+    /// All of them.
+    pub fn sum(&self) -> u64 {
+        self.named().iter().map(|(_, count)| count).sum()
+    }
+
+    /// Counts those of another process, too.
+    pub fn add(&mut self, other: &Self) {
+        self.reset += other.reset;
+        self.init += other.init;
+        self.rtr += other.rtr;
+        self.rts += other.rts;
+        self.sqd += other.sqd;
+        self.sqe += other.sqe;
+        self.err += other.err;
+    }
+
+    fn count(&mut self, state: QpState) {
+        *match state {
+            QpState::Reset => &mut self.reset,
+            QpState::Init => &mut self.init,
+            QpState::Rtr => &mut self.rtr,
+            QpState::Rts => &mut self.rts,
+            QpState::Sqd => &mut self.sqd,
+            QpState::Sqe => &mut self.sqe,
+            QpState::Err => &mut self.err,
+        } += 1;
+    }
+}
+
+/// The answer to a query about this process's objects on the device with this address. `links` is
+/// asked only if that is part of it.
+pub fn rows(
+    hca: &Hca,
+    address: IpAddr,
+    now: Time,
+    query: Query,
+    links: impl FnOnce() -> PeerLinks,
+) -> Vec<Resource> {
+    let view = View {
+        hca,
+        address,
+        now,
+        pid: process::id(),
+        comm: own_name(),
+    };
+    match query {
+        Query::Qp => view.qps().map(Resource::Qp).collect(),
+        Query::Mr => view.mrs().map(Resource::Mr).collect(),
+        Query::Cq => view.cqs().map(Resource::Cq).collect(),
+        Query::Pd => view.pds().map(Resource::Pd).collect(),
+        Query::Srq => view.srqs().map(Resource::Srq).collect(),
+        Query::CmId => view.cm_ids().map(Resource::CmId).collect(),
+        Query::Count => vec![Resource::Count(view.counts())],
+        Query::Flow => view.flows().map(Resource::Flow).collect(),
+        Query::Peer => view.peers(&links()).map(Resource::Peer).collect(),
+    }
+}
+
+/// The name of this process, as in /proc/self/comm.
+pub(crate) fn own_name() -> String {
+    let comm = std::fs::read("/proc/self/comm").unwrap_or_default();
+    String::from_utf8_lossy(comm.trim_ascii_end()).into_owned()
+}
+
+fn limit(look: &LimitLook) -> LimitRow {
+    let stage = match look.phase {
+        Phase::FastRecovery => "recovery",
+        Phase::Additive => "additive",
+        Phase::Hyper => "hyper",
+    };
+    LimitRow {
+        rate_bps: look.rate.bps(),
+        target_bps: look.target.bps(),
+        alpha_ppm: (look.alpha * 1e6) as u32,
+        stage: stage.to_owned(),
+        time_stage: look.stages.0,
+        byte_stage: look.stages.1,
+    }
+}
+
+/// A device and who looks at it.
+struct View<'a> {
+    hca: &'a Hca,
+    address: IpAddr,
+    now: Time,
+    pid: u32,
+    comm: String,
+}
+
+impl View<'_> {
+    fn qps(&self) -> impl Iterator<Item = QpRow> {
+        let policy = self.hca.policy();
+        self.hca.look_at_qps().map(move |look| {
+            let (qp, attr) = (look.qp, look.qp.attr());
+            let retry = qp.retry();
+            QpRow {
+                lqpn: qp.qpn().value(),
+                rqpn: look.path.map(|_| attr.dest_qpn.value()),
+                qp_type: qp.config().qp_type.to_string(),
+                state: format!("{:?}", qp.state()).to_uppercase(),
+                rq_psn: qp.expected_psn().value(),
+                sq_psn: qp.next_psn().value(),
+                path_mig_state: "MIGRATED".to_owned(),
+                pdn: look.pd.map(|pd| pd.0),
+                send_cqn: look.send_cq.map(|cq| cq.0),
+                recv_cqn: look.recv_cq.map(|cq| cq.0),
+                srqn: look.srqn.map(|srqn| srqn.value()),
+                peer: look.path.map(|path| path.dest),
+                timeout: attr.timeout,
+                retry_cnt: attr.retry_cnt,
+                rnr_retry: attr.rnr_retry,
+                wait_ns: retry.wait(policy, self.now).map(Span::as_nanos),
+                total_ns: retry.total(policy).map(Span::as_nanos),
+                exponent: retry.exponent(),
+                range: retry.range(),
+                retries_left: retry.retries_left(),
+                in_flight: qp.in_flight(),
+                path_window: look.window.map(|path| path.window_bytes),
+                path_used: look.window.map(|path| path.used_bytes),
+                path_rtt_ns: look.window.and_then(|path| path.rtt_ns),
+                send_queue: qp.send_queue_len() as u64,
+                recv_queue: qp.recv_queue_len() as u64,
+                pid: self.pid,
+                comm: self.comm.clone(),
+            }
+        })
+    }
+
+    fn mrs(&self) -> impl Iterator<Item = MrRow> {
+        self.hca.mrs().map(|mr| MrRow {
+            mrn: mr.key.0 >> 8,
+            rkey: mr.key.rkey(),
+            lkey: mr.key.lkey(),
+            iova: mr.va,
+            mrlen: mr.len,
+            pdn: mr.pd.0,
+            pid: self.pid,
+            comm: self.comm.clone(),
+        })
+    }
+
+    fn cqs(&self) -> impl Iterator<Item = CqRow> {
+        self.hca.look_at_cqs().map(|cq| CqRow {
+            cqn: cq.id.0,
+            cqe: cq.capacity,
+            waiting: cq.waiting as u64,
+            users: cq.users,
+            pid: self.pid,
+            comm: self.comm.clone(),
+        })
+    }
+
+    fn pds(&self) -> impl Iterator<Item = PdRow> {
+        self.hca.look_at_pds().map(|(pd, users)| PdRow {
+            pdn: pd.0,
+            users,
+            pid: self.pid,
+            comm: self.comm.clone(),
+        })
+    }
+
+    fn srqs(&self) -> impl Iterator<Item = SrqRow> {
+        self.hca.look_at_srqs().map(|srq| SrqRow {
+            srqn: srq.srqn.value(),
+            srq_type: if srq.xrc { "XRC" } else { "BASIC" }.to_owned(),
+            pdn: srq.pd.0,
+            max_wr: srq.max_wr,
+            waiting: srq.waiting as u64,
+            users: srq.users,
+            pid: self.pid,
+            comm: self.comm.clone(),
+        })
+    }
+
+    fn cm_ids(&self) -> impl Iterator<Item = CmIdRow> {
+        let cm = self.hca.cm();
+        let row = |service: ferroce_wire::cm::ServiceId| CmIdRow {
+            cm_idn: None,
+            lqpn: None,
+            rqpn: None,
+            state: "LISTEN".to_owned(),
+            cm_state: None,
+            ps: service
+                .space()
+                .map(|space| format!("{space:?}").to_uppercase()),
+            service_port: service.port(),
+            service_id: service.0,
+            src_addr: self.address,
+            dst_addr: None,
+            pid: self.pid,
+            comm: self.comm.clone(),
+        };
+        let known = |qpn: ferroce_wire::Qpn| Some(qpn.value()).filter(|qpn| *qpn != 0);
+        let connections = cm.connections().map(move |info| CmIdRow {
+            cm_idn: Some(info.comm.0),
+            lqpn: known(info.local_qpn),
+            rqpn: known(info.remote_qpn),
+            state: kernels_word(info.state).to_owned(),
+            cm_state: Some(info.state.to_string()),
+            dst_addr: Some(info.peer),
+            ..row(info.service_id)
+        });
+        cm.services().map(row).chain(connections)
+    }
+
+    fn flows(&self) -> impl Iterator<Item = FlowRow> {
+        self.hca.look_at_flows(self.now).map(|look| FlowRow {
+            lqpn: look.qpn.value(),
+            rqpn: look.dest_qpn.value(),
+            peer: look.peer,
+            prio: look.priority,
+            cnps: look.cnps,
+            limit: look.limit.as_ref().map(limit),
+            pid: self.pid,
+            comm: self.comm.clone(),
+        })
+    }
+
+    /// Those that queue pairs are connected to, and those that only datagrams went to.
+    fn peers(&self, links: &PeerLinks) -> impl Iterator<Item = PeerRow> {
+        let mut qps = BTreeMap::new();
+        for (&(peer, _), &link) in &links.known {
+            qps.insert((peer, Some(link)), 0);
+        }
+        for look in self.hca.look_at_qps() {
+            let Some(path) = look.path else { continue };
+            let slot = (look.qp.attr().dest_qpn.value() >> 16) as u8;
+            *qps.entry((path.dest, links.to((path.dest, slot))))
+                .or_default() += 1;
+        }
+        qps.into_iter().map(|((peer, link), qps)| PeerRow {
+            peer,
+            link,
+            qps,
+            pid: self.pid,
+            comm: self.comm.clone(),
+        })
+    }
+
+    fn counts(&self) -> Counts {
+        let mut qp_states = QpStates::default();
+        let qps = self.hca.look_at_qps();
+        qps.for_each(|look| qp_states.count(look.qp.state()));
+        Counts {
+            pd: self.hca.look_at_pds().count() as u64,
+            cq: self.hca.look_at_cqs().count() as u64,
+            qp: qp_states.sum(),
+            qp_states,
+            cm_id: (self.hca.cm().connections().count() + self.hca.cm().services().count()) as u64,
+            mr: self.hca.mrs().count() as u64,
+            ctx: 1,
+            srq: self.hca.look_at_srqs().count() as u64,
+            pid: self.pid,
+            comm: self.comm.clone(),
+        }
+    }
+}
+
+/// The state as the kernel names it for an rdma_cm identifier.
+fn kernels_word(state: CmState) -> &'static str {
+    match state {
+        CmState::Idle => "IDLE",
+        CmState::DreqSent | CmState::DreqReceived | CmState::TimeWait => "DISCONNECT",
+        CmState::ReqSent
+        | CmState::RepReceived
+        | CmState::ReqReceived
+        | CmState::RepSent
+        | CmState::Established
+        | CmState::SidrReqSent
+        | CmState::SidrReqReceived
+        | CmState::SidrAnswered => "CONNECT",
+    }
+}

@@ -1,0 +1,79 @@
+//! Memory-mapped files.
+
+use std::fs::File;
+use std::io;
+use std::ptr;
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
+
+use ferroce_hca::{CounterSlab, ErrorLog, LeaseTable, StateBlock, VfBlock};
+use rustix::mm::{MapFlags, ProtFlags, mmap};
+
+/// A type that may lie in memory which other processes change at any time.
+///
+/// # Safety
+/// It consists of atomics in C layout, so that any bytes at any time are a value, needs an alignment
+/// of at most a page, and owns nothing.
+pub(crate) unsafe trait Shareable: Sync + 'static {}
+
+/// Maps the beginning of a file as a `T`, for the rest of the process's life. The file must be as
+/// large already.
+///
+/// Whoever can write the file can make it shorter and so have the kernel end this process: only for
+/// files of the user's own.
+pub(crate) fn map<T: Shareable>(file: &File) -> io::Result<&'static T> {
+    let len = size_of::<T>();
+    if file.metadata()?.len() < len as u64 {
+        return Err(io::Error::from_raw_os_error(libc::ENODATA));
+    }
+    let access = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: a new mapping at a place of the kernel's choice touches no memory in use.
+    let at = unsafe { mmap(ptr::null_mut(), len, access, MapFlags::SHARED, file, 0) }?;
+    // SAFETY: the mapping is as long as a `T`, aligned to a page, never unmapped, and a `T` takes
+    // any bytes at any time.
+    Ok(unsafe { &*at.cast::<T>() })
+}
+
+/// Defines a structure in C layout all of whose fields are [`Shareable`], which makes it one, too.
+macro_rules! shareable {
+    (
+        $(#[$about:meta])*
+        $vis:vis struct $name:ident $(<const $n:ident: usize>)? {
+            $($(#[$doc:meta])* $of:vis $field:ident: $type:ty,)*
+        }
+    ) => {
+        $(#[$about])*
+        #[repr(C)]
+        $vis struct $name $(<const $n: usize>)? {
+            $($(#[$doc])* $of $field: $type,)*
+        }
+
+        // SAFETY: C layout, and the bounds say that each field is shareable.
+        #[allow(unsafe_code, reason = "sound wherever it is used")]
+        unsafe impl $(<const $n: usize>)? $crate::shared::map::Shareable for $name $(<$n>)?
+        where
+            $($type: $crate::shared::map::Shareable,)*
+        {
+        }
+    };
+}
+pub(crate) use shareable;
+
+// SAFETY: an atomic takes any bytes at any time.
+unsafe impl Shareable for AtomicU16 {}
+// SAFETY: as above.
+unsafe impl Shareable for AtomicU32 {}
+// SAFETY: as above.
+unsafe impl Shareable for AtomicU64 {}
+// SAFETY: an array has the layout of its elements.
+unsafe impl<T: Shareable, const N: usize> Shareable for [T; N] {}
+
+// SAFETY: atomics in C layout all the way down, aligned to two cache lines at most.
+unsafe impl Shareable for CounterSlab {}
+// SAFETY: as above.
+unsafe impl Shareable for ErrorLog {}
+// SAFETY: as above.
+unsafe impl Shareable for LeaseTable {}
+// SAFETY: as above.
+unsafe impl Shareable for StateBlock {}
+// SAFETY: as above.
+unsafe impl Shareable for VfBlock {}

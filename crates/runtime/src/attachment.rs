@@ -1,0 +1,82 @@
+//! A process's membership of a device, and its random numbers.
+
+use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use ferroce_hca::Secret;
+use ferroce_registry::{DeviceSpec, SharedFile};
+
+/// A process's place on a device that others may share.
+#[derive(Debug)]
+pub(crate) struct Attachment {
+    pub(crate) spec: DeviceSpec,
+    pub(crate) slot: u8,
+    /// Keeps the slot.
+    pub(crate) shared: Option<Arc<SharedFile>>,
+}
+
+impl Attachment {
+    /// The place of a process that has a device to itself.
+    pub(crate) fn alone(address: IpAddr, port: u16) -> Self {
+        let name = DeviceSpec::DEFAULT_NAME;
+        let spec = DeviceSpec {
+            port,
+            ..DeviceSpec::new(name, address)
+        };
+        Self {
+            spec,
+            slot: 0,
+            shared: None,
+        }
+    }
+}
+
+/// Each device and each of its processes has randomness of its own, the same with every run.
+pub(crate) fn seed(spec: &DeviceSpec, slot: u8) -> u64 {
+    u64::from(spec.seed) << 32 ^ spec.guid() ^ u64::from(slot) << 56
+}
+
+/// The key of the numbers that nobody shall foresee: a random one, or with a seed that the user has
+/// given one that is the same for the same process of a device, counted from the first that ever
+/// had it open.
+pub(crate) fn secret(spec: &DeviceSpec, slot: u8, generation: u32) -> Secret {
+    match spec.seed {
+        0 => random_secret(),
+        seed => {
+            let process = u64::from(slot) << 32 | u64::from(generation);
+            Secret::new(seed.into()).derive(spec.guid(), process)
+        }
+    }
+}
+
+/// A key that nobody can foresee: the standard library keys its hashes from the system's randomness.
+pub(crate) fn random_secret() -> Secret {
+    let random = RandomState::new();
+    let [high, low] = [0, 1].map(|n: u8| u128::from(random.hash_one(n)));
+    Secret::new(high << 64 | low)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_makes_numbers_again_and_without_one_they_are_random() {
+        let with_seed = |seed, address: [u8; 4]| DeviceSpec {
+            seed,
+            ..DeviceSpec::new("fr0", address.into())
+        };
+        let own = with_seed(7, [127, 0, 0, 2]);
+        assert_eq!(secret(&own, 1, 1), secret(&own, 1, 1));
+        let others = [
+            secret(&own, 2, 1),
+            secret(&own, 1, 2),
+            secret(&with_seed(8, [127, 0, 0, 2]), 1, 1),
+            secret(&with_seed(7, [127, 0, 0, 3]), 1, 1),
+        ];
+        assert!(others.iter().all(|other| *other != secret(&own, 1, 1)));
+        let random = with_seed(0, [127, 0, 0, 2]);
+        assert_ne!(secret(&random, 1, 1), secret(&random, 1, 1));
+    }
+}

@@ -1,0 +1,637 @@
+//! A device behind its lock, and the threads that drive it.
+
+mod helper;
+mod host;
+mod lull;
+mod progress;
+mod tandem;
+#[cfg(test)]
+pub(crate) mod tests;
+mod watch;
+
+use std::mem;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use ferroce_driver::{Ring, patience::WAIT_SPIN};
+use ferroce_hca::{
+    Completion, CqId, DeviceState, Event, Hca, HcaConfig, Notify, RecvWr, SendWr, SrqId, Time,
+    VerbsError,
+};
+use ferroce_os::{self as os, Clock, Epoll, NoSignals, Tap, Waiter, Waker};
+use ferroce_registry::{
+    DeviceSpec, GidTable, Query, Resource, ServiceClaim, ServiceError, ServiceScope, rows,
+};
+use ferroce_rings::Near;
+use ferroce_sockets::{Options, Socket};
+use ferroce_wire::{Qpn, ROCE_V2_PORT, cm::PortSpace};
+
+use self::helper::SOON;
+use self::host::HostView;
+use self::lull::Lull;
+use self::progress::{Apart, Events, Held, Shared};
+pub use self::tandem::{Spent, Tandem};
+use self::watch::WatchState;
+use crate::attachment::{Attachment, random_secret};
+use crate::engine::Engine;
+use crate::neighbours::Neighbours;
+use crate::open_error::OpenError;
+use crate::port::Port;
+
+/// Takes the device's events in place of [`Device::poll_event`]. It is called while the device is
+/// locked, by whatever thread drives it, and must not call the device.
+pub type EventSink = Box<dyn Fn(&mut Hca, Event) + Send + Sync>;
+
+/// What a device is opened with.
+#[derive(Clone, Debug)]
+pub struct DeviceConfig {
+    /// The device's address.
+    pub address: IpAddr,
+    /// UDP port of this device and of its peers.
+    pub port: u16,
+    /// The device itself. Its total window is lowered to half of the receive buffer that the kernel
+    /// grants, since the peers' sockets are likely no larger, and what it asks for to a quarter.
+    pub hca: HcaConfig,
+    /// Records packets.
+    pub tap: Option<Tap>,
+    /// Socket options.
+    pub socket: Options,
+    /// Whether a thread of the device's own serves it while the program does not poll. Without one the
+    /// program drives it all the time, best with [`Tandem`], and [`Device::wait`] is of no use.
+    pub helper: bool,
+}
+
+impl DeviceConfig {
+    /// A device at `address` with everything else at its default.
+    pub fn new(address: IpAddr) -> Self {
+        Self {
+            address,
+            port: ROCE_V2_PORT,
+            hca: HcaConfig::default(),
+            tap: None,
+            socket: Options::default(),
+            helper: true,
+        }
+    }
+}
+
+/// Lowers what may be on the wire to what the socket takes, and with it those of the peers. A quarter
+/// of the buffer is left for acknowledgements, and for what the kernel is slow to give back.
+fn fit(config: &mut HcaConfig, socket: &Socket) {
+    // Packets that leave one by one take twice the room of those that leave in batches.
+    let copies = if socket.segmentation() { 1 } else { 2 };
+    let buffer = socket.granted().receive_buffer_bytes / copies;
+    let at_most = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
+    config.total_window_bytes = config.total_window_bytes.min(at_most(buffer / 2));
+    config.response_bytes = config.response_bytes.min(at_most(buffer / 4));
+}
+
+/// A device on a real socket.
+///
+/// All methods take `&self`; several threads may use one device. Dropping it closes the socket and
+/// ends the helper thread.
+#[derive(Debug)]
+pub struct Device {
+    shared: Arc<Shared>,
+    helper: Option<JoinHandle<()>>,
+    /// The thread that hears of the host's interfaces, and how to end it.
+    watcher: Option<(JoinHandle<()>, Waker)>,
+    attachment: Attachment,
+}
+
+impl Device {
+    /// Opens a device for this process alone: binds its socket and starts its helper thread.
+    pub fn open(config: DeviceConfig) -> Result<Self, OpenError> {
+        let socket = Socket::bind(SocketAddr::new(config.address, config.port), &config.socket)?;
+        let attachment = Attachment::alone(config.address, config.port);
+        let (mut device, waiter) =
+            Self::build(socket, config.hca, Hca::new, config.tap, attachment, None)?;
+        if config.helper {
+            device.start_helper(waiter)?;
+        }
+        Ok(device)
+    }
+
+    /// Starts the threads that serve a device which several processes may have open.
+    pub(crate) fn serve(&mut self, waiter: Waiter) -> Result<(), OpenError> {
+        self.start_watcher()?;
+        self.start_helper(waiter)
+    }
+
+    /// A device without its helper thread, and what that one will wait by.
+    pub(crate) fn build(
+        socket: Socket,
+        mut config: HcaConfig,
+        hca: impl FnOnce(HcaConfig) -> Hca,
+        tap: Option<Tap>,
+        attachment: Attachment,
+        neighbours: Option<Neighbours>,
+    ) -> Result<(Self, Waiter), OpenError> {
+        fit(&mut config, &socket);
+        config.secret.get_or_insert_with(random_secret);
+        let hca = hca(config);
+        let state = hca.state().clone();
+        let mailbox = neighbours.as_ref().map(Neighbours::mailbox);
+        let port = attachment.shared.as_ref();
+        let port = port.map(|shared| Port::new(Arc::clone(shared), attachment.slot));
+        let groups = Arc::new(Epoll::new().map_err(OpenError::Helper)?);
+        let watch = Arc::clone(&groups);
+        let socket = Arc::new(socket);
+        let near = Self::near(&attachment, socket.address(), &groups)?;
+        let reader = near.as_ref().map(|near| near.reader().clone());
+        let engine = Engine::new(hca, Arc::clone(&socket), tap, neighbours, near, watch);
+        let waiter = Waiter::new().map_err(OpenError::Helper)?;
+        let shared = Arc::new(Shared {
+            socket,
+            port,
+            state,
+            mailbox,
+            reader,
+            groups,
+            engine: Apart(Mutex::new(engine)),
+            forks: os::forks(),
+            nothing: OnceLock::new(),
+            wanted: AtomicUsize::new(0),
+            events: Mutex::default(),
+            sink: OnceLock::new(),
+            announced: Condvar::new(),
+            last_poll_ps: Apart::default(),
+            lull: Lull::default(),
+            helper_until_ps: AtomicU64::new(SOON),
+            awaits_absence: AtomicBool::new(false),
+            stop: AtomicBool::new(false),
+            owner: Apart::default(),
+            failed: AtomicBool::new(false),
+            watch: WatchState::default(),
+            waker: waiter.waker(),
+            helper: OnceLock::new(),
+        });
+        let device = Self {
+            shared,
+            helper: None,
+            watcher: None,
+            attachment,
+        };
+        Ok((device, waiter))
+    }
+
+    /// The rings to and from peers on this host, of a device that several processes may have open.
+    fn near(
+        attachment: &Attachment,
+        own: SocketAddr,
+        watch: &Epoll,
+    ) -> Result<Option<Near>, OpenError> {
+        let Attachment { spec, slot, shared } = attachment;
+        let Some(shared) = shared else {
+            return Ok(None);
+        };
+        Near::new(shared, *slot, spec.link, own, watch).map_err(OpenError::Helper)
+    }
+
+    fn start_helper(&mut self, waiter: Waiter) -> Result<(), OpenError> {
+        let shared = Arc::clone(&self.shared);
+        let name = format!("ferroce-{}", shared.socket.address().ip());
+        let _no_signals = NoSignals::begin();
+        let helper = thread::Builder::new()
+            .name(name)
+            .spawn(move || shared.help(waiter));
+        self.helper = Some(helper.map_err(OpenError::Helper)?);
+        Ok(())
+    }
+
+    /// Has a thread hear of the host's interfaces, where the kernel tells.
+    fn start_watcher(&mut self) -> Result<(), OpenError> {
+        let Some(file) = self.attachment.shared.clone() else {
+            return Ok(());
+        };
+        let shared = Arc::clone(&self.shared);
+        let own = self.attachment.spec.address;
+        let Some(view) = HostView::begin(own, &file, shared.lock().hca_mut()) else {
+            return Ok(());
+        };
+        let waiter = Waiter::new().map_err(OpenError::Helper)?;
+        let waker = waiter.waker();
+        let _no_signals = NoSignals::begin();
+        let watcher = thread::Builder::new()
+            .name("ferroce-host".to_owned())
+            .spawn(move || shared.watch_host(view, &file, waiter));
+        self.watcher = Some((watcher.map_err(OpenError::Helper)?, waker));
+        Ok(())
+    }
+
+    /// What the device is. Of one that was opened without a registry, the defaults and its address.
+    pub fn spec(&self) -> &DeviceSpec {
+        &self.attachment.spec
+    }
+
+    /// This process's slot, 1 to 254: the top byte of its queue pair numbers. 0 for a device that
+    /// was opened without a registry, whose numbers are free.
+    pub fn slot(&self) -> u8 {
+        self.attachment.slot
+    }
+
+    /// Claims a port of the connection manager on the device, 0 for any that is free, so that
+    /// requests for it come to this process.
+    ///
+    /// # Errors
+    /// Returns an error if the device was opened without a registry: it belongs to one process,
+    /// which tracks its ports itself.
+    pub fn claim_service(
+        &self,
+        space: PortSpace,
+        port: u16,
+        scope: ServiceScope,
+    ) -> Result<ServiceClaim, ServiceError> {
+        match &self.attachment.shared {
+            _ if self.is_orphaned() => Err(ServiceError::Orphaned),
+            Some(shared) => shared.claim_service(self.slot(), space, port, scope),
+            None => Err(ServiceError::NotShared),
+        }
+    }
+
+    /// Has requests for the services that this process has [published](ServiceClaim::publish) come
+    /// straight here. They come anyway, but by way of another process, which may be stopped.
+    pub fn expect_requests(&self) {
+        let mut engine = self.shared.lock();
+        engine.listens();
+        self.shared.rouse_helper(&engine);
+    }
+
+    /// The socket's address.
+    pub fn address(&self) -> SocketAddr {
+        self.shared.socket.address()
+    }
+
+    /// Whether another process opened the device, of which this one is a child by `fork`: here it
+    /// has no objects and no link, and is good for nothing but to be dropped. Only known after
+    /// [`crate::after_fork_in_child`].
+    #[inline]
+    pub fn is_orphaned(&self) -> bool {
+        self.shared.is_orphaned()
+    }
+
+    /// Whether a panic has ended the device's life, which [`Event::DeviceFatal`] told of: it has no
+    /// objects and no link any more. A panic while the device is driven does that by itself.
+    #[inline]
+    pub fn has_failed(&self) -> bool {
+        self.shared.has_failed()
+    }
+
+    /// Whether this thread is in a call on the device already, whose lock it would wait for in vain: in a
+    /// signal handler that has interrupted the call, or after it has jumped out of one.
+    #[inline]
+    pub fn is_in_call(&self) -> bool {
+        self.shared.is_in_call()
+    }
+
+    /// Does what a panic does to it, for one beside the device that leaves it in doubt.
+    pub fn fail(&self) {
+        self.shared.fail();
+    }
+
+    /// The device's clock.
+    pub fn now(&self) -> Time {
+        Clock.now()
+    }
+
+    /// Registers, personality, impairments, histogram and counters.
+    pub fn state(&self) -> &DeviceState {
+        &self.shared.state
+    }
+
+    /// What this process has made on the device.
+    pub fn resources(&self, query: Query) -> Vec<Resource> {
+        let engine = self.shared.lock();
+        let links = || engine.peer_links();
+        rows(engine.hca(), self.address().ip(), self.now(), query, links)
+    }
+
+    /// The port's GIDs. Of a device that was opened without a registry, its own address.
+    pub fn gids(&self) -> GidTable {
+        match &self.attachment.shared {
+            Some(file) => file.gids(),
+            None => GidTable::alone(self.address().ip()),
+        }
+    }
+
+    /// Datagrams the kernel dropped because the receive buffer was full, if it tells.
+    pub fn receive_drops(&self) -> Option<u32> {
+        self.shared.socket.receive_drops().ok()
+    }
+
+    /// Shares the device's port with its other processes, so that packets arrive. The first object
+    /// that packets could be for has that done, see [`Hca::wants_link`]; whoever makes one calls
+    /// this first to learn if it cannot be. A device that was opened without a registry has its
+    /// port from the start.
+    pub fn join(&self) -> Result<(), OpenError> {
+        let mut engine = self.shared.lock();
+        let joined = self.shared.join(&mut engine);
+        // What joining has left to do has a deadline.
+        self.shared.rouse_helper(&engine);
+        joined
+    }
+
+    /// Runs verbs on the device, then sends what they caused.
+    pub fn with<R>(&self, f: impl FnOnce(&mut Hca) -> R) -> R {
+        let mut engine = self.shared.lock();
+        // The acknowledgement of a message that has completed must leave before `f` can destroy the
+        // queue pair that owes it.
+        self.shared.send_deferred(&mut engine);
+        let result = f(engine.hca_mut());
+        self.shared.join_if_wanted(&mut engine);
+        self.shared.send(&mut engine);
+        result
+    }
+
+    /// As [`Self::with`], for what other processes on the device must get even if this one ends
+    /// right away and without notice: what was sent to the device's own address may have come back
+    /// here, and is passed on.
+    pub fn with_pass_on<R>(&self, f: impl FnOnce(&mut Hca) -> R) -> R {
+        let mut engine = self.shared.lock();
+        self.shared.send_deferred(&mut engine);
+        let result = f(engine.hca_mut());
+        self.shared.join_if_wanted(&mut engine);
+        self.shared.send(&mut engine);
+        // An error comes up again where it is looked for.
+        if engine.receive().is_ok_and(|packets| packets > 0) {
+            self.shared.send(&mut engine);
+        }
+        result
+    }
+
+    /// Posts send requests and rings the doorbell once for all of them: they leave, or wait for the next
+    /// ones or the next poll, at most for some microseconds. On error those before the
+    /// refused one are posted.
+    pub fn post_send(
+        &self,
+        qpn: Qpn,
+        requests: impl IntoIterator<Item = SendWr>,
+    ) -> Result<(), VerbsError> {
+        self.post(|hca| hca.post_sends(qpn, requests))
+    }
+
+    /// [`Self::with`] for verbs that post: what the last poll left leaves together with what they
+    /// cause, and that may wait for more.
+    #[inline]
+    pub fn post<R>(&self, f: impl FnOnce(&mut Hca) -> R) -> R {
+        let (result, departure) = self.post_first(f);
+        drop(departure);
+        result
+    }
+
+    /// [`Self::post`] without what takes system calls, if anything leaves at once.
+    #[inline]
+    pub fn post_first<R>(&self, f: impl FnOnce(&mut Hca) -> R) -> (R, Option<Departure<'_>>) {
+        let mut engine = self.shared.lock();
+        let result = f(engine.hca_mut());
+        let ring = self.shared.ring(&mut engine);
+        let departure = (ring != Ring::Waits).then(|| Departure {
+            shared: &self.shared,
+            engine,
+            ring,
+        });
+        (result, departure)
+    }
+
+    /// Posts a receive request.
+    pub fn post_recv(&self, qpn: Qpn, request: RecvWr) -> Result<(), VerbsError> {
+        self.post_recvs(qpn, [request])
+    }
+
+    /// Posts receive requests. On error those before the refused one are posted.
+    pub fn post_recvs(
+        &self,
+        qpn: Qpn,
+        requests: impl IntoIterator<Item = RecvWr>,
+    ) -> Result<(), VerbsError> {
+        self.post_each(requests, |hca, wr| hca.post_recv(qpn, wr))
+    }
+
+    /// The same to a shared receive queue.
+    pub fn post_srq_recvs(
+        &self,
+        srq: SrqId,
+        requests: impl IntoIterator<Item = RecvWr>,
+    ) -> Result<(), VerbsError> {
+        self.post_each(requests, |hca, wr| hca.post_srq_recv(srq, wr))
+    }
+
+    fn post_each(
+        &self,
+        requests: impl IntoIterator<Item = RecvWr>,
+        post: impl Fn(&mut Hca, RecvWr) -> Result<(), VerbsError>,
+    ) -> Result<(), VerbsError> {
+        let mut engine = self.shared.lock();
+        let mut requests = requests.into_iter();
+        let result = requests.try_for_each(|wr| post(engine.hca_mut(), wr));
+        // A queue pair in error completes it at once.
+        self.shared.publish(&mut engine);
+        result
+    }
+
+    /// Takes everything that has arrived, and answers it: to be called before a verb that ends what a
+    /// queue pair has under way, as a move to the error state does. A card has taken it by then, and
+    /// does not flush what was acknowledged.
+    pub fn catch_up(&self) {
+        let mut engine = self.shared.lock();
+        engine.catch_up();
+        self.shared.publish(&mut engine);
+        self.shared.rouse_helper(&engine);
+    }
+
+    /// Drives the device once: sends what waits, takes what has arrived. Does nothing if another
+    /// thread is at it.
+    pub fn progress(&self) {
+        let now = self.shared.note_poll();
+        self.shared.give_way();
+        if let Some(mut engine) = self.shared.try_lock() {
+            self.shared.poll_once(now, &mut engine);
+        }
+    }
+
+    /// Drives the device once and takes up to `max` completions of `cq` onto the end of `out`.
+    /// Returns how many.
+    pub fn poll(
+        &self,
+        cq: CqId,
+        max: usize,
+        out: &mut Vec<Completion>,
+    ) -> Result<usize, VerbsError> {
+        self.poll_each(cq, max, |completion| out.push(completion))
+    }
+
+    /// [`Self::poll`] that hands each completion to `each`, which must not call the device.
+    pub fn poll_each(
+        &self,
+        cq: CqId,
+        max: usize,
+        mut each: impl FnMut(Completion),
+    ) -> Result<usize, VerbsError> {
+        let empty = self.shared.lull.empty();
+        if empty == Some(cq) {
+            return Ok(0);
+        }
+        let now = self.shared.note_poll();
+        self.shared.give_way();
+        let Some(mut engine) = self.shared.try_lock() else {
+            // Another thread drives the device, but what has completed must be seen: a program may
+            // go to sleep on the word that there is nothing.
+            return take(self.shared.lock().hca_mut(), cq, max, &mut each);
+        };
+        let taken = take(engine.hca_mut(), cq, max, &mut each)?;
+        if taken > 0 && engine.driver.is_fresh(now) {
+            return Ok(taken);
+        }
+        if taken == 0 && empty.is_some() {
+            self.shared.lull.go_on(cq);
+            return Ok(0);
+        }
+        self.shared.poll_once(now, &mut engine);
+        if taken > 0 {
+            return Ok(taken);
+        }
+        let taken = take(engine.hca_mut(), cq, max, &mut each)?;
+        if taken == 0 && engine.is_in_lull(now) {
+            self.shared.lull.begin(cq);
+        }
+        Ok(taken)
+    }
+
+    /// Whether nothing has happened on the device for a while, and a thread has looked just now and found
+    /// this completion queue empty: a poll would find nothing, and makes no system call.
+    #[inline]
+    pub fn is_in_lull(&self, cq: CqId) -> bool {
+        self.shared.lull.empty() == Some(cq)
+    }
+
+    /// Answers what has arrived, ends connections, gives the device's port up, and passes on what
+    /// has arrived for other processes on the device: to be called before a program ends without
+    /// dropping it. Nothing is sent any more.
+    pub fn finish(&self) {
+        self.shared.finish();
+    }
+
+    /// The program stops polling, perhaps to wait for an event: the helper thread takes over at
+    /// once.
+    pub fn rest(&self) {
+        self.shared.step_back();
+    }
+
+    /// Waits until `cq` has a completion or `timeout` has passed, and takes up to `max` of them.
+    /// Spins a little, then sleeps while the helper thread drives the device.
+    pub fn wait(
+        &self,
+        cq: CqId,
+        max: usize,
+        out: &mut Vec<Completion>,
+        timeout: Duration,
+    ) -> Result<usize, VerbsError> {
+        let started = self.now();
+        let waited = |limit: Duration| self.now().since(started) >= limit.into();
+        loop {
+            let taken = self.poll(cq, max, out)?;
+            if taken > 0 || waited(timeout) {
+                return Ok(taken);
+            }
+            if waited(WAIT_SPIN.into()) {
+                break;
+            }
+            thread::yield_now();
+        }
+        self.shared.step_back();
+        loop {
+            let seen = self.shared.events().announcements;
+            let taken = {
+                let mut engine = self.shared.lock();
+                let hca = engine.hca_mut();
+                let taken = take(hca, cq, max, &mut |completion| out.push(completion))?;
+                if taken == 0 {
+                    hca.req_notify_cq(cq, Notify::Any)?;
+                }
+                taken
+            };
+            if taken > 0 || waited(timeout) {
+                return Ok(taken);
+            }
+            let left = timeout.saturating_sub(self.now().since(started).into());
+            let unchanged = |events: &mut Events| events.announcements == seen;
+            let events = self.shared.events();
+            drop(
+                self.shared
+                    .announced
+                    .wait_timeout_while(events, left, unchanged),
+            );
+        }
+    }
+
+    /// Hands all events to `sink` from now on. The first sink stays.
+    pub fn set_event_sink(&self, sink: EventSink) {
+        // A second one has nobody to report to.
+        let _ = self.shared.sink.set(sink);
+    }
+
+    /// The next asynchronous event. Of those that nobody asks for the last 65536 are kept.
+    pub fn poll_event(&self) -> Option<Event> {
+        if self.is_orphaned() {
+            return None;
+        }
+        self.shared.events().queue.pop_front()
+    }
+}
+
+/// What a program has posted and does not wait for more: it leaves when this is dropped. Until then the
+/// device is locked.
+#[must_use = "it leaves when it is dropped"]
+#[derive(Debug)]
+pub struct Departure<'a> {
+    shared: &'a Shared,
+    engine: Held<'a>,
+    ring: Ring,
+}
+
+impl Drop for Departure<'_> {
+    fn drop(&mut self) {
+        self.shared.answer(&mut self.engine, self.ring);
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        if self.is_orphaned() || self.is_in_call() {
+            // The thread is the parent's, or waits for what this one does not give back.
+            mem::forget((self.helper.take(), self.watcher.take()));
+            return;
+        }
+        self.shared.stop.store(true, Ordering::Release);
+        self.shared.wake_helper();
+        if let Some(helper) = self.helper.take() {
+            // A panic of the helper has been printed already.
+            let _ = helper.join();
+        }
+        if let Some((watcher, waker)) = self.watcher.take() {
+            waker.wake();
+            let _ = watcher.join();
+        }
+        self.shared.finish();
+    }
+}
+
+fn take(
+    hca: &mut Hca,
+    cq: CqId,
+    max: usize,
+    each: &mut impl FnMut(Completion),
+) -> Result<usize, VerbsError> {
+    let mut taken = 0;
+    while taken < max {
+        match hca.poll_completion(cq)? {
+            Some(completion) => each(completion),
+            None => break,
+        }
+        taken += 1;
+    }
+    Ok(taken)
+}

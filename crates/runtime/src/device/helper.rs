@@ -1,0 +1,221 @@
+//! The helper thread: serves the device while the program does not.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Duration;
+
+use ferroce_driver::patience::{LEAVE, LOOK_AGAIN, POLLING};
+use ferroce_driver::{Helper, Look, Next, Waited};
+use ferroce_hca::Time;
+use ferroce_os::{Waiter, shorten_slice, tighten_timer_slack};
+
+use super::progress::{Held, Shared};
+use crate::engine::Engine;
+
+/// [`Shared::helper_until_ps`] of a helper that looks at the device by itself, and soon.
+pub(super) const SOON: u64 = 0;
+/// The same of one that sleeps until somebody wakes it.
+pub(super) const WHENEVER: u64 = u64::MAX;
+
+impl Shared {
+    /// The engine for the helper, unless a program that is around has it. That counts as a poll,
+    /// since it may last: a window takes hundreds of microseconds to send, and a helper that queues
+    /// up for its lock costs such a program a system call each time.
+    fn lock_for_helper(&self) -> Option<Held<'_>> {
+        if self.last_poll(Ordering::Relaxed).is_none() {
+            return Some(self.lock());
+        }
+        let engine = self.try_lock();
+        if engine.is_none() {
+            self.note_poll_unless_at_rest();
+        }
+        engine
+    }
+
+    /// The helper thread: serves the device while the program does not.
+    pub(super) fn help(&self, mut waiter: Waiter) {
+        let _on_panic = FailOnPanic(self);
+        let _ = self.helper.set(thread::current());
+        // Without it timers are up to 50 us late.
+        let _ = tighten_timer_slack();
+        // Without it one that has given its core away may get it back 4 ms later.
+        let _ = shorten_slice();
+        let mut helper = Helper::new(Engine::now());
+        while !self.stop.load(Ordering::Acquire) {
+            if self.watch.is_wanted.load(Ordering::Relaxed) {
+                self.keep_watch();
+            }
+            match helper.look(Engine::now(), self.last_poll(Ordering::Relaxed)) {
+                Look::StandBack(pause) => thread::park_timeout(pause.into()),
+                Look::AwaitAbsence(limit) => {
+                    helper.has_waited(self.await_absence(&mut waiter, limit.into()));
+                }
+                Look::Drive { is_around } => self.drive(&mut helper, is_around, &mut waiter),
+            }
+        }
+    }
+
+    /// The helper drives the device for a round, and rests as it decides.
+    fn drive(&self, helper: &mut Helper, is_around: bool, waiter: &mut Waiter) {
+        self.give_way();
+        let Some(mut engine) = self.lock_for_helper() else {
+            return;
+        };
+        helper.has_begun();
+        let round = engine.take(is_around);
+        // It looks again before it sleeps, so nothing needs to wake it until then.
+        self.set_awake();
+        if helper.leaves_answer(round) {
+            engine.driver.defer();
+            self.publish(&mut engine);
+            drop(engine);
+            thread::park_timeout(LEAVE.into());
+            match self.lock_for_helper() {
+                Some(again) => engine = again,
+                None => return,
+            }
+        }
+        let sent = engine.send();
+        self.publish(&mut engine);
+        let (now, deadline) = (Engine::now(), engine.poll_timeout());
+        let blocked = engine.awaits_socket();
+        let next = helper.next(now, round, sent, deadline);
+        let mut next = engine.tidy(round, next);
+        if matches!(next, Next::Sleep(_)) {
+            self.set_asleep();
+            if engine.has_near() {
+                self.set_awake();
+                next = Next::Again;
+            }
+        }
+        if let Next::Sleep(until) = next {
+            let until_ps = until.map_or(WHENEVER, Time::as_picos);
+            self.helper_until_ps.store(until_ps, Ordering::Relaxed);
+        }
+        drop(engine);
+        match next {
+            Next::Again => {}
+            Next::Spin => thread::yield_now(),
+            Next::Pause(pause) => thread::park_timeout(pause.into()),
+            Next::Sleep(until) => {
+                let left = until.map(|at| at.since(now).into());
+                let woken = waiter.wait_also(&*self.socket, self.besides(), left, blocked);
+                self.set_awake();
+                self.helper_until_ps.store(SOON, Ordering::Relaxed);
+                if woken.is_err() {
+                    thread::park_timeout(LOOK_AGAIN.into());
+                }
+            }
+        }
+    }
+
+    /// From now on peers on this host wake the helper for what they put into rings. What they have put
+    /// there before is to be looked for after that.
+    fn set_asleep(&self) {
+        if let Some(reader) = &self.reader {
+            reader.set_asleep();
+        }
+    }
+
+    fn set_awake(&self) {
+        if let Some(reader) = &self.reader {
+            reader.set_awake();
+        }
+    }
+
+    /// Where packets arrive besides the device's own socket.
+    fn besides(&self) -> [Option<BorrowedFd<'_>>; 2] {
+        let mailbox = self.mailbox.as_ref().map(|mailbox| mailbox.as_fd());
+        [mailbox, Some(self.groups.as_fd())]
+    }
+
+    /// The helper, while the program polls: waits until something arrives that the program leaves
+    /// lying.
+    fn await_absence(&self, waiter: &mut Waiter, limit: Duration) -> Waited {
+        self.awaits_absence.store(true, Ordering::SeqCst);
+        // If the program came to rest before that, it did not know whom to wake.
+        let left = match self.last_poll(Ordering::SeqCst) {
+            None => Duration::ZERO,
+            Some(_) => limit,
+        };
+        self.set_asleep();
+        let has_near = self.try_lock().is_some_and(|engine| engine.has_near());
+        let left = if has_near { Duration::ZERO } else { left };
+        let woken = waiter.wait_also(&*self.socket, self.besides(), Some(left), false);
+        self.set_awake();
+        self.awaits_absence.store(false, Ordering::SeqCst);
+        // A program that polls takes what lies in a ring, and leaves what has woken the helper for it:
+        // that would wake it again and again.
+        if self.reader.is_some()
+            && woken.as_ref().is_ok_and(|wake| wake.readable)
+            && let Some(mut engine) = self.try_lock()
+        {
+            engine.look_at_lines();
+        }
+        match woken {
+            Ok(wake) if wake.readable || has_near => {
+                thread::park_timeout(POLLING.into());
+                Waited::Arrived
+            }
+            Ok(wake) if wake.woken => Waited::Woken,
+            _ => Waited::InVain,
+        }
+    }
+}
+
+/// Has the device fail when the helper thread dies of a panic.
+struct FailOnPanic<'a>(&'a Shared);
+
+impl Drop for FailOnPanic<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.fail();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::tests::{Side, pair};
+
+    /// What the helper does last before it sleeps; whether it may.
+    fn falls_asleep(side: &Side) -> bool {
+        let shared = &side.device.shared;
+        let engine = shared.lock();
+        shared.set_asleep();
+        !engine.has_near()
+    }
+
+    /// Whether the helper, asleep, would wake now.
+    fn wakes(side: &mut Side) -> bool {
+        let shared = &side.device.shared;
+        let now = Some(Duration::ZERO);
+        let woken = side
+            .waiter
+            .wait_also(&*shared.socket, shared.besides(), now, false);
+        woken.unwrap().readable
+    }
+
+    /// What wakes the helper of a device is seen by threads that poll as well. It is not lost for the
+    /// helper when one of them takes it, and the program then turns to something else.
+    #[test]
+    fn a_thread_that_takes_a_wake_up_leaves_the_next_one_to_the_helper() {
+        let (sender, mut target, _place) = pair(1);
+        sender.writes(&target, 1);
+        sender.succeed(&target, 1);
+
+        assert!(falls_asleep(&target) && !wakes(&mut target));
+        sender.writes(&target, 1);
+        assert!(wakes(&mut target));
+        // Its program polls in this moment, and takes what was to wake it.
+        target.with_engine(Engine::receive_aside);
+        assert!(!wakes(&mut target));
+        sender.succeed(&target, 1);
+
+        // The helper sleeps on, and no thread polls.
+        sender.writes(&target, 1);
+        assert!(wakes(&mut target));
+    }
+}

@@ -1,0 +1,110 @@
+//! Two devices driven by one thread.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use ferroce_driver::{Both, drive_both};
+use ferroce_os::{Clock, Waiter, thread_cpu_ns, tighten_timer_slack};
+
+use super::Device;
+use crate::engine::Engine;
+
+/// Two devices of one program that talk to each other, driven by one thread of it.
+///
+/// With a thread at each end, one that gets no processor looks like a lost packet to the other one.
+/// Here no timer of either runs out before both have taken and answered what had arrived when it was
+/// due; so on a busy machine everything takes longer, and nothing is sent again for that. The
+/// devices are best opened without their helper threads, see [`DeviceConfig::helper`].
+///
+/// [`DeviceConfig::helper`]: super::DeviceConfig::helper
+#[derive(Debug)]
+pub struct Tandem<'a> {
+    devices: [&'a Device; 2],
+    waiter: Waiter,
+    slept_ns: u64,
+    /// When it was made, by the clock and by the thread's processor time.
+    made_ns: (u64, u64),
+}
+
+/// What became of a thread's time.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Spent {
+    /// Nothing was to be done.
+    pub slept: Duration,
+    /// It had a processor.
+    pub worked: Duration,
+    /// It wanted one and had none.
+    pub stalled: Duration,
+}
+
+impl<'a> Tandem<'a> {
+    /// Drives these two.
+    ///
+    /// # Errors
+    /// Returns an error when the process has no file descriptor left.
+    pub fn new(devices: [&'a Device; 2]) -> io::Result<Self> {
+        // Without it timers are up to 50 us late.
+        let _ = tighten_timer_slack();
+        Ok(Self {
+            devices,
+            waiter: Waiter::new()?,
+            slept_ns: 0,
+            made_ns: (Clock.now_ns(), thread_cpu_ns()),
+        })
+    }
+
+    /// What became of the time since it was made, if it stayed on one thread.
+    pub fn spent(&self) -> Spent {
+        let (made_ns, cpu_ns) = self.made_ns;
+        let slept = Duration::from_nanos(self.slept_ns);
+        let worked = Duration::from_nanos(thread_cpu_ns().saturating_sub(cpu_ns));
+        let all = Duration::from_nanos(Clock.now_ns().saturating_sub(made_ns));
+        Spent {
+            slept,
+            worked,
+            stalled: all.saturating_sub(slept).saturating_sub(worked),
+        }
+    }
+
+    /// Drives both until something has happened at one of them or `limit` has passed; sleeps while
+    /// there is nothing to do.
+    pub fn drive(&mut self, limit: Duration) {
+        let started = Clock.now_ns();
+        let limit_ns = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
+        loop {
+            let [a, b] = self.devices;
+            let deadline = match round([a, b]) {
+                Both::Busy => return,
+                Both::Idle(deadline) => deadline,
+            };
+            let now = Clock.now_ns();
+            let end = started.saturating_add(limit_ns);
+            if now >= end {
+                return;
+            }
+            let until = deadline.map_or(end, |deadline| Clock.nanos_at(deadline).min(end));
+            let left = Duration::from_nanos(until.saturating_sub(now));
+            let other = [Some(b.shared.socket.as_fd()), None];
+            // It can fail for want of memory only; then it looks again at once.
+            let _ = self
+                .waiter
+                .wait_also(&a.shared.socket, other, Some(left), false);
+            // Beyond that it was ready to go on.
+            self.slept_ns += Clock.now_ns().min(until).saturating_sub(now);
+        }
+    }
+}
+
+fn round(devices: [&Device; 2]) -> Both {
+    let mut engines = devices.map(|device| device.shared.lock());
+    let ends = engines.each_mut().map(|engine| {
+        let Engine { driver, link } = &mut **engine;
+        (driver, link)
+    });
+    let both = drive_both(Engine::now, ends);
+    for (device, engine) in devices.iter().zip(&mut engines) {
+        device.shared.publish(engine);
+    }
+    both
+}

@@ -1,0 +1,495 @@
+//! Incoming datagrams: their destination, and their validation.
+
+use std::io;
+use std::net::SocketAddr;
+
+use ferroce_driver::Taken;
+use ferroce_hca::{Counter, Data, Hca, Received, Time};
+use ferroce_os::{Clock, Seen, Tap};
+use ferroce_registry::{PeerLinks, rows};
+use ferroce_rings::{Arrived, Kind as Sealing, Near};
+use ferroce_sockets::{Datagram, ForeignPorts, Message, Overflow, RecvBuffers, Socket};
+use ferroce_wire::{Flow, Flows, ICRC_LEN, IcrcVerifier, IdPolicy, Packet, Verdict};
+
+use crate::neighbours::{Forwarded, Mail, Neighbours};
+
+/// Receives messages, and hands their packets to the device or on to other processes.
+#[derive(Debug)]
+pub(crate) struct Intake {
+    buffers: RecvBuffers,
+    backlog: Backlog,
+    /// What the kernel has dropped for want of room.
+    pub(crate) overflow: Overflow,
+    /// The rings to and from peers on this host, if it has any.
+    pub(crate) near: Option<Near>,
+    pub(crate) sorter: Sorter,
+}
+
+/// What a receive call has brought.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Brought {
+    /// Packets out of the socket.
+    pub(crate) far: usize,
+    /// Packets that lay in rings meanwhile.
+    pub(crate) near: usize,
+    /// Something may still lie in the socket.
+    pub(crate) more: bool,
+}
+
+impl From<Brought> for Taken {
+    fn from(Brought { far, near, more }: Brought) -> Self {
+        let packets = far + near;
+        Self { packets, more }
+    }
+}
+
+/// Where something arrives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Place {
+    /// At the device's own socket in this process.
+    Own,
+    /// At that of a group, or of a process that has left.
+    Beside,
+}
+
+/// Knows what is to become of a datagram.
+#[derive(Debug)]
+pub(crate) struct Sorter {
+    pub(crate) flows: Flows,
+    foreign_ports: ForeignPorts,
+    verifier: IcrcVerifier,
+    tap: Option<Tap>,
+    /// The other processes of the device, if there may be any.
+    pub(crate) neighbours: Option<Neighbours>,
+}
+
+/// What the datagrams of a message have in common.
+struct Arrival {
+    at: Time,
+    source: SocketAddr,
+    /// The socket's own address, or that of a group.
+    dest: SocketAddr,
+    place: Place,
+    traffic_class: u8,
+    flow: Flow,
+    /// Another user of this host has sent it.
+    is_foreign: bool,
+}
+
+/// What a datagram turns out to be.
+enum Kind<'a> {
+    /// A packet for this process's device.
+    Own(Packet<'a>, Verdict),
+    /// A packet for another process of the device.
+    Others { slot: u8 },
+    /// This process wants to know where the kernel puts it.
+    Probe,
+    /// Nothing to be taken, counted as this.
+    Refused(Counter, Verdict),
+}
+
+impl Intake {
+    pub(crate) fn new(
+        own: SocketAddr,
+        tap: Option<Tap>,
+        neighbours: Option<Neighbours>,
+        near: Option<Near>,
+    ) -> Self {
+        Self {
+            buffers: RecvBuffers::new(1),
+            backlog: Backlog::default(),
+            overflow: Overflow::default(),
+            near,
+            sorter: Sorter {
+                flows: Flows::new(own),
+                foreign_ports: ForeignPorts::new(own),
+                verifier: IcrcVerifier::new(IdPolicy::AnyId),
+                tap,
+                neighbours,
+            },
+        }
+    }
+
+    /// Takes what one receive call brings on a socket, and what has come through rings. An error means
+    /// that the socket is gone for good.
+    ///
+    /// Who sends by both ways means the order: what was put into a ring before a datagram left is
+    /// there when that has arrived, and is taken first.
+    pub(crate) fn receive(
+        &mut self,
+        socket: &Socket,
+        place: Place,
+        now: impl Fn() -> Time,
+        hca: &mut Hca,
+    ) -> io::Result<Brought> {
+        let room = self.backlog.room();
+        self.buffers.make_room(room);
+        let messages = socket.recv(&mut self.buffers)?;
+        let near = self.take_near(usize::MAX, &now, hca);
+        let (mut far, mut bytes) = (0, 0);
+        if messages > 0 {
+            let (at, dest) = (now(), socket.address());
+            if place == Place::Own {
+                self.overflow.note_arrival(at);
+            }
+            for message in self.buffers.messages() {
+                bytes = message.bytes.len();
+                far += self.sorter.take(at, dest, place, &message, hca);
+            }
+        }
+        self.backlog.note(room, messages, bytes);
+        self.sorter.flush_mail(now, hca);
+        Ok(Brought {
+            far,
+            near,
+            more: messages == room,
+        })
+    }
+
+    /// Takes at most so many packets out of rings; returns their number.
+    #[inline]
+    pub(crate) fn take_near(&mut self, max: usize, now: impl Fn() -> Time, hca: &mut Hca) -> usize {
+        match &mut self.near {
+            Some(near) if near.has_some() => {
+                let (at, own) = (now(), near.own());
+                let sorter = &mut self.sorter;
+                near.take(max, hca, |hca, arrived| {
+                    sorter.take_near(at, own, arrived, hca);
+                })
+            }
+            _ => 0,
+        }
+    }
+}
+
+/// Whether messages come faster than they are taken one by one. Several with one call cost less then; a
+/// message that comes alone is cheapest taken alone, and so is a long one, which is best handled while
+/// it is in the processor's cache.
+#[derive(Debug, Default)]
+struct Backlog {
+    /// Calls in a row that have brought a message.
+    in_a_row: u32,
+}
+
+impl Backlog {
+    /// Messages of one call where they come fast.
+    const ROOM: usize = 8;
+    /// Bytes of a message that is long.
+    const LONG: usize = 16 << 10;
+    /// A program that asks and answers finds nothing now and then.
+    const FAST: u32 = 3;
+
+    fn room(&self) -> usize {
+        match self.in_a_row >= Self::FAST {
+            true => Self::ROOM,
+            false => 1,
+        }
+    }
+
+    fn note(&mut self, room: usize, messages: usize, last_bytes: usize) {
+        let is_fast = messages > 0 && last_bytes < Self::LONG && (room == 1 || messages > 1);
+        self.in_a_row = match is_fast {
+            true => self.in_a_row.saturating_add(1),
+            false => 0,
+        };
+    }
+}
+
+impl Sorter {
+    /// Takes the datagrams of a message; returns their number.
+    fn take(
+        &mut self,
+        at: Time,
+        dest: SocketAddr,
+        place: Place,
+        message: &Message<'_>,
+        hca: &mut Hca,
+    ) -> usize {
+        let Some(arrival) = self.arrival(at, dest, place, message) else {
+            return 0;
+        };
+        let mut packets = 0;
+        for datagram in message.datagrams() {
+            packets += 1;
+            match self.sort(&arrival, &datagram, hca) {
+                Kind::Own(packet, verdict) => {
+                    self.record(&arrival, &datagram, verdict);
+                    arrival.deliver(&packet, hca);
+                }
+                Kind::Others { slot } => self.hand_on(&arrival, &datagram, slot, hca),
+                Kind::Probe => {}
+                Kind::Refused(counter, verdict) => {
+                    self.record(&arrival, &datagram, verdict);
+                    hca.count(counter, 1);
+                }
+            }
+        }
+        packets
+    }
+
+    /// `None`: from another address family than the socket's.
+    fn arrival(
+        &mut self,
+        at: Time,
+        dest: SocketAddr,
+        place: Place,
+        message: &Message<'_>,
+    ) -> Option<Arrival> {
+        let source = message.source;
+        let flow = match dest.ip().is_multicast() {
+            true => Flow::between(dest, source),
+            false => self.flows.get(source),
+        };
+        Some(Arrival {
+            at,
+            source,
+            dest,
+            place,
+            traffic_class: message.tos,
+            flow: flow?,
+            is_foreign: self.foreign_ports.includes(source, Clock.nanos_at(at)),
+        })
+    }
+
+    /// Finds out what a datagram is: whether it is to be believed, whether it is a packet, whether
+    /// that is intact, and whose it is.
+    #[inline]
+    fn sort<'a>(&mut self, arrival: &Arrival, datagram: &Datagram<'a>, hca: &Hca) -> Kind<'a> {
+        let packet = Packet::new_checked(datagram.bytes);
+        if arrival.is_foreign {
+            let verify = |packet: Packet<'_>| {
+                let flow = &arrival.flow.from_peer;
+                flow.verify(datagram.index, packet.bytes())
+            };
+            return Kind::Refused(
+                Counter::RxForeignSource,
+                packet.map_or(Verdict::Bad, verify),
+            );
+        }
+        let Ok(packet) = packet else {
+            return match self.is_probe(arrival, datagram) {
+                true => Kind::Probe,
+                false => Kind::Refused(Counter::RxMalformed, Verdict::Bad),
+            };
+        };
+        let flow = &arrival.flow.from_peer;
+        let verdict = self.verifier.verify(flow, datagram.index, packet.bytes());
+        if !verdict.is_ok() {
+            return Kind::Refused(Counter::RxIcrcEncapsulated, verdict);
+        }
+        match self.owner(arrival, &packet, hca) {
+            Some(slot) => Kind::Others { slot },
+            None => Kind::Own(packet, verdict),
+        }
+    }
+
+    fn is_probe(&self, arrival: &Arrival, datagram: &Datagram<'_>) -> bool {
+        let end = |address: SocketAddr| (address.ip(), address.port());
+        let from_own_port = end(arrival.source) == end(arrival.dest);
+        let to_own_socket = arrival.place == Place::Own;
+        self.neighbours.as_ref().is_some_and(|it| {
+            let steering = &it.steering;
+            steering.take(datagram.bytes, from_own_port, to_own_socket)
+        })
+    }
+
+    /// The slot of the other process that a packet is for. Groups have a socket for each process.
+    fn owner(&mut self, arrival: &Arrival, packet: &Packet<'_>, hca: &Hca) -> Option<u8> {
+        let neighbours = self.neighbours.as_mut()?;
+        match arrival.dest.ip().is_multicast() {
+            true => None,
+            false => neighbours.owner(hca, arrival.source.ip(), packet),
+        }
+    }
+
+    /// Keeps a packet for another process until it is handed on.
+    #[cold]
+    fn hand_on(&mut self, arrival: &Arrival, datagram: &Datagram<'_>, slot: u8, hca: &mut Hca) {
+        let Some(neighbours) = &mut self.neighbours else {
+            return;
+        };
+        let packet = Forwarded {
+            source: arrival.source,
+            traffic_class: arrival.traffic_class,
+            bytes: datagram.bytes,
+        };
+        let now_ns = Clock.nanos_at(arrival.at);
+        let kept = neighbours.forward(slot, &packet, now_ns);
+        neighbours.steering.missed(slot, now_ns);
+        let counter = match kept {
+            true => Counter::RxForwarded,
+            false => Counter::RxForwardDropped,
+        };
+        hca.count(counter, 1);
+    }
+
+    fn record(&self, arrival: &Arrival, datagram: &Datagram<'_>, verdict: Verdict) {
+        if let Some(tap) = &self.tap {
+            let Arrival { source, dest, .. } = *arrival;
+            let tos = arrival.traffic_class;
+            let seen = Seen::arrived(source, dest, tos, verdict, datagram.index);
+            tap.received(&seen, datagram.bytes);
+        }
+    }
+
+    /// Hands on packets of other processes that are still here.
+    #[inline]
+    pub(crate) fn flush_mail(&mut self, now: impl Fn() -> Time, hca: &mut Hca) {
+        if let Some(neighbours) = &mut self.neighbours
+            && neighbours.is_blocked()
+        {
+            let lost = neighbours.flush(Clock.nanos_at(now()));
+            hca.count(Counter::RxUnknownQp, lost.nobody);
+            hca.count(Counter::RxForwardDropped, lost.too_late);
+        }
+    }
+
+    /// Takes a packet out of a ring. Its ICRC has not been computed, unless there was a reason to.
+    #[inline]
+    fn take_near(&mut self, at: Time, own: SocketAddr, arrived: Arrived<'_>, hca: &mut Hca) {
+        let Arrived { source, entry } = arrived;
+        let tos = entry.traffic_class;
+        let records = self.tap.as_ref().is_some_and(Tap::takes_received);
+        let mut verdict = Verdict::Ok {
+            ip_id: 0,
+            dont_fragment: true,
+        };
+        if records || entry.kind == Sealing::Sealed {
+            let Some(flow) = self.flows.get(source) else {
+                return;
+            };
+            let flow = &flow.from_peer;
+            match entry.kind {
+                Sealing::Sealed => verdict = flow.verify(0, entry.bytes),
+                Sealing::Bare => {
+                    if let Some((transport, icrc)) = entry.bytes.split_last_chunk_mut::<ICRC_LEN>()
+                    {
+                        *icrc = flow.compute(0, transport).to_le_bytes();
+                    }
+                }
+            }
+        }
+        let packet = Packet::new_checked(entry.bytes);
+        if records && let Some(tap) = &self.tap {
+            let verdict = packet.as_ref().map_or(Verdict::Bad, |_| verdict);
+            tap.received(&Seen::arrived(source, own, tos, verdict, 0), entry.bytes);
+        }
+        match packet {
+            Ok(_) if !verdict.is_ok() => hca.count(Counter::RxIcrcEncapsulated, 1),
+            // What is for no queue pair in particular comes by UDP.
+            Ok(packet) if packet.headers().dest_qp.value() >> 16 == 0 => {
+                hca.count(Counter::RxMalformed, 1);
+            }
+            Ok(packet) => deliver(at, source, own, tos, &packet, hca),
+            Err(_) => hca.count(Counter::RxMalformed, 1),
+        }
+    }
+
+    /// Takes packets that other processes have received, and answers questions; returns the number
+    /// of packets.
+    pub(crate) fn take_mail(
+        &mut self,
+        now: impl Fn() -> Time,
+        own: SocketAddr,
+        near: &mut Option<Near>,
+        hca: &mut Hca,
+    ) -> usize {
+        let Some(neighbours) = &mut self.neighbours else {
+            return 0;
+        };
+        let at = now();
+        let (flows, tap) = (&mut self.flows, &self.tap);
+        neighbours.take(|mail| {
+            let forwarded = match mail {
+                Mail::Packet(packet) => packet,
+                Mail::Attention => {
+                    hca.handle_settings(at);
+                    return;
+                }
+                Mail::Ring(offer) => {
+                    if let Some(near) = near {
+                        near.accept(offer);
+                    }
+                    return;
+                }
+                Mail::Question(question) => {
+                    let links = || near.as_ref().map_or_else(PeerLinks::udp, Near::links);
+                    let rows = rows(hca, own.ip(), at, question.query(), links);
+                    question.answer(&rows);
+                    return;
+                }
+            };
+            let Ok(packet) = Packet::new_checked(forwarded.bytes) else {
+                return;
+            };
+            let (source, tos) = (forwarded.source, forwarded.traffic_class);
+            if let Some(tap) = tap
+                && let Some(flow) = flows.get(source)
+            {
+                let verdict = flow.from_peer.verify(0, forwarded.bytes);
+                let seen = Seen::arrived(source, own, tos, verdict, 0);
+                tap.received(&seen, forwarded.bytes);
+            }
+            deliver(at, source, own, tos, &packet, hca);
+        })
+    }
+}
+
+impl Arrival {
+    #[inline]
+    fn deliver(&self, packet: &Packet<'_>, hca: &mut Hca) {
+        let tos = self.traffic_class;
+        deliver(self.at, self.source, self.dest, tos, packet, hca);
+    }
+}
+
+#[inline]
+fn deliver(
+    at: Time,
+    source: SocketAddr,
+    dest: SocketAddr,
+    traffic_class: u8,
+    packet: &Packet<'_>,
+    hca: &mut Hca,
+) {
+    let received = Received {
+        source: source.ip(),
+        dest: dest.ip(),
+        traffic_class,
+        headers: packet.headers(),
+        data: Data::Bytes(packet.payload()),
+    };
+    hca.handle_packet(at, &received);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_messages_are_taken_at_a_time_only_where_they_come_fast() {
+        let mut backlog = Backlog::default();
+        for _ in 0..Backlog::FAST {
+            assert_eq!(backlog.room(), 1);
+            backlog.note(1, 1, 64);
+        }
+        assert_eq!(backlog.room(), Backlog::ROOM);
+        backlog.note(Backlog::ROOM, 2, 64);
+        assert_eq!(backlog.room(), Backlog::ROOM);
+        // One could have come alone.
+        backlog.note(Backlog::ROOM, 1, 64);
+        assert_eq!(backlog.room(), 1);
+    }
+
+    #[test]
+    fn long_messages_and_those_of_a_program_that_asks_and_answers_are_taken_alone() {
+        let mut backlog = Backlog::default();
+        for _ in 0..10 {
+            backlog.note(1, 1, Backlog::LONG);
+            assert_eq!(backlog.room(), 1);
+            backlog.note(1, 1, 64);
+            backlog.note(1, 0, 0);
+            assert_eq!(backlog.room(), 1);
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! Processes come and go on a device, and cost the others no packet.
+
+mod common;
+
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{
+    Node, Other, Over, PATIENCE, Place, address, connect, connect_back, hear, role, tell,
+};
+use ferroce_hca::{Counter, QpAttr, QpInit, QpType, SendOp};
+use ferroce_registry::Registry;
+use ferroce_runtime::{AttachOptions, Device, OpenError};
+use ferroce_sockets::BindError;
+use ferroce_wire::{Qpn, ROCE_V2_PORT};
+
+const BYTES: u32 = 64;
+const PAIRS: usize = 64;
+const SEND: SendOp = SendOp::Send { imm: None };
+
+/// Whoever misses a packet misses it for ever.
+fn no_timeout() -> QpAttr {
+    QpAttr {
+        timeout: 0,
+        ..common::attr()
+    }
+}
+
+/// A second, eight times: as long as a busy machine may leave a process without a core.
+fn a_second() -> QpAttr {
+    QpAttr {
+        timeout: 18,
+        ..common::attr()
+    }
+}
+
+/// Attributes of those that come and go, perhaps beside others that are killed.
+fn of_visitors(kill: bool) -> QpAttr {
+    if kill { a_second() } else { no_timeout() }
+}
+
+/// How long it comes and goes; `./test soak` takes ten minutes.
+fn duration() -> Duration {
+    let seconds = std::env::var("FERROCE_CHURN_SECONDS");
+    Duration::from_secs(seconds.map_or(3, |text| text.parse().unwrap()))
+}
+
+/// Queue pairs of one node, each of which has one message outstanding each way.
+struct PingPong {
+    node: Node,
+    qpns: Vec<Qpn>,
+    /// By queue pair: completions of the present exchange, which has two at each end.
+    done: Vec<u32>,
+    /// By queue pair: exchanges so far.
+    exchanges: Vec<u64>,
+}
+
+impl PingPong {
+    fn new(node: Node) -> Self {
+        Self {
+            node,
+            qpns: Vec::new(),
+            done: Vec::new(),
+            exchanges: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, qpn: Qpn) {
+        // The peer may be one exchange ahead.
+        (0..2).for_each(|_| self.node.post_recv(qpn, 0, 0, BYTES));
+        self.qpns.push(qpn);
+        self.done.push(0);
+        self.exchanges.push(0);
+    }
+
+    fn begin(&self, qpn: Qpn) {
+        self.node.post(qpn, 0, SEND, self.node.sge(0, BYTES));
+    }
+
+    /// Goes on with whatever is through. Returns how many exchanges have ended.
+    fn step(&mut self) -> u64 {
+        let mut out = Vec::new();
+        self.node.device.poll(self.node.cq, 64, &mut out).unwrap();
+        let mut ended = 0;
+        for completion in out {
+            assert_eq!(completion.status, ferroce_hca::WcStatus::Success);
+            let at = self
+                .qpns
+                .iter()
+                .position(|qpn| *qpn == completion.qpn)
+                .unwrap();
+            self.done[at] += 1;
+            if self.done[at] == 2 {
+                self.done[at] = 0;
+                self.exchanges[at] += 1;
+                ended += 1;
+                self.node.post_recv(self.qpns[at], 0, 0, BYTES);
+                self.begin(self.qpns[at]);
+            }
+        }
+        ended
+    }
+}
+
+/// A process that takes its place beside the others and leaves it, again and again.
+fn comer(role: &[String]) {
+    let registry = Registry::at(role[0].as_ref()).unwrap();
+    while let Some(what) = hear() {
+        // As a program that looks: opens, asks, closes.
+        let look = Device::attach(&registry, "a", AttachOptions::default()).unwrap();
+        look.with(|hca| hca.alloc_pd().unwrap());
+        drop(look);
+        // As one that works.
+        let node = Node::attach(&registry, "a", 4096);
+        let link = connect_back(&node, &of_visitors(role[1] == "true"));
+        node.post(link.qpn, 1, link.memory.write(), node.sge(0, BYTES));
+        node.succeed(1);
+        if what == "stay" {
+            while hear().is_some() {}
+        }
+        drop(node);
+        tell("gone");
+    }
+}
+
+/// Comes and goes, and perhaps is killed, beside `PAIRS` pairs until the time is over. Returns how
+/// many packets were sent again.
+fn churn(test: &str, place: &Place, attr: &QpAttr, kill: bool) -> u64 {
+    let attach = || Node::attach(&place.registry(), "a", 4096);
+    let mut ends = [(); 4].map(|()| PingPong::new(attach()));
+    for pair in 0..PAIRS {
+        let (one, other) = (pair % 4, (pair + 1) % 4);
+        let (a, b) = connect(&ends[one].node, &ends[other].node, attr);
+        ends[one].add(a);
+        ends[other].add(b);
+    }
+    for end in &ends {
+        end.qpns.iter().for_each(|qpn| end.begin(*qpn));
+    }
+    let over = AtomicBool::new(false);
+    let (rounds, exchanges) = (AtomicU64::new(0), AtomicU64::new(0));
+    thread::scope(|scope| {
+        let _over = Over(&over);
+        let visitors: Vec<_> = (0..2)
+            .map(|_| {
+                scope.spawn(|| {
+                    let home = attach();
+                    let role = format!("{} {kill}", place.path().display());
+                    let attr = of_visitors(kill);
+                    let start = || Other::start(test, &role);
+                    let mut other = start();
+                    while !over.load(Ordering::Relaxed) {
+                        other.tell("once more");
+                        other.connect(&home, &attr);
+                        assert_eq!(other.hear(), "gone");
+                        rounds.fetch_add(1, Ordering::Relaxed);
+                        if kill {
+                            other.tell("stay");
+                            other.connect(&home, &attr);
+                            other.kill();
+                            other = start();
+                        }
+                    }
+                    other.finish();
+                })
+            })
+            .collect();
+        let started = Instant::now();
+        let mut last = Instant::now();
+        while started.elapsed() < duration() || rounds.load(Ordering::Relaxed) < 10 {
+            let steps: u64 = ends.iter_mut().map(PingPong::step).sum();
+            exchanges.fetch_add(steps, Ordering::Relaxed);
+            if steps > 0 {
+                last = Instant::now();
+            }
+            assert!(last.elapsed() < PATIENCE, "the pairs hang");
+            assert!(!visitors.iter().any(|it| it.is_finished()));
+        }
+        // None of the pairs has been left behind.
+        let before: Vec<_> = ends.iter().map(|end| end.exchanges.clone()).collect();
+        let goes_on = |(end, before): (&PingPong, &Vec<u64>)| {
+            end.exchanges
+                .iter()
+                .zip(before)
+                .all(|(now, then)| now > then)
+        };
+        let last = Instant::now();
+        while !ends.iter().zip(&before).all(goes_on) {
+            ends.iter_mut().map(PingPong::step).for_each(drop);
+            assert!(last.elapsed() < PATIENCE, "some of the pairs hang");
+        }
+    });
+    let [rounds, exchanges] = [rounds, exchanges].map(AtomicU64::into_inner);
+    let state = ends[0].node.device.state();
+    let repeated = state.counter(Counter::RetransmittedPackets);
+    println!("{rounds} came and went beside {exchanges} exchanges; {repeated} packets repeated");
+    repeated
+}
+
+#[test]
+fn opening_and_closing_costs_nobody_a_packet() {
+    if let Some(role) = role() {
+        return comer(&role);
+    }
+    let test = "opening_and_closing_costs_nobody_a_packet";
+    let place = Place::on_the_wire(address(61, 0, 0));
+    assert_eq!(churn(test, &place, &no_timeout(), false), 0);
+}
+
+/// What is in the socket of a process when it is killed is lost, and sent again.
+#[test]
+fn those_that_are_killed_cost_no_more_than_a_timeout() {
+    if let Some(role) = role() {
+        return comer(&role);
+    }
+    let test = "those_that_are_killed_cost_no_more_than_a_timeout";
+    let place = Place::on_the_wire(address(61, 3, 0));
+    churn(test, &place, &a_second(), true);
+}
+
+/// The port is not bound, so packets of others cannot come to it.
+#[test]
+fn who_only_looks_has_no_part_in_the_port() {
+    let address = address(61, 1, 0);
+    let place = Place::on_the_wire(address);
+    let looker = Device::attach(&place.registry(), "a", AttachOptions::default()).unwrap();
+    let (pd, cq) = looker.with(|hca| (hca.alloc_pd().unwrap(), hca.create_cq(16).unwrap()));
+    let port = SocketAddr::new(address, ROCE_V2_PORT);
+    drop(UdpSocket::bind(port).expect("the port is free"));
+    let init = QpInit::new(QpType::Rc, pd, cq);
+    looker.with(|hca| hca.create_qp(&init).unwrap());
+    let refused = UdpSocket::bind(port).unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::AddrInUse);
+}
+
+/// What is wrong with the port is said when it is needed, too.
+#[test]
+fn a_port_that_is_taken_meanwhile_is_an_error() {
+    let address = address(61, 2, 0);
+    let place = Place::on_the_wire(address);
+    let looker = Device::attach(&place.registry(), "a", AttachOptions::default()).unwrap();
+    let taken = UdpSocket::bind(SocketAddr::new(address, ROCE_V2_PORT)).unwrap();
+    let error = looker.join().unwrap_err();
+    assert!(
+        matches!(error, OpenError::Bind(BindError::AddressInUse { .. })),
+        "{error}"
+    );
+    drop(taken);
+    looker.join().unwrap();
+}

@@ -1,0 +1,51 @@
+//! Datagrams, which no window holds back.
+
+use ferroce_hca::{
+    Path, QpCap, QpInit, QpModify, QpState, QpType, SendOp, SendTo, SendWr, UdAddress,
+};
+use ferroce_runtime::Endpoint;
+use ferroce_wire::Qpn;
+
+use super::{Node, attr};
+
+/// A queue pair for them.
+pub fn datagrams(node: &Node) -> Qpn {
+    let qp_type = QpType::Ud;
+    let cap = QpCap {
+        max_send_wr: 4096,
+        ..QpCap::default()
+    };
+    let init = QpInit {
+        cap,
+        ..QpInit::new(qp_type, node.pd, node.cq)
+    };
+    let steps = [
+        (QpState::Reset, QpState::Init),
+        (QpState::Init, QpState::Rtr),
+        (QpState::Rtr, QpState::Rts),
+    ];
+    node.device.with(|hca| {
+        let qpn = hca.create_qp(&init).unwrap();
+        for (from, to) in steps {
+            let change = QpModify::step(qp_type, from, to, attr());
+            hca.modify_qp(qpn, &change, None).unwrap();
+        }
+        qpn
+    })
+}
+
+/// One of 4 KiB.
+pub fn datagram(node: &Node, peer: Endpoint) -> SendWr {
+    let to = SendTo::Datagram(UdAddress {
+        path: Path {
+            dest: peer.address,
+            traffic_class: 0,
+        },
+        qpn: peer.qpn,
+        qkey: 0,
+    });
+    SendWr {
+        to,
+        ..SendWr::new(1, SendOp::Send { imm: None }, node.sge(0, 4096))
+    }
+}

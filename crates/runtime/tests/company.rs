@@ -1,0 +1,118 @@
+//! A port that flaps while eight more processes share its device: one leaves meanwhile, one with
+//! thousands of queue pairs is killed, and one is stopped.
+
+mod common;
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{Link, Node, Other, PATIENCE, Place, address, attr, connect_back, hear, role, tell};
+use ferroce_hca::carrier::{Outages, Schedule};
+use ferroce_hca::{Event, Span};
+use ferroce_os::Clock;
+use ferroce_registry::Registry;
+
+const FLAPS: u32 = 40;
+const OTHERS: usize = 8;
+const LEAVES: usize = 0;
+const DIES: usize = 1;
+const STOPS: usize = 2;
+/// Queue pairs of the process that is killed.
+const MANY: usize = 4_000;
+const BYTES: usize = 4096;
+
+/// Sees all flaps, each as one event and another.
+fn watch(node: &Node) {
+    let started = Instant::now();
+    let next = || loop {
+        match node.device.poll_event() {
+            Some(event @ (Event::PortError | Event::PortActive)) => return event,
+            Some(_) => {}
+            None => thread::sleep(Duration::from_millis(1)),
+        }
+        assert!(started.elapsed() < PATIENCE, "no event");
+    };
+    for flap in 0..FLAPS {
+        assert_eq!(next(), Event::PortError, "{flap}");
+        assert_eq!(next(), Event::PortActive, "{flap}");
+    }
+}
+
+/// One of the other processes.
+fn other(path: &str, number: usize) {
+    let node = Node::attach(&Registry::at(path.as_ref()).unwrap(), "a", BYTES);
+    let many = if number == DIES { MANY } else { 0 };
+    for _ in 0..many {
+        node.qp();
+    }
+    let _link = connect_back(&node, &attr());
+    tell("connected");
+    if number != LEAVES {
+        watch(&node);
+        tell("seen");
+    }
+    hear();
+}
+
+#[test]
+fn each_flap_is_told_and_all_go_on_beside_who_leaves_dies_or_stops() {
+    let test = "each_flap_is_told_and_all_go_on_beside_who_leaves_dies_or_stops";
+    if let Some(role) = role() {
+        return other(&role[0], role[1].parse().unwrap());
+    }
+    let place = Place::with_device(address(83, 0, 1));
+    let registry = place.registry();
+    let node = Node::attach(&registry, "a", BYTES);
+    let mut others: Vec<(Other, Link)> = (0..OTHERS)
+        .map(|number| {
+            let mut other = Other::start(test, &format!("{} {number}", place.path().display()));
+            let link = other.connect(&node, &attr());
+            assert_eq!(other.hear(), "connected");
+            (other, link)
+        })
+        .collect();
+    let observer = registry.observe("a").unwrap();
+    let flaps = Outages {
+        first: Clock.now().after(Span::from_millis(20)),
+        length: Span::from_millis(5),
+        every: Span::from_millis(10),
+        times: FLAPS,
+    };
+    observer
+        .set_schedule(Schedule::new(vec![flaps]).unwrap())
+        .unwrap();
+
+    thread::sleep(Duration::from_millis(50));
+    others[STOPS].0.stop();
+    others[DIES].0.kill();
+    let rest = others.split_off(1);
+    for (leaves, _) in others {
+        leaves.finish();
+    }
+    watch(&node);
+    let (mut rest, mut stopped): (Vec<_>, Vec<_>) = rest
+        .into_iter()
+        .enumerate()
+        .filter(|(place, _)| place + 1 != DIES)
+        .partition(|(place, _)| place + 1 != STOPS);
+    for (number, (other, link)) in &mut rest {
+        assert_eq!(other.hear(), "seen", "{number}");
+        write(&node, link);
+    }
+    // It hears of all of them, late.
+    for (_, (other, link)) in &mut stopped {
+        other.resume();
+        assert_eq!(other.hear(), "seen");
+        write(&node, link);
+    }
+    let port = observer.port();
+    assert_eq!((port.is_up, port.downed), (true, FLAPS.into()));
+    for (_, (other, _)) in rest.into_iter().chain(stopped) {
+        other.finish();
+    }
+}
+
+fn write(node: &Node, link: &Link) {
+    node.post(link.qpn, 1, link.memory.write(), node.sge(0, 64));
+    node.succeed(1);
+}

@@ -1,0 +1,146 @@
+//! Rings in company: many processes, of which some stop, die, come and go, and many queue pairs. The
+//! devices have `shm`, so nothing else brings a packet from one queue pair to another.
+
+mod common;
+
+use common::echo::{echo, exchange};
+use common::rings::{alone, rings, wait_for_rings};
+use common::{
+    Link, Node, Other, Place, address, attr, check_all_kinds, connect, connect_back, hear,
+    impatient, impatient_attr, nothing_was_lost, patient_attr, pattern, role, tell,
+};
+use ferroce_hca::WcStatus;
+use ferroce_registry::{DeviceSpec, LinkSetting, Registry};
+
+const LEN: usize = 256 << 10;
+/// Beside the test's own.
+const PROCESSES: usize = 8;
+const STOPS: usize = 0;
+const DIES: usize = 1;
+/// How often the one comes and goes that does.
+const COMES: usize = 5;
+const QUEUE_PAIRS: usize = 4_000;
+
+/// A registry with devices `a` and `b`.
+fn place(test: u8) -> Place {
+    let place = Place::new();
+    for host in 0..2 {
+        let address = address(84, test, host);
+        let spec = DeviceSpec {
+            link: LinkSetting::Shm,
+            personality: impatient(address).hca.personality,
+            ..DeviceSpec::new(["a", "b"][usize::from(host)], address)
+        };
+        place.registry().add(&spec).unwrap();
+    }
+    place
+}
+
+/// One of the other processes: on the device of the test or the other one.
+fn other(role: &[String]) {
+    let registry = Registry::at(role[0].as_ref()).unwrap();
+    let node = Node::attach(&registry, &role[1], LEN);
+    if role[2] == "echo" {
+        return echo(&node, &patient_attr());
+    }
+    connect_back(&node, &impatient_attr());
+    tell("connected");
+    while hear().is_some() {}
+}
+
+fn write(node: &Node, link: &Link, len: usize) {
+    node.post(link.qpn, 1, link.memory.write(), node.sge(0, len as u32));
+}
+
+#[test]
+fn eight_processes_of_which_one_stops_one_dies_and_one_comes_and_goes() {
+    if let Some(role) = role() {
+        return other(&role);
+    }
+    let test = "eight_processes_of_which_one_stops_one_dies_and_one_comes_and_goes";
+    let _alone = alone();
+    let place = place(0);
+    let path = place.path().display().to_string();
+    let start = |number: usize, role| {
+        let device = ["a", "b"][number % 2];
+        Other::start(test, &format!("{path} {device} {role}"))
+    };
+    let node = Node::attach(&place.registry(), "a", LEN);
+    let connected = |number| {
+        let mut other = start(number, "target");
+        let link = other.connect(&node, &impatient_attr());
+        assert_eq!(other.hear(), "connected");
+        write(&node, &link, 8);
+        node.succeed(1);
+        (other, link)
+    };
+    let mut others: Vec<_> = (0..PROCESSES - 1).map(connected).collect();
+    // Each has one to this process, and one from it.
+    assert_eq!(rings().len(), 2 * (PROCESSES - 1));
+
+    others[STOPS].0.stop();
+    others[DIES].0.kill();
+    for (_, link) in &others[..2] {
+        write(&node, link, LEN);
+    }
+    let failed = node.completions(2);
+    assert!(
+        failed.iter().all(|it| it.status == WcStatus::RetryExcErr),
+        "{failed:?}"
+    );
+    for round in 0..COMES {
+        let mut comer = start(round, "echo");
+        exchange(&node, &mut comer, &patient_attr());
+        comer.finish();
+        let rest = &others[2..];
+        for (_, link) in rest {
+            write(&node, link, LEN);
+        }
+        node.succeed(rest.len());
+    }
+    // Its queue pair has failed here; others find it as it was.
+    others[STOPS].0.resume();
+    let (at_node, _) = connect(&node, &node, &attr());
+    node.buffer.write(0, &pattern(1000, 1));
+    node.post(at_node, 1, node.remote(LEN / 2).write(), node.sge(0, 1000));
+    node.succeed(1);
+    assert_eq!(node.bytes(LEN / 2, 1000), pattern(1000, 1));
+    for (number, (other, _)) in others.into_iter().enumerate() {
+        if number != DIES {
+            other.finish();
+        }
+    }
+    // To itself alone.
+    wait_for_rings(2);
+}
+
+#[test]
+fn thousands_of_queue_pairs_share_a_ring() {
+    if role().is_some() {
+        return;
+    }
+    let _alone = alone();
+    let place = place(1);
+    let [a, b] = ["a", "b"].map(|name| Node::attach(&place.registry(), name, LEN));
+    let links: Vec<_> = (0..QUEUE_PAIRS)
+        .map(|_| connect(&a, &b, &patient_attr()))
+        .collect();
+    for (number, (at_a, at_b)) in (0..).zip(&links) {
+        // Lengths of one packet and of several.
+        let len = 8 + number % 3 * 5000;
+        a.post(*at_a, number.into(), b.remote(0).write(), a.sge(0, len));
+        b.post(
+            *at_b,
+            number.into(),
+            a.remote(LEN / 2).write(),
+            b.sge(LEN / 2, len),
+        );
+    }
+    a.succeed(QUEUE_PAIRS);
+    b.succeed(QUEUE_PAIRS);
+    // Of both rings both ends.
+    assert_eq!(rings().len(), 4);
+    let last = *links.last().unwrap();
+    check_all_kinds(&a, &b, last, 10_000, 1);
+    [&a, &b].into_iter().for_each(nothing_was_lost);
+}

@@ -1,0 +1,339 @@
+//! Packets come to the process that they are for.
+
+mod common;
+
+use std::net::{Ipv6Addr, SocketAddr};
+use std::path::Path;
+use std::time::Instant;
+
+use common::services::{PATIENTLY, ask, outcome, qpn_at};
+use common::{
+    Link, Node, Other, PATIENCE, Place, Remote, address, connect, connect_back, hear,
+    nothing_was_missed, patient_attr, port_v6, role, share, tell,
+};
+use ferroce_hca::{Counter, Hca, cm::CmEventKind};
+use ferroce_registry::{DeviceSpec, Registry, ServiceScope};
+use ferroce_sockets::{Options, Routes, Socket};
+use ferroce_wire::{Qpn, ROCE_V2_PORT, cm::PortSpace};
+
+const LEN: usize = 64 << 10;
+
+fn attach(directory: &Path) -> Node {
+    Node::attach(&Registry::at(directory).unwrap(), "a", LEN)
+}
+
+/// A process beside the test's own: attaches to the device, and lets others write and read.
+fn target(role: &[String]) {
+    let node = attach(Path::new(&role[0]));
+    connect_back(&node, &patient_attr());
+    tell("connected");
+    while hear().is_some() {}
+}
+
+/// A process in that role, and what writes to it and reads from it.
+struct Target {
+    child: Other,
+    qpn: Qpn,
+    memory: Remote,
+}
+
+impl Target {
+    fn start(test: &str, directory: &Path) -> Other {
+        Other::start(test, &directory.display().to_string())
+    }
+
+    fn connect(node: &Node, mut child: Other) -> Self {
+        let Link { qpn, memory, .. } = child.connect(node, &patient_attr());
+        assert_eq!(child.hear(), "connected");
+        Self { child, qpn, memory }
+    }
+
+    /// Packets to it and back.
+    fn exchange(&self, node: &Node) {
+        exchange(node, self.qpn, self.memory);
+    }
+}
+
+/// Packets to that memory and back.
+fn exchange(node: &Node, qpn: Qpn, memory: Remote) {
+    node.post(qpn, 1, memory.write(), node.sge(0, LEN as u32));
+    node.post(qpn, 2, memory.read(), node.sge(0, LEN as u32));
+    node.succeed(2);
+}
+
+/// Two of a device, with a queue pair of the first to the second.
+fn pair(place: &Place) -> ([Node; 2], Qpn) {
+    let nodes = [(); 2].map(|()| attach(place.path()));
+    let (qpn, _) = connect(&nodes[0], &nodes[1], &patient_attr());
+    (nodes, qpn)
+}
+
+/// Waits until `exchange` goes its way with no packet handed on, whoever receives it.
+fn settles(node: &Node, exchange: impl Fn()) {
+    let state = node.device.state();
+    let started = Instant::now();
+    loop {
+        let before = state.counter(Counter::RxForwarded);
+        (0..20).for_each(|_| exchange());
+        if state.counter(Counter::RxForwarded) == before {
+            return;
+        }
+        assert!(started.elapsed() < PATIENCE, "packets are still handed on");
+    }
+}
+
+fn between_nodes(place: &Place) {
+    let nodes = [(); 3].map(|()| attach(place.path()));
+    let pairs = [(0, 1), (1, 2), (2, 0)];
+    let pairs = pairs.map(|(a, b)| (&nodes[a], &nodes[b]));
+    let pairs = pairs.map(|(a, b)| (a, b, connect(a, b, &patient_attr()).0));
+    settles(&nodes[0], || {
+        for (a, b, qpn) in pairs {
+            exchange(a, qpn, b.remote(0));
+        }
+    });
+    nodes.iter().for_each(nothing_was_missed);
+    let malformed = nodes[0].device.state().counter(Counter::RxMalformed);
+    assert_eq!(malformed, 0, "a probe was taken for a packet");
+}
+
+#[test]
+fn nothing_is_handed_on_for_long() {
+    between_nodes(&Place::on_the_wire(address(16, 0, 0)));
+}
+
+#[test]
+fn nor_with_ipv6() {
+    let Some(port) = port_v6("nor_with_ipv6") else {
+        return;
+    };
+    let place = Place::new();
+    let spec = DeviceSpec {
+        port,
+        ..DeviceSpec::new("a", Ipv6Addr::LOCALHOST.into())
+    };
+    place.registry().add(&spec).unwrap();
+    between_nodes(&place);
+}
+
+/// The last socket takes the index of the first one.
+#[test]
+fn the_death_of_the_first_heals() {
+    if let Some(role) = role() {
+        return target(&role);
+    }
+    let place = Place::on_the_wire(address(16, 1, 0));
+    let start = || Target::start("the_death_of_the_first_heals", place.path());
+    let mut first = start();
+    let described = first.hear();
+    let node = attach(place.path());
+    let others = [(); 2].map(|()| Target::connect(&node, start()));
+    let exchange = || others.iter().for_each(|other| other.exchange(&node));
+    settles(&node, exchange);
+    assert!(!described.is_empty());
+    first.kill();
+    settles(&node, exchange);
+    nothing_was_missed(&node);
+    others.into_iter().for_each(|other| other.child.finish());
+}
+
+#[test]
+fn eight_processes() {
+    if let Some(role) = role() {
+        return target(&role);
+    }
+    let place = Place::on_the_wire(address(16, 2, 0));
+    let children = [(); 7].map(|()| Target::start("eight_processes", place.path()));
+    let node = attach(place.path());
+    let others = children.map(|child| Target::connect(&node, child));
+    settles(&node, || {
+        others.iter().for_each(|other| other.exchange(&node))
+    });
+    nothing_was_missed(&node);
+    others.into_iter().for_each(|other| other.child.finish());
+}
+
+#[test]
+fn a_wrong_program_heals() {
+    let address = address(16, 3, 0);
+    let place = Place::on_the_wire(address);
+    let ([a, b], qpn) = pair(&place);
+    let exchange = || exchange(&a, qpn, b.remote(0));
+    settles(&a, exchange);
+    let other = share(SocketAddr::new(address, ROCE_V2_PORT));
+    let wrong = Routes {
+        slots: vec![(a.device.slot(), 1), (b.device.slot(), 0)],
+        ..Routes::default()
+    };
+    other.steer(&wrong).unwrap();
+    drop(other);
+    let before = a.device.state().counter(Counter::RxForwarded);
+    exchange();
+    assert!(a.device.state().counter(Counter::RxForwarded) > before);
+    settles(&a, exchange);
+    nothing_was_missed(&a);
+}
+
+/// A process that was busy reads probes of rounds that are over. Nobody else can send any.
+#[test]
+fn late_probes_do_no_harm() {
+    let address = address(16, 5, 0);
+    let place = Place::on_the_wire(address);
+    let ([a, b], qpn) = pair(&place);
+    let exchange = || exchange(&a, qpn, b.remote(0));
+    settles(&a, exchange);
+    let device = SocketAddr::new(address, ROCE_V2_PORT);
+    let stranger = Socket::bind(SocketAddr::new(address, 0), &Options::default()).unwrap();
+    // Its index would mislead the packets of both.
+    let late = [0xfe, 7, 0, 0, 1, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
+    let foreign = || a.device.state().counter(Counter::RxForeignSource);
+    for (from, counted) in [(share(device), 0), (stranger, 1)] {
+        let _ = from.send(device, 0, &late, 0).unwrap();
+        exchange();
+        let started = Instant::now();
+        while foreign() < counted {
+            assert!(started.elapsed() < PATIENCE, "a stranger's is not counted");
+            std::thread::yield_now();
+        }
+        drop(from);
+        settles(&a, exchange);
+        assert_eq!(foreign(), counted);
+    }
+    nothing_was_missed(&a);
+}
+
+/// Has the kernel refuse this thread, and those that it starts, what `refused` says: numbers of
+/// system calls, each with what its second and third arguments must be, if any.
+fn sandbox(refused: &[(libc::c_long, Option<[libc::c_int; 2]>)]) {
+    let op = |code: u32, k: u32, jt: u8, jf: u8| libc::sock_filter {
+        code: code as u16,
+        jt,
+        jf,
+        k,
+    };
+    let load = |offset| op(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, offset, 0, 0);
+    let unless = |value, over| op(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, value, 0, over);
+    let answer = |value| op(libc::BPF_RET | libc::BPF_K, value, 0, 0);
+    // The lower halves of arguments in `struct seccomp_data`, behind number, architecture and
+    // instruction pointer.
+    let argument = |nth: u32| 16 + 8 * nth + if cfg!(target_endian = "big") { 4 } else { 0 };
+    let eperm = answer(libc::SECCOMP_RET_ERRNO | libc::EPERM as u32);
+    let mut filter = Vec::new();
+    for (call, arguments) in refused {
+        let call = *call as u32;
+        filter.push(load(0));
+        match arguments {
+            None => filter.extend([unless(call, 1), eperm]),
+            Some([second, third]) => filter.extend([
+                unless(call, 5),
+                load(argument(1)),
+                unless(*second as u32, 3),
+                load(argument(2)),
+                unless(*third as u32, 1),
+                eperm,
+            ]),
+        }
+    }
+    filter.push(answer(libc::SECCOMP_RET_ALLOW));
+    let program = libc::sock_fprog {
+        len: filter.len() as u16,
+        filter: filter.as_mut_ptr(),
+    };
+    // SAFETY: the options of prctl(2); the program has as many instructions as it says, and the
+    // kernel copies it.
+    let installed = unsafe {
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+            && libc::prctl(
+                libc::PR_SET_SECCOMP,
+                libc::SECCOMP_MODE_FILTER,
+                &raw const program,
+            ) == 0
+    };
+    assert!(installed, "{}", std::io::Error::last_os_error());
+}
+
+/// What a sandbox may refuse of what steers packets: the kernel's program, leaving the port, and
+/// waiting for what is under way then.
+const STEERING: [(libc::c_long, Option<[libc::c_int; 2]>); 3] = [
+    (
+        libc::SYS_setsockopt,
+        Some([libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF]),
+    ),
+    (
+        libc::SYS_setsockopt,
+        Some([libc::SOL_SOCKET, 62 /* SO_BINDTOIFINDEX */]),
+    ),
+    (libc::SYS_membarrier, None),
+];
+
+/// Whoever may not tell the kernel who gets what gets it by way of others, and hands on what is
+/// theirs.
+#[test]
+fn a_sandbox_that_refuses_programs_costs_a_detour_only() {
+    if let Some(role) = role() {
+        sandbox(&STEERING);
+        return target(&role);
+    }
+    let test = "a_sandbox_that_refuses_programs_costs_a_detour_only";
+    let place = Place::on_the_wire(address(16, 6, 0));
+    // The first process has the first socket.
+    let children = [(); 3].map(|()| Target::start(test, place.path()));
+    let observer = place.registry().observe("a").unwrap();
+    let started = Instant::now();
+    while observer.processes().unwrap().len() < children.len() {
+        assert!(started.elapsed() < PATIENCE, "they do not start");
+        std::thread::yield_now();
+    }
+    let (nodes, qpn) = pair(&place);
+    let others = children.map(|child| Target::connect(&nodes[0], child));
+    for _ in 0..20 {
+        exchange(&nodes[0], qpn, nodes[1].remote(0));
+        others.iter().for_each(|other| other.exchange(&nodes[0]));
+    }
+    nodes.iter().for_each(nothing_was_missed);
+    for other in others {
+        other.child.finish();
+        exchange(&nodes[0], qpn, nodes[1].remote(0));
+    }
+    nodes.iter().for_each(nothing_was_missed);
+}
+
+/// Where nobody may, services are found as well.
+#[test]
+fn in_a_sandbox_packets_and_requests_find_their_processes() {
+    let address = address(16, 7, 0);
+    // A sandbox is a thread's and of those that it starts.
+    let sandboxed = std::thread::spawn(move || {
+        sandbox(&STEERING);
+        let refused = share(SocketAddr::new(address, ROCE_V2_PORT)).steer(&Routes::default());
+        assert_eq!(refused.unwrap_err().raw_os_error(), Some(libc::EPERM));
+        let place = Place::on_the_wire(address);
+        let nodes = [(); 3].map(|()| attach(place.path()));
+        for (a, b) in [(0, 1), (1, 2), (2, 0)] {
+            let (a, b) = (&nodes[a], &nodes[b]);
+            let (qpn, _) = connect(a, b, &patient_attr());
+            (0..20).for_each(|_| exchange(a, qpn, b.remote(0)));
+        }
+        for (port, server) in (1000..).zip(&nodes) {
+            let claim = server
+                .device
+                .claim_service(PortSpace::Udp, port, ServiceScope::Device)
+                .unwrap();
+            let service = claim.service();
+            let listen = |hca: &mut Hca| hca.cm_mut().listen(service, 8);
+            server.device.with(listen).unwrap();
+            claim.publish();
+            server.device.expect_requests();
+            for client in &nodes {
+                ask(client, service, PATIENTLY, 15);
+                let kind = outcome(&nodes.each_ref());
+                let CmEventKind::SidrReply { rep } = kind else {
+                    panic!("{kind:?}");
+                };
+                assert_eq!((rep.status, rep.qpn), (0, qpn_at(server)));
+            }
+        }
+        nodes.iter().for_each(nothing_was_missed);
+    });
+    sandboxed.join().unwrap();
+}

@@ -1,0 +1,238 @@
+//! A process of the device is stopped (SIGSTOP, a debugger, a freezer): the others do not notice.
+
+mod common;
+
+use std::net::{SocketAddr, UdpSocket};
+use std::os::unix::net::UnixDatagram;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::services::{PATIENTLY, SOON, ask, outcome};
+use common::{
+    Link, Node, Other, PATIENCE, Place, address, attr, check_all_kinds, connect, connect_back,
+    cpu_time, hear, role, share, tell,
+};
+use ferroce_hca::{Counter, Hca, cm::CmEventKind};
+use ferroce_registry::{Registry, ServiceScope};
+use ferroce_sockets::Routes;
+use ferroce_wire::cm::{PortSpace, ServiceId};
+use ferroce_wire::{Connection, Headers, IcrcFlow, IpPair, Psn, ROCE_V2_PORT};
+
+const LEN: usize = 64 << 10;
+
+fn attach(place: &Place) -> Node {
+    Node::attach(&place.registry(), "a", LEN)
+}
+
+/// A process that has a queue pair and is stopped at some time.
+fn victim(role: &[String]) {
+    let node = Node::attach(&Registry::at(role[0].as_ref()).unwrap(), "a", LEN);
+    connect_back(&node, &attr());
+    tell("connected");
+    while hear().is_some() {}
+}
+
+/// Starts it and connects it with a node, whose socket is the first.
+fn start(test: &str, place: &Place, node: &Node) -> (Other, Link) {
+    node.device.join().unwrap();
+    let mut child = Other::start(test, &place.path().display().to_string());
+    let link = child.connect(node, &attr());
+    assert_eq!(child.hear(), "connected");
+    (child, link)
+}
+
+#[test]
+fn new_connections_do_not_need_a_third_process() {
+    if let Some(role) = role() {
+        return victim(&role);
+    }
+    let test = "new_connections_do_not_need_a_third_process";
+    let place = Place::on_the_wire(address(65, 0, 0));
+    let server = attach(&place);
+    let (child, _) = start(test, &place, &server);
+    let claim = server
+        .device
+        .claim_service(PortSpace::Udp, 7471, ServiceScope::Device)
+        .unwrap();
+    let service = claim.service();
+    claim.publish();
+    let listen = |hca: &mut Hca| hca.cm_mut().listen(service, 64);
+    server.device.with(listen).unwrap();
+    server.device.expect_requests();
+    child.stop();
+    for nth in 0..8 {
+        // One who comes while it is stopped.
+        let client = attach(&place);
+        client.device.join().unwrap();
+        ask(&client, service, PATIENTLY, 2);
+        let kind = outcome(&[&server, &client]);
+        let good = matches!(&kind, CmEventKind::SidrReply { rep } if rep.status == 0);
+        assert!(good, "request {nth}: {kind:?}");
+        // Nobody listens there, and somebody says so: not the stopped one, so they ask again.
+        ask(&client, ServiceId::new(PortSpace::Udp, 999), SOON, 15);
+        let kind = outcome(&[&server, &client]);
+        let refused = matches!(&kind, CmEventKind::SidrReply { rep } if rep.status != 0);
+        assert!(refused, "request {nth}: {kind:?}");
+        // Queue pairs of both get their packets.
+        let qps = connect(&server, &client, &attr());
+        check_all_kinds(&server, &client, qps, 10_000, nth);
+    }
+    child.resume();
+    child.finish();
+}
+
+/// What went to it by a detour would be overtaken by what goes straight to it afterwards.
+#[test]
+fn who_joins_waits_until_the_socket_of_a_busy_process_is_known() {
+    if let Some(role) = role() {
+        return victim(&role);
+    }
+    let test = "who_joins_waits_until_the_socket_of_a_busy_process_is_known";
+    let place = Place::on_the_wire(address(65, 3, 0));
+    let mut child = Other::start(test, &place.path().display().to_string());
+    // It shares the port, alone until now.
+    child.hear();
+    child.stop();
+    let is_back = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            thread::sleep(Duration::from_millis(20));
+            is_back.store(true, Ordering::Relaxed);
+            child.resume();
+        });
+        let node = attach(&place);
+        let started = Instant::now();
+        node.device.join().unwrap();
+        // Nobody waits for longer: the process may be stopped for good.
+        let is_too_late = started.elapsed() >= Duration::from_millis(100);
+        assert!(is_back.load(Ordering::Relaxed) || is_too_late);
+    });
+}
+
+/// It may have been stopped before anybody asked it.
+#[test]
+fn one_that_never_answers_is_waited_for_once() {
+    if let Some(role) = role() {
+        return victim(&role);
+    }
+    let test = "one_that_never_answers_is_waited_for_once";
+    let place = Place::on_the_wire(address(65, 4, 0));
+    let mut child = Other::start(test, &place.path().display().to_string());
+    // It shares the port, alone until now.
+    child.hear();
+    child.stop();
+    let nodes: Vec<Node> = (0..10).map(|_| attach(&place)).collect();
+    let join = |node: &Node| {
+        let started = Instant::now();
+        node.device.join().unwrap();
+        started.elapsed()
+    };
+    let waits: Vec<_> = nodes.iter().map(join).collect();
+    // One at least gets a processor in time.
+    let shortest = waits[1..].iter().min().unwrap();
+    assert!(*shortest < Duration::from_millis(50), "{waits:?}");
+    child.resume();
+}
+
+/// Whoever is stopped while it finds out which process has which socket does not keep the others
+/// from it.
+#[test]
+fn a_stopped_process_loses_its_turn() {
+    if let Some(role) = role() {
+        let registry = Registry::at(role[0].as_ref()).unwrap();
+        // Whatever it does at the moment at which it is stopped.
+        loop {
+            let node = Node::attach(&registry, "a", 4096);
+            node.qp();
+            if role[1] == "once" {
+                tell("there");
+                while hear().is_some() {}
+                return;
+            }
+        }
+    }
+    let test = "a_stopped_process_loses_its_turn";
+    let place = Place::on_the_wire(address(65, 1, 0));
+    let [a, b] = [(); 2].map(|()| attach(&place));
+    let qps = connect(&a, &b, &common::patient_attr());
+    let role = |what: &str| format!("{} {what}", place.path().display());
+    for _ in 0..4 {
+        let child = Other::start(test, &role("again"));
+        thread::sleep(Duration::from_millis(50));
+        child.stop();
+        check_all_kinds(&a, &b, qps, 10_000, 1);
+        child.resume();
+        drop(child);
+    }
+    let mut child = Other::start(test, &role("once"));
+    assert_eq!(child.hear(), "there");
+    check_all_kinds(&a, &b, qps, 10_000, 1);
+    child.finish();
+}
+
+/// Packets that keep coming for a stopped process end in a counter, and not in a core that offers
+/// them again and again.
+#[test]
+fn packets_for_a_stopped_process_age() {
+    if let Some(role) = role() {
+        return victim(&role);
+    }
+    let test = "packets_for_a_stopped_process_age";
+    let place = Place::on_the_wire(address(65, 2, 0));
+    let node = attach(&place);
+    let (child, link) = start(test, &place, &node);
+    child.stop();
+    let mailbox = place.path().join(format!(
+        "{}-{ROCE_V2_PORT}.{}",
+        node.device.address().ip(),
+        link.peer.qpn.value() >> 16
+    ));
+    let junk = UnixDatagram::unbound().unwrap();
+    junk.set_nonblocking(true).unwrap();
+    while junk.send_to(&[0], &mailbox).is_ok() {}
+
+    // Its packets come to the node, until that has found out that they should not.
+    let own = SocketAddr::new(address(65, 2, 1), ROCE_V2_PORT);
+    let sender = UdpSocket::bind(own).unwrap();
+    let dest = node.device.address();
+    let misled = share(dest);
+    let ip = IpPair::new(own.ip(), dest.ip()).unwrap();
+    let flow = IcrcFlow::new(ip, own.port(), dest.port());
+    let middle = Headers::send(Connection::Rc, ferroce_wire::Place::Middle, None);
+    let headers = middle.to(link.peer.qpn, Psn::new(5));
+    let mut packet = vec![0; 5000];
+    let len = headers
+        .emit_packet(&[7; 4096], &flow, 0, &mut packet)
+        .unwrap();
+    let state = node.device.state();
+    let send = || {
+        let routes = Routes {
+            slots: vec![((link.peer.qpn.value() >> 16) as u8, 0)],
+            spread: vec![0],
+            ..Routes::default()
+        };
+        misled.steer(&routes).unwrap();
+        sender.send_to(&packet[..len], dest).unwrap();
+        thread::sleep(Duration::from_millis(20));
+    };
+    let started = Instant::now();
+    while state.counter(Counter::RxForwardDropped) == 0 {
+        send();
+        assert!(started.elapsed() < PATIENCE, "nothing is given up");
+    }
+    // A trickle for it costs next to nothing.
+    let is_cheap = || {
+        let (before, started) = (cpu_time(), Instant::now());
+        while started.elapsed() < Duration::from_secs(1) {
+            send();
+        }
+        cpu_time() - before < started.elapsed() / 20
+    };
+    assert!((0..10).any(|_| is_cheap()), "a core is busy with it");
+    drop(misled);
+    child.resume();
+    node.post(link.qpn, 1, link.memory.write(), node.sge(0, 4096));
+    node.succeed(1);
+    child.finish();
+}

@@ -1,0 +1,111 @@
+//! Which crates may use which.
+
+use std::collections::BTreeMap;
+
+use crate::workspace::{items, own_packages, report, text};
+
+/// Every crate and its level, also of rooms that are planned.
+///
+/// Arrows point down only: a crate may use those of a lower level.
+const LEVELS: &[(&str, u8)] = &[
+    ("ferroce-abi-macros", 0),
+    ("ferroce-abi", 1),
+    ("ferroce-time", 0),
+    ("ferroce-units", 0),
+    ("ferroce-wire", 0),
+    ("ferroce-prm", 0),
+    ("ferroce-adp", 1),
+    ("ferroce-dcqcn", 1),
+    ("ferroce-designer", 2),
+    ("ferroce-designer-module", 3),
+    ("ferroce-transport", 2),
+    ("ferroce-capture", 2),
+    ("ferroce-fwctl", 2),
+    ("ferroce-hca", 3),
+    ("ferroce-driver", 4),
+    ("ferroce-fabric", 4),
+    ("ferroce-os", 1),
+    ("ferroce-registry", 5),
+    ("ferroce-sockets", 5),
+    ("ferroce-rings", 6),
+    ("ferroce-runtime", 7),
+    ("ferroce-sweep", 5),
+    ("ferroce-trial", 5),
+    ("ferroce-testing", 5),
+    ("ferroce-sysfs", 6),
+    ("ferroce-nldev", 6),
+    ("ferroce-ibverbs", 8),
+    ("ferroce-rdmacm", 9),
+    ("ferroce-libibverbs", 10),
+    ("ferroce-librdmacm", 10),
+    ("ferroce-doca", 8),
+    ("ferroce-libdoca-argp", 9),
+    ("ferroce-libdoca-common", 9),
+    ("ferroce-libdoca-telemetry", 9),
+    ("ferroce-fwctl-preload", 8),
+    ("ferroce-sysfs-preload", 7),
+    ("ferroce", 11),
+    ("ferroce-benches", 12),
+    ("ferroce-interop", 12),
+];
+
+/// Arrows that would point down and are forbidden all the same: real cards' registers have
+/// nothing to do with queue pairs.
+const NOT_EVEN_DOWN: &[(&str, &str)] = &[
+    ("ferroce-fwctl", "ferroce-adp"),
+    ("ferroce-fwctl", "ferroce-dcqcn"),
+    ("ferroce-fwctl", "ferroce-wire"),
+    ("ferroce-hca", "ferroce-fwctl"),
+    // Two hosts of the same device.
+    ("ferroce-runtime", "ferroce-fabric"),
+];
+
+/// Crates that know no others of the project than this one: what drives a device sees what the device
+/// shows.
+const KNOWS_ONLY: &[(&str, &str)] = &[("ferroce-driver", "ferroce-hca")];
+
+#[test]
+fn arrows_point_down_only() {
+    let levels: BTreeMap<_, _> = LEVELS.iter().copied().collect();
+    let mut violations = Vec::new();
+    for package in &own_packages() {
+        let name = text(package, "name");
+        let Some(level) = levels.get(name) else {
+            violations.push(format!(
+                "{name} is a room without a level; add it to LEVELS"
+            ));
+            continue;
+        };
+        for dependency in items(package, "dependencies") {
+            let used = text(dependency, "name");
+            if dependency["path"].is_null() {
+                continue; // not ours
+            }
+            if used == "ferroce-testing" {
+                // Knows devices, and helps to test what they are made of.
+                if text(dependency, "kind") != "dev" {
+                    violations.push(format!("{name} uses {used}, which is for tests"));
+                }
+                continue;
+            }
+            match levels.get(used) {
+                None => violations.push(format!("{name} uses {used}, which has no level")),
+                Some(below) if below >= level => violations.push(format!(
+                    "{name} (level {level}) uses {used} (level {below}); arrows point down only"
+                )),
+                Some(_) if NOT_EVEN_DOWN.contains(&(name, used)) => {
+                    violations.push(format!("{name} must not know {used}"));
+                }
+                Some(_)
+                    if KNOWS_ONLY
+                        .iter()
+                        .any(|(it, only)| *it == name && *only != used) =>
+                {
+                    violations.push(format!("{name} must not know {used}"));
+                }
+                Some(_) => {}
+            }
+        }
+    }
+    report("architecture", &violations);
+}

@@ -1,0 +1,16 @@
+//! Rules of the project that no compiler checks; ARCHITECTURE.md and CONTRIBUTING.md give the
+//! reasons.
+
+mod border;
+mod crates;
+mod layers;
+mod licences;
+mod manifests;
+mod modules;
+mod pages;
+mod purity;
+mod security;
+mod syntax;
+mod unfinished;
+mod unsafe_code;
+mod workspace;

@@ -1,0 +1,62 @@
+//! What manifests say, and what repeats it.
+
+use std::fs;
+
+use crate::workspace::{own_packages, read, report, text, toml};
+
+#[test]
+fn every_crate_takes_the_workspace_lints() {
+    let mut violations = Vec::new();
+    for package in &own_packages() {
+        let path = text(package, "manifest_path");
+        let manifest: toml::Table = fs::read_to_string(path)
+            .expect("cargo names manifests that exist")
+            .parse()
+            .expect("cargo has parsed it before");
+        let lints = manifest
+            .get("lints")
+            .and_then(|lints| lints.get("workspace"));
+        if lints.and_then(toml::Value::as_bool) != Some(true) {
+            violations.push(format!("{path} lacks [lints] workspace = true"));
+        }
+    }
+    report("lints", &violations);
+}
+
+#[test]
+fn licences_and_version_are_those_of_the_manifest() {
+    assert!(read("LICENSE-MIT").contains("The Ferroce authors"));
+    assert!(read("LICENSE-APACHE").contains("Version 2.0, January 2004"));
+    let manifest = toml("Cargo.toml");
+    let package = &manifest["workspace"]["package"];
+    assert_eq!(package["license"].as_str(), Some("MIT OR Apache-2.0"));
+    assert_eq!(toml("clippy.toml")["msrv"], package["rust-version"]);
+}
+
+/// What installs a release names the one that this will be.
+#[test]
+fn packages_and_recipes_have_the_version_of_the_manifest() {
+    let manifest = toml("Cargo.toml");
+    let version = &manifest["workspace"]["package"]["version"];
+    let version = version.as_str().expect("a version");
+    let mut violations = Vec::new();
+    for (path, line) in [
+        ("action.yml", format!("    default: {version}")),
+        (
+            "packaging/devcontainer/devcontainer-feature.json",
+            format!("\"default\": \"{version}\""),
+        ),
+        (
+            "packaging/devcontainer/install.sh",
+            format!("version=${{VERSION:-{version}}}"),
+        ),
+        ("CITATION.cff", format!("version: {version}")),
+        ("docs/ci.md", format!("ferroce_{version}_amd64.deb")),
+        ("docs/ci.md", format!("uses: ferroce/ferroce@v{version}")),
+    ] {
+        if !read(path).contains(&line) {
+            violations.push(format!("{path}: {line}"));
+        }
+    }
+    report("versions that are not the manifest's", &violations);
+}
