@@ -4,9 +4,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use ferroce_driver::{Ring, Waiting, Watch, Watched};
+use ferroce_os::Clock;
 
 use super::progress::Shared;
-use crate::engine::Engine;
+use crate::link::Engine;
 
 /// What a program and the helper tell each other of requests that wait. A line of the cache of its own:
 /// the helper reads it all the time while it keeps watch.
@@ -76,12 +77,12 @@ impl Shared {
     pub(super) fn keep_watch(&self) {
         let begun = self.watch.is_kept.swap(true, Ordering::Relaxed);
         debug_assert!(!begun, "one thread keeps watch");
-        let mut watch = Watch::new(Engine::now());
+        let mut watch = Watch::new(Clock.now());
         loop {
             let is_at_rest = self.watch.is_at_rest.load(Ordering::Relaxed);
             let watched = match self.stop.load(Ordering::Acquire) {
                 true => Watched::End,
-                false => watch.look(Engine::now(), self.watch.waiting(), is_at_rest),
+                false => watch.look(Clock.now(), self.watch.waiting(), is_at_rest),
             };
             if watched != Watched::Again
                 && let Some(mut engine) = self.try_lock()
