@@ -100,5 +100,5 @@ fn the_page_says_of_each_symbol_what_the_library_does() {
         );
         compared += 1;
     }
-    assert!(compared > 100, "{compared} symbols");
+    assert!(compared > 90, "{compared} symbols");
 }
