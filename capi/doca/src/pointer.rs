@@ -15,7 +15,7 @@ use crate::error::Refusal;
 /// `to` is null or leads to room for a value.
 pub unsafe fn put<T>(argument: &str, to: *mut T, value: T) -> Result<(), Refusal> {
     check(argument, to)?;
-    // SAFETY: not null, and the rest is the caller's word.
+    // SAFETY: not null, and otherwise room for a value, as the caller promises.
     unsafe { to.write(value) };
     Ok(())
 }
@@ -43,7 +43,7 @@ pub fn check<T>(argument: &str, pointer: *const T) -> Result<(), Refusal> {
 /// `text` is null or a C string that stays as it is for the length of the call.
 pub unsafe fn text<'a>(argument: &str, text: *const c_char) -> Result<&'a str, Refusal> {
     check(argument, text)?;
-    // SAFETY: not null, and the rest is the caller's word.
+    // SAFETY: not null, and otherwise a C string that stays as it is, as the caller promises.
     let text = unsafe { CStr::from_ptr(text) };
     text.to_str()
         .map_err(|_| Refusal::value(argument, format_args!("{text:?}"), "text in UTF-8"))
@@ -69,7 +69,7 @@ pub unsafe fn put_text(
         let allowed = format_args!("at least {}", text.len() + 1).to_string();
         return Err(Refusal::value("size", size, allowed));
     }
-    // SAFETY: the bytes and the zero fit into the buffer, which is the caller's word.
+    // SAFETY: the bytes and the zero fit into the buffer of `size` bytes that the caller promises.
     unsafe {
         to.cast::<u8>()
             .copy_from_nonoverlapping(text.as_ptr(), text.len());

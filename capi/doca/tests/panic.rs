@@ -4,37 +4,36 @@ use std::env;
 use std::process::Command;
 use std::ptr::null;
 
-use ferroce_border::border;
 use ferroce_doca::{Code, border};
 
 const ROLE: &str = "FERROCE_TEST_ROLE";
 
-#[border(code)]
+#[ferroce_abi::border(code)]
 extern "C" fn doca_broken() -> Code {
     panic!("on purpose");
 }
 
-#[border(code)]
+#[ferroce_abi::border(code)]
 extern "C" fn doca_broken_with_a_code_of_the_program() -> u32 {
     panic!("on purpose");
 }
 
-#[border(value)]
+#[ferroce_abi::border(value)]
 extern "C" fn doca_broken_handle() -> usize {
     panic!("on purpose");
 }
 
-#[border(pointer)]
+#[ferroce_abi::border(pointer)]
 extern "C" fn doca_broken_pointer() -> *const u8 {
     panic!("on purpose");
 }
 
-#[border(nothing)]
+#[ferroce_abi::border(nothing)]
 extern "C" fn doca_broken_setter() {
     panic!("on purpose");
 }
 
-#[border(code)]
+#[ferroce_abi::border(code)]
 extern "C" fn doca_whole() -> Code {
     Code::Success
 }

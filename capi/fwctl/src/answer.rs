@@ -1,12 +1,12 @@
 //! An ioctl of fwctl on the node of a device.
 
 use std::ffi::{c_int, c_ulong};
-use std::fmt;
 use std::fs::File;
 use std::mem::ManuallyDrop;
 use std::os::fd::FromRawFd;
 use std::os::unix::fs::FileExt;
 
+use ferroce_abi::log::{Level, log};
 use ferroce_fwctl::node;
 use ferroce_hca::{Method, Status};
 use ferroce_registry::{Observer, Registry, RegistryError};
@@ -38,8 +38,8 @@ fn device_of(fd: c_int) -> Option<String> {
     if fd < 0 {
         return None;
     }
-    // SAFETY: whatever the number stands for, it is the program's, which keeps it: it is read here
-    // at an offset of its own, and not closed.
+    // SAFETY: the file is never dropped, so the descriptor is not closed; a number that is not open only
+    // makes the read fail.
     let file = ManuallyDrop::new(unsafe { File::from_raw_fd(fd) });
     let mut content = [0; FWCTL_NODE_MAX];
     let len = file.read_at(&mut content, 0).ok()?;
@@ -50,7 +50,7 @@ fn device_of(fd: c_int) -> Option<String> {
 fn observe(device: &str) -> Result<Observer, Errno> {
     let observer = Registry::open().and_then(|registry| registry.observe(device));
     observer.map_err(|error: RegistryError| {
-        tell(format_args!("{device}: {error}"));
+        log(Level::Error, format_args!("{device}: {error}"));
         Errno::ENODEV
     })
 }
@@ -60,19 +60,11 @@ fn access(observer: &Observer, id: u16, method: Method, data: &mut [u8]) -> Stat
         Ok(()) => Status::OK,
         Err(error) => {
             // The status alone does not say which field it is about.
-            tell(format_args!("{}: {error}", observer.spec().name));
+            log(
+                Level::Error,
+                format_args!("{}: {error}", observer.spec().name),
+            );
             error.status()
         }
     }
-}
-
-/// Says on standard error why something was refused, unless `FERROCE_LOG` is `off`. Not by way of
-/// the standard library, whose lock somebody may have whom a child of `fork` does not have.
-fn tell(text: impl fmt::Display) {
-    if std::env::var_os("FERROCE_LOG").is_some_and(|level| level == "off") {
-        return;
-    }
-    let line = format!("ferroce: {text}\n");
-    // SAFETY: the bytes of a string. A line that cannot be written is nobody's loss.
-    unsafe { libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) };
 }

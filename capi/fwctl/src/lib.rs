@@ -20,7 +20,7 @@ mod next;
 use std::ffi::{c_int, c_ulong, c_void};
 use std::mem;
 
-use ferroce_crossing::cross;
+use ferroce_abi::crossing::cross;
 use nix::errno::Errno;
 
 use crate::next::next;

@@ -1,39 +1,44 @@
-//! Address handles, and the multicast groups that datagrams can be sent to.
+//! Address handles.
 
 use std::ffi::c_int;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use ferroce_border::border;
-use ferroce_hca::{Hca, Object, Path, PdId, SendTo, UdAddress, VerbsError, WcFlags, limits};
-use ferroce_wire::Qpn;
+use ferroce_abi::border;
+use ferroce_abi::pointer::{put, read};
+use ferroce_hca::{Object, Path, PdId, SendTo, UdAddress, VerbsError, WcFlags, limits};
 
-use crate::abi::{
-    ibv_ah, ibv_ah_attr, ibv_context, ibv_gid, ibv_global_route, ibv_grh, ibv_pd, ibv_qp, ibv_wc,
-};
+use crate::abi::{ibv_ah, ibv_ah_attr, ibv_context, ibv_global_route, ibv_grh, ibv_pd, ibv_wc};
 use crate::arena::Arena;
 use crate::context::{self, ContextRef};
-use crate::convert::{self, address_of, gid_of};
+use crate::convert::{self, address_of, check_port, gid_of};
 use crate::error::{Error, number, pointer, status};
-use crate::port::check_port;
-use crate::{pd, qp};
+use crate::pd::{self, Pd};
 
 struct Ah {
     context: ContextRef,
     pd: PdId,
+    /// The domain's count of its address handles.
+    handles: Arc<AtomicU32>,
     path: Path,
 }
 
 impl Ah {
-    fn new(context: ContextRef, pd: PdId, path: Path) -> Result<Self, Error> {
+    fn new(domain: &Pd, path: Path) -> Result<Self, Error> {
+        let context = Arc::clone(&domain.context);
         let (object, max) = (Object::Ah, limits::MAX_AH);
         let more = |ahs: u32| (ahs < max).then_some(ahs + 1);
         let ahs = &context.adapter.ahs;
-        match ahs.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more) {
-            Ok(_) => Ok(Self { context, pd, path }),
-            Err(_) => Err(VerbsError::TooMany { object, max }.into()),
-        }
+        ahs.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            .map_err(|_| VerbsError::TooMany { object, max })?;
+        domain.handles.fetch_add(1, Ordering::Relaxed);
+        Ok(Self {
+            context,
+            pd: domain.id,
+            handles: Arc::clone(&domain.handles),
+            path,
+        })
     }
 
     fn is_of(&self, context: &ContextRef, pd: PdId) -> bool {
@@ -44,28 +49,25 @@ impl Ah {
 impl Drop for Ah {
     fn drop(&mut self) {
         self.context.adapter.ahs.fetch_sub(1, Ordering::Relaxed);
+        self.handles.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 static AHS: Arena<ibv_ah, Ah> = Arena::new("address handle");
 
-/// Whether an address handle of the protection domain is left.
-pub(crate) fn any_of(context: &ContextRef, pd: PdId) -> bool {
-    AHS.all().iter().any(|ah| ah.own().is_of(context, pd))
-}
-
 /// Makes an address handle (ibv_create_ah(3)).
 #[border(pointer)]
 pub unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *mut ibv_ah {
-    // SAFETY: the program's own structure.
-    pointer("ibv_create_ah", create(pd, unsafe { &*attr }))
+    // SAFETY: null or a structure of the program, valid during the call.
+    let made = unsafe { read("attr", attr) }.map_err(Error::from);
+    pointer("ibv_create_ah", made.and_then(|attr| create(pd, attr)))
 }
 
 fn create(pd: *mut ibv_pd, attr: &ibv_ah_attr) -> Result<*mut ibv_ah, Error> {
     let domain = pd::find(pd)?.own();
     let path = convert::path(attr, &domain.context.adapter.device)?;
-    let own = Ah::new(Arc::clone(&domain.context), domain.id, path)?;
-    // SAFETY: a live object.
+    let own = Ah::new(domain, path)?;
+    // SAFETY: an object whose memory is never freed.
     let context = unsafe { (*pd).context };
     let abi = ibv_ah {
         context,
@@ -91,16 +93,17 @@ pub(crate) fn close(context: &ContextRef) {
     }
 }
 
-/// Where a datagram of a queue pair goes. Both must be of one protection domain (IBA vol 1,
-/// 10.2.3).
+/// Where a datagram goes of a queue pair in a context and protection domain, to which the address
+/// handle must belong as well (IBA vol 1, 10.2.3).
 pub(crate) fn datagram(
-    from: &qp::Qp,
+    context: &ContextRef,
+    pd: Option<PdId>,
     ah: *const ibv_ah,
     qpn: u32,
     qkey: u32,
 ) -> Result<SendTo, Error> {
     let own = AHS.get(ah)?.own();
-    if !from.pd.is_some_and(|pd| own.is_of(&from.context, pd)) {
+    if !pd.is_some_and(|pd| own.is_of(context, pd)) {
         return Err(Error::OtherDomainsHandle);
     }
     Ok(SendTo::Datagram(UdAddress {
@@ -119,16 +122,11 @@ pub unsafe extern "C" fn ibv_init_ah_from_wc(
     grh: *mut ibv_grh,
     attr: *mut ibv_ah_attr,
 ) -> c_int {
-    // SAFETY: the program's own structures.
-    let answer = unsafe { answer(context, port, &*wc, grh) };
-    // SAFETY: as above.
-    number(
-        "ibv_init_ah_from_wc",
-        answer.map(|to| unsafe {
-            attr.write(to);
-            0
-        }),
-    )
+    // SAFETY: null or structures of the program, valid during the call.
+    let answered = unsafe {
+        answer(context, port, wc, grh).and_then(|answer| Ok(put("ah_attr", attr, answer)?))
+    };
+    number("ibv_init_ah_from_wc", answered.map(|()| 0))
 }
 
 /// An address handle for the sender of a received datagram (ibv_create_ah_from_wc(3)).
@@ -140,23 +138,25 @@ pub unsafe extern "C" fn ibv_create_ah_from_wc(
     port: u8,
 ) -> *mut ibv_ah {
     let made = pd::find(pd).and_then(|object| {
-        // SAFETY: a live object, and the program's own structures.
-        let attr = unsafe { answer((*object.abi()).context, port, &*wc, grh)? };
+        // SAFETY: a live object; null or structures of the program, valid during the call.
+        let attr = unsafe { answer((*object.abi()).context, port, wc, grh)? };
         create(pd, &attr)
     });
     pointer("ibv_create_ah_from_wc", made)
 }
 
 /// # Safety
-/// `grh` points to the first 40 bytes received if the completion says so.
+/// `wc` is null or points to a completion, and `grh` to the first 40 bytes received if it says so.
 unsafe fn answer(
     context: *mut ibv_context,
     port: u8,
-    wc: &ibv_wc,
+    wc: *const ibv_wc,
     grh: *const ibv_grh,
 ) -> Result<ibv_ah_attr, Error> {
     let own = context::find(context)?;
     check_port(port.into())?;
+    // SAFETY: as the caller promises.
+    let wc = unsafe { read("wc", wc)? };
     if wc.wc_flags & WcFlags::GRH.bits() == 0 {
         let allowed = "IBV_WC_GRH: only datagrams tell who sent them";
         return Err(Error::invalid("wc_flags", wc.wc_flags, allowed));
@@ -222,44 +222,6 @@ impl Header {
     }
 }
 
-/// Attaches a UD queue pair to a multicast group (ibv_attach_mcast(3)).
-#[border(status)]
-pub unsafe extern "C" fn ibv_attach_mcast(
-    qp: *mut ibv_qp,
-    gid: *const ibv_gid,
-    _lid: u16,
-) -> c_int {
-    let attached = with_group(qp, gid, |hca, qpn, mgid| hca.attach_mcast(qpn, mgid));
-    status("ibv_attach_mcast", attached)
-}
-
-/// Detaches a queue pair from a multicast group (ibv_attach_mcast(3)).
-#[border(status)]
-pub unsafe extern "C" fn ibv_detach_mcast(
-    qp: *mut ibv_qp,
-    gid: *const ibv_gid,
-    _lid: u16,
-) -> c_int {
-    let detached = with_group(qp, gid, |hca, qpn, mgid| hca.detach_mcast(qpn, mgid));
-    status("ibv_detach_mcast", detached)
-}
-
-fn with_group(
-    qp: *mut ibv_qp,
-    gid: *const ibv_gid,
-    verb: impl FnOnce(&mut Hca, Qpn, [u8; 16]) -> Result<(), VerbsError>,
-) -> Result<(), Error> {
-    let own = qp::find(qp)?.own();
-    if gid.is_null() {
-        return Err(Error::Null("gid"));
-    }
-    // SAFETY: the program's own variable.
-    let mgid = unsafe { gid.read_unaligned() }.raw;
-    let device = own.context.adapter.live()?;
-    device.with(|hca| verb(hca, own.qpn, mgid))?;
-    Ok(())
-}
-
 /// An Ethernet address for an address handle. Frames are the operating system's matter here, which
 /// sends them where the IP address leads; programs get one that belongs to that IP address alone
 /// (ibv_resolve_eth_l2_from_gid(3)).
@@ -271,12 +233,13 @@ pub unsafe extern "C" fn ibv_resolve_eth_l2_from_gid(
     vlan: *mut u16,
 ) -> c_int {
     let resolved = context::find(context).and_then(|own| {
-        // SAFETY: the program's own structure.
-        let path = convert::path(unsafe { &*attr }, &own.adapter.device)?;
+        // SAFETY: null or a structure of the program, valid during the call.
+        let attr = unsafe { read("attr", attr)? };
+        let path = convert::path(attr, &own.adapter.device)?;
         let address = mac_of(path.dest);
-        // SAFETY: the program's own variables, six bytes and, unless it is null, two.
+        // SAFETY: null, or six bytes of the program and two that may be written to.
         unsafe {
-            mac.cast::<[u8; 6]>().write(address);
+            put("eth_mac", mac.cast::<[u8; 6]>(), address)?;
             if !vlan.is_null() {
                 vlan.write(NO_VLAN);
             }

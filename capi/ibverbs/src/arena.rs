@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::error::Error;
-use crate::fork::{self, Pass};
+use crate::gate::{self, Pass};
 
 /// An object: what the header shows of it, and behind that what is the library's own.
 #[derive(Debug)]
@@ -131,7 +131,7 @@ impl<A, T: Send + Sync> Arena<A, T> {
             return None;
         }
         let object: *const Object<A, T> = pointer.cast();
-        // SAFETY: it was live until now.
+        // SAFETY: the memory of an object is never freed.
         let object = unsafe { &*object };
         object.mark.store(0, Ordering::Release);
         // SAFETY: initialised while live, and moved out once, since the address left `live`.
@@ -156,7 +156,7 @@ impl<A, T: Send + Sync> Arena<A, T> {
     }
 
     fn state(&self) -> Locked<'_> {
-        let pass = fork::pass();
+        let pass = gate::pass();
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         Locked { state, _pass: pass }
     }

@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 
-use ferroce_border::border;
+use ferroce_abi::border;
 
 use crate::abi::{ibv_buf, ibv_mr, ibv_pd};
 use crate::arena::Arena;
@@ -56,7 +56,7 @@ fn alloc(pd: *mut ibv_pd, size: usize, buf: *mut *mut ibv_buf) -> Result<*mut c_
         return Err(std::io::Error::from_raw_os_error(error).into());
     }
     let own = Buf { pd, addr, size };
-    // SAFETY: the program's own variable.
+    // SAFETY: not null, and a variable that may be written to.
     unsafe { *buf = BUFS.insert(ibv_buf { opaque: 0 }, own) };
     Ok(addr)
 }

@@ -2,12 +2,14 @@
 
 use std::ffi::{c_int, c_void};
 
-use ferroce_border::border;
+use ferroce_abi::border;
+use ferroce_abi::pointer::{check, put};
 use ferroce_hca::limits;
 
 use crate::abi::{ibv_context, ibv_device_attr, ibv_device_attr_ex, ibv_odp_caps};
-use crate::adapter::{Adapter, text};
+use crate::adapter::Adapter;
 use crate::context;
+use crate::devices::text;
 use crate::error::{Error, status};
 
 /// The device's limits (ibv_query_device(3)).
@@ -16,9 +18,9 @@ pub unsafe extern "C" fn ibv_query_device(
     context: *mut ibv_context,
     attr: *mut ibv_device_attr,
 ) -> c_int {
-    let result = context::find(context).map(|own| {
-        // SAFETY: the program's own structure.
-        unsafe { attr.write(device_attr(&own.adapter)) }
+    let result = context::find(context).and_then(|own| {
+        // SAFETY: null or a structure of the program that may be written to.
+        unsafe { put("device_attr", attr, device_attr(&own.adapter)) }.map_err(Error::from)
     });
     status("ibv_query_device", result)
 }
@@ -37,9 +39,10 @@ pub(crate) unsafe extern "C" fn query_device_ex(
             let allowed = "the size of ibv_device_attr or more";
             return Err(Error::invalid("attr_size", attr_size, allowed));
         }
+        check("attr", attr)?;
         let known = device_attr_ex(&own.adapter);
         let length = attr_size.min(size_of::<ibv_device_attr_ex>());
-        // SAFETY: the program's own structure of `attr_size` bytes; what it has beyond ours is
+        // SAFETY: not null, and `attr_size` bytes may be written to; those beyond our structure are
         // zeroed.
         unsafe {
             attr.cast::<u8>().write_bytes(0, attr_size);
@@ -81,6 +84,8 @@ fn device_attr(adapter: &Adapter) -> ibv_device_attr {
     let spec = &adapter.listed.spec;
     let guid = spec.guid().to_be();
     let objects = adapter.device.with(|hca| hca.config().limits);
+    // SAFETY: all fields are numbers, for which zero is a value.
+    let zero: ibv_device_attr = unsafe { std::mem::zeroed() };
     ibv_device_attr {
         fw_ver: text(&spec.fw_ver),
         node_guid: guid,
@@ -100,27 +105,20 @@ fn device_attr(adapter: &Adapter) -> ibv_device_attr {
         max_mr: int(objects.max_mr),
         max_pd: int(objects.max_pd),
         max_qp_rd_atom: limits::MAX_RD_ATOMIC.into(),
-        max_ee_rd_atom: 0,
         max_res_rd_atom: int(objects.max_res_rd_atomic()),
         max_qp_init_rd_atom: limits::MAX_RD_ATOMIC.into(),
-        max_ee_init_rd_atom: 0,
         atomic_cap: int(limits::ATOMIC_CAP),
-        max_ee: 0,
-        max_rdd: 0,
         max_mw: int(objects.max_mw),
-        max_raw_ipv6_qp: 0,
-        max_raw_ethy_qp: 0,
         max_mcast_grp: int(objects.max_mcast_grp),
         max_mcast_qp_attach: int(objects.max_mcast_qp_attach),
         max_total_mcast_qp_attach: int(objects.max_total_mcast_qp_attach()),
         max_ah: int(limits::MAX_AH),
-        max_fmr: 0,
-        max_map_per_fmr: 0,
         max_srq: int(objects.max_srq),
         max_srq_wr: int(limits::MAX_SRQ_WR),
         max_srq_sge: int(limits::MAX_SGE),
         max_pkeys: limits::MAX_PKEYS,
         local_ca_ack_delay: spec.ca_ack_delay,
         phys_port_cnt: 1,
+        ..zero
     }
 }

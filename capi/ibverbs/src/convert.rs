@@ -11,7 +11,13 @@ use ferroce_wire::{Psn, Qpn, Srqn};
 
 use crate::abi::{ibv_ah_attr, ibv_gid, ibv_qp_attr, ibv_qp_cap};
 use crate::error::Error;
-use crate::port::check_port;
+
+pub(crate) fn check_port(port: u32) -> Result<(), Error> {
+    if port == 1 {
+        return Ok(());
+    }
+    Err(Error::invalid("port_num", port, "1"))
+}
 
 /// The GID of an address: an IPv4 address is mapped into IPv6.
 pub(crate) fn gid_of(address: IpAddr) -> ibv_gid {
@@ -57,10 +63,10 @@ fn check_source(index: u8, device: &Device) -> Result<(), Error> {
         [] => format!("that of {own}, which this host does not have at present"),
         some => format!("{}, the index of {own}", some.join(" or ")),
     };
-    Err(Error::Refused {
-        errno: libc::EINVAL,
-        what: format!("invalid ah_attr.grh.sgid_index {index}: must be {allowed}"),
-    })
+    Err(Error::refused(
+        libc::EINVAL,
+        format!("invalid ah_attr.grh.sgid_index {index}: must be {allowed}"),
+    ))
 }
 
 /// The index of the GID that a device sends from.

@@ -1,23 +1,26 @@
 //! Completion queues.
 
-use std::ffi::{c_int, c_void};
+use std::cell::UnsafeCell;
+use std::ffi::{c_int, c_uint, c_void};
 use std::net::IpAddr;
 use std::ptr::null_mut;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use ferroce_border::border;
-use ferroce_crossing::uncancelled;
-use ferroce_hca::{Completion, CqId, CqInit, Notify, WcFlags};
+use ferroce_abi::border;
+use ferroce_abi::crossing::uncancelled;
+use ferroce_abi::pointer::check;
+use ferroce_hca::{Completion, CqId, CqInit, Notify, WcFlags, WcOpcode};
 use ferroce_runtime::Device;
+use ferroce_wire::Qpn;
 
 use crate::abi::{ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_wc};
-use crate::adapter::{AsyncRoute, read, write};
 use crate::arena::{Arena, Object};
+use crate::channel;
 use crate::context::{self, ContextRef};
-use crate::cq_ex::{self, Poller};
 use crate::error::{Error, number, pointer, status};
-use crate::events::{CompQueue, Reported, release_channel, use_channel, wait_acknowledged};
+use crate::events::{CompQueue, Reported, acknowledge, wait_acknowledged};
+use crate::routes::{AsyncRoute, read, write};
 
 pub(crate) struct Cq {
     pub(crate) context: ContextRef,
@@ -46,6 +49,42 @@ unsafe impl Send for Cq {}
 // SAFETY: as above.
 unsafe impl Sync for Cq {}
 
+/// The completion that a program reads, from its `ibv_start_poll` to its `ibv_end_poll`.
+pub(crate) struct Poller {
+    /// Several threads may poll, one after the other.
+    shared: bool,
+    /// A thread is between the two.
+    busy: AtomicBool,
+    pub(crate) current: UnsafeCell<Completion>,
+}
+
+// SAFETY: only the thread that has set `busy` accesses `current`; on a queue that is not shared the
+// program has promised that there is one thread.
+unsafe impl Sync for Poller {}
+
+impl Poller {
+    pub(crate) fn new(shared: bool) -> Self {
+        let nothing = Completion::success(0, WcOpcode::Send, Qpn::new(0));
+        Self {
+            shared,
+            busy: AtomicBool::new(false),
+            current: UnsafeCell::new(nothing),
+        }
+    }
+
+    pub(crate) fn enter(&self) {
+        while self.shared && self.busy.swap(true, Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+    }
+
+    pub(crate) fn leave(&self) {
+        if self.shared {
+            self.busy.store(false, Ordering::Release);
+        }
+    }
+}
+
 static CQS: Arena<ibv_cq_ex, Cq> = Arena::new("completion queue");
 
 pub(crate) fn find(cq: *const ibv_cq) -> Result<&'static Object<ibv_cq_ex, Cq>, Error> {
@@ -71,8 +110,6 @@ pub(crate) struct Wanted {
     pub(crate) cq_context: *mut c_void,
     pub(crate) channel: *mut ibv_comp_channel,
     pub(crate) comp_vector: u32,
-    /// Bits of `ibv_create_cq_wc_flags`, of a queue that `ibv_start_poll` reads.
-    pub(crate) wc_flags: Option<u64>,
     /// One thread alone will poll.
     pub(crate) single_threaded: bool,
 }
@@ -96,10 +133,9 @@ pub unsafe extern "C" fn ibv_create_cq(
             channel,
             comp_vector: u32::try_from(comp_vector)
                 .map_err(|_| Error::invalid("comp_vector", comp_vector, VECTORS))?,
-            wc_flags: None,
             single_threaded: false,
         };
-        create(context, &wanted).map(<*mut ibv_cq_ex>::cast)
+        create(context, &wanted, ibv_cq_ex::of).map(<*mut ibv_cq_ex>::cast)
     })();
     pointer("ibv_create_cq", made)
 }
@@ -112,7 +148,13 @@ fn entries(cqe: c_int) -> Result<u32, Error> {
     u32::try_from(cqe).map_err(|_| Error::invalid("cqe", cqe, "1 to max_cqe of the device"))
 }
 
-pub(crate) fn create(context: *mut ibv_context, wanted: &Wanted) -> Result<*mut ibv_cq_ex, Error> {
+/// `extend` adds the functions by which the program reads completions field by field, if it asked for
+/// them.
+pub(crate) fn create(
+    context: *mut ibv_context,
+    wanted: &Wanted,
+    extend: impl FnOnce(ibv_cq) -> ibv_cq_ex,
+) -> Result<*mut ibv_cq_ex, Error> {
     let own = context::find(context)?;
     // SAFETY: a live context.
     let vectors = unsafe { (*context).num_comp_vectors };
@@ -122,7 +164,7 @@ pub(crate) fn create(context: *mut ibv_context, wanted: &Wanted) -> Result<*mut 
     let channel = wanted.channel;
     let queue = match channel.is_null() {
         true => None,
-        false => Some(use_channel(channel, &own)?),
+        false => Some(channel::acquire(channel, &own)?),
     };
     let created = own
         .adapter
@@ -130,7 +172,7 @@ pub(crate) fn create(context: *mut ibv_context, wanted: &Wanted) -> Result<*mut 
         .with(|hca| hca.create_cq_ex(wanted.init));
     let id = created.inspect_err(|_| {
         if queue.is_some() {
-            release_channel(channel);
+            channel::release(channel);
         }
     })?;
     let (announced, reported) = (Reported::default(), Reported::default());
@@ -145,7 +187,7 @@ pub(crate) fn create(context: *mut ibv_context, wanted: &Wanted) -> Result<*mut 
         comp_events_completed: 0,
         async_events_completed: 0,
     };
-    let abi = cq_ex::extended(plain, wanted.wc_flags);
+    let abi = extend(plain);
     let routes = Arc::clone(&own.adapter.routes);
     let events = Arc::clone(&own.events);
     let cq = Cq {
@@ -165,7 +207,7 @@ pub(crate) fn create(context: *mut ibv_context, wanted: &Wanted) -> Result<*mut 
     };
     write(&routes.cqs).insert(id, route);
     if let Some(channel) = queue {
-        let route = CompQueue::new(channel, pointer as usize, announced);
+        let route = CompQueue::new(channel, id, pointer as usize, announced);
         write(&routes.completions).insert(id, Arc::new(route));
     }
     Ok(pointer)
@@ -184,6 +226,28 @@ pub unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
         Ok(())
     });
     status("ibv_resize_cq", resized)
+}
+
+/// Acknowledges events of a completion queue, which its destruction waits for
+/// (ibv_get_cq_event(3)).
+#[border(nothing)]
+pub unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, nevents: c_uint) {
+    if nevents == 0 {
+        return;
+    }
+    let acknowledge = find(cq).map(|object| {
+        let cq = object.abi().cast::<ibv_cq>();
+        // SAFETY: a live object with an initialised mutex and condition.
+        unsafe {
+            acknowledge(
+                &raw mut (*cq).mutex,
+                &raw mut (*cq).cond,
+                &raw mut (*cq).comp_events_completed,
+                nevents,
+            );
+        }
+    });
+    status("ibv_ack_cq_events", acknowledge);
 }
 
 /// Destroys a completion queue that no queue pair uses, after its events were acknowledged
@@ -206,7 +270,7 @@ fn destroy(pointer: *mut ibv_cq, wait: bool) -> Result<(), Error> {
             route.queue.withdraw(|event| event.element == route.element);
         }
     }
-    release_channel(cq.channel);
+    channel::release(cq.channel);
     if is_live && wait {
         // SAFETY: a live object with an initialised mutex and condition.
         unsafe {
@@ -249,10 +313,13 @@ pub(crate) unsafe extern "C" fn poll_cq(
     }
     let polled = || {
         let cq = found?.own();
-        let mut to = wc;
         let max = usize::try_from(num_entries).unwrap_or(0);
+        let mut to = match max {
+            0 => wc,
+            _ => check("wc", wc)?,
+        };
         let taken = take(cq, max, |completion| {
-            // SAFETY: the program's array has room for `num_entries`.
+            // SAFETY: the program's array has room for `num_entries`, as the header requires.
             unsafe {
                 to.write(work_completion(cq, &completion));
                 to = to.add(1);
@@ -316,14 +383,6 @@ pub(crate) fn imm_data(completion: &Completion) -> u32 {
     } else {
         completion.imm
     }
-}
-
-/// Whether an announcement of the queue that the program takes now is for something; see
-/// [`Hca::confirm_announcement`](ferroce_hca::Hca::confirm_announcement).
-pub(crate) fn confirm_announcement(cq: *const ibv_cq) -> Result<bool, Error> {
-    let cq = find(cq)?.own();
-    let device = &cq.context.adapter.device;
-    Ok(device.with(|hca| hca.confirm_announcement(cq.id))?)
 }
 
 /// Asks for an event with the next completion (ibv_req_notify_cq(3)).

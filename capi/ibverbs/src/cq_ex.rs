@@ -1,11 +1,10 @@
 //! Completion queues that are read field by field (ibv_create_cq_ex(3)).
 
-use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_uint};
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use ferroce_border::border;
-use ferroce_crossing::uncancelled;
+use ferroce_abi::border;
+use ferroce_abi::crossing::uncancelled;
+use ferroce_abi::pointer::read;
 use ferroce_hca::{Completion, CqInit, WcOpcode};
 use ferroce_wire::Qpn;
 
@@ -32,51 +31,18 @@ const READERS: u64 = IBV_WC_EX_WITH_BYTE_LEN
     | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP
     | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
 
-/// The completion that a program reads, from its `ibv_start_poll` to its `ibv_end_poll`.
-pub(crate) struct Poller {
-    /// Several threads may poll, one after the other.
-    shared: bool,
-    /// A thread is between the two.
-    busy: AtomicBool,
-    current: UnsafeCell<Completion>,
-}
-
-// SAFETY: whoever has set `busy` alone reaches `current`, and on a queue that is not shared the
-// program has promised that there is one thread.
-unsafe impl Sync for Poller {}
-
-impl Poller {
-    pub(crate) fn new(shared: bool) -> Self {
-        let nothing = Completion::success(0, WcOpcode::Send, Qpn::new(0));
-        Self {
-            shared,
-            busy: AtomicBool::new(false),
-            current: UnsafeCell::new(nothing),
-        }
-    }
-
-    fn enter(&self) {
-        while self.shared && self.busy.swap(true, Ordering::Acquire) {
-            std::thread::yield_now();
-        }
-    }
-
-    fn leave(&self) {
-        if self.shared {
-            self.busy.store(false, Ordering::Release);
-        }
-    }
-}
-
 /// Makes a completion queue (ibv_create_cq_ex(3)).
 #[border(pointer)]
 pub(crate) unsafe extern "C" fn create_cq_ex(
     context: *mut ibv_context,
     init: *mut ibv_cq_init_attr_ex,
 ) -> *mut ibv_cq_ex {
-    // SAFETY: the program's own structure.
-    let wanted = wanted(context, unsafe { &*init });
-    let made = wanted.and_then(|wanted| cq::create(context, &wanted));
+    // SAFETY: null or a structure of the program, valid during the call.
+    let init = unsafe { read("cq_attr", init) }.map_err(Error::from);
+    let made = init.and_then(|init| {
+        let wanted = wanted(context, init)?;
+        cq::create(context, &wanted, |cq| extended(cq, init.wc_flags))
+    });
     pointer("ibv_create_cq_ex", made)
 }
 
@@ -106,30 +72,23 @@ fn wanted(context: *mut ibv_context, init: &ibv_cq_init_attr_ex) -> Result<Wante
         cq_context: init.cq_context,
         channel: init.channel,
         comp_vector: init.comp_vector,
-        wc_flags: Some(init.wc_flags),
         single_threaded: flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED != 0,
     })
 }
 
 /// The structure that programs see, with the functions for the fields they asked for.
-pub(crate) fn extended(cq: ibv_cq, wc_flags: Option<u64>) -> ibv_cq_ex {
+fn extended(cq: ibv_cq, wc_flags: u64) -> ibv_cq_ex {
     macro_rules! readers {
         ($($field:ident: $flag:expr),*) => {
             ibv_cq_ex {
-                cq,
-                comp_mask: 0,
-                status: 0,
-                wr_id: 0,
-                start_poll: wc_flags.map(|_| start_poll as _),
-                next_poll: wc_flags.map(|_| next_poll as _),
-                end_poll: wc_flags.map(|_| end_poll as _),
-                read_opcode: wc_flags.map(|_| read_opcode as _),
-                read_vendor_err: wc_flags.map(|_| read_vendor_err as _),
-                read_wc_flags: wc_flags.map(|_| read_wc_flags as _),
-                read_cvlan: None,
-                read_flow_tag: None,
-                read_tm_info: None,
-                $($field: wc_flags.filter(|flags| flags & $flag != 0).map(|_| $field as _)),*
+                start_poll: Some(start_poll),
+                next_poll: Some(next_poll),
+                end_poll: Some(end_poll),
+                read_opcode: Some(read_opcode),
+                read_vendor_err: Some(read_vendor_err),
+                read_wc_flags: Some(read_wc_flags),
+                $($field: (wc_flags & $flag != 0).then_some($field as _),)*
+                ..ibv_cq_ex::of(cq)
             }
         };
     }
@@ -150,7 +109,7 @@ pub(crate) fn extended(cq: ibv_cq, wc_flags: Option<u64>) -> ibv_cq_ex {
 #[border(quick_status)]
 unsafe extern "C" fn start_poll(queue: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr) -> c_int {
     const CALL: &str = "ibv_start_poll";
-    // SAFETY: null, or the program's own structure.
+    // SAFETY: null, or a structure of the program, valid during the call.
     let mask = unsafe { attr.as_ref() }.map_or(0, |attr| attr.comp_mask);
     let found = match mask {
         0 => cq::get(queue),

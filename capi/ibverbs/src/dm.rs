@@ -5,7 +5,8 @@ use std::ffi::{c_int, c_uint, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ferroce_border::border;
+use ferroce_abi::border;
+use ferroce_abi::pointer::{check, read};
 use ferroce_hca::{Buffer, Memory, limits};
 
 use crate::abi::{ibv_alloc_dm_attr, ibv_context, ibv_dm, ibv_mr, ibv_pd};
@@ -48,8 +49,9 @@ pub(crate) unsafe extern "C" fn alloc_dm(
     context: *mut ibv_context,
     attr: *mut ibv_alloc_dm_attr,
 ) -> *mut ibv_dm {
-    // SAFETY: the program's own structure.
-    pointer("ibv_alloc_dm", alloc(context, unsafe { &*attr }))
+    // SAFETY: null or a structure of the program, valid during the call.
+    let attr = unsafe { read("attr", attr) }.map_err(Error::from);
+    pointer("ibv_alloc_dm", attr.and_then(|attr| alloc(context, attr)))
 }
 
 fn alloc(context: *mut ibv_context, attr: &ibv_alloc_dm_attr) -> Result<*mut ibv_dm, Error> {
@@ -176,7 +178,8 @@ unsafe extern "C" fn memcpy_to_dm(
     let result = DMS.find(dm).and_then(|object| {
         let at = place(object.own(), offset, length)?;
         if length > 0 {
-            // SAFETY: the program's own bytes.
+            check("host_addr", from.cast_mut())?;
+            // SAFETY: not null, and `length` bytes are valid for reads, as the header requires.
             let bytes = unsafe { std::slice::from_raw_parts(from.cast(), length) };
             object.own().block.buffer.write(at, bytes);
         }
@@ -194,12 +197,12 @@ unsafe extern "C" fn memcpy_from_dm(
 ) -> c_int {
     let result = DMS.find(dm).and_then(|object| {
         let at = place(object.own(), offset, length)?;
-        let mut bytes = vec![0; length];
-        object.own().block.buffer.read(at, &mut bytes);
-        // SAFETY: the program's own buffer.
-        unsafe {
-            to.cast::<u8>()
-                .copy_from_nonoverlapping(bytes.as_ptr(), length);
+        if length > 0 {
+            check("host_addr", to)?;
+            let mut bytes = vec![0; length];
+            object.own().block.buffer.read(at, &mut bytes);
+            // SAFETY: not null, and `length` bytes may be written to, as the header requires.
+            unsafe { to.copy_from_nonoverlapping(bytes.as_ptr().cast(), length) };
         }
         Ok(())
     });
@@ -225,8 +228,8 @@ pub(crate) unsafe extern "C" fn reg_dm_mr(
         let dm = object.own();
         let at = place(dm, offset, length)?;
         let base = dm.block.buffer.addr() as *mut u8;
-        // SAFETY: a part of the block, which the region keeps and only the device and the copy
-        // functions reach.
+        // SAFETY: a part of the block, which stays until the region ends; only the device and the copy
+        // functions access it.
         let memory = unsafe { Memory::borrowed(base.wrapping_add(at), length) };
         let hold = Hold {
             _block: Arc::clone(&dm.block),

@@ -4,9 +4,10 @@ use std::ffi::c_int;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::ptr::null_mut;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use ferroce_abi::log::{Level, log};
+use ferroce_abi::pointer::Null;
 use ferroce_hca::{PostError, VerbsError};
 use ferroce_registry::RegistryError;
 use ferroce_runtime::OpenError;
@@ -108,6 +109,12 @@ pub enum Error {
     Reported(c_int),
 }
 
+impl From<Null> for Error {
+    fn from(Null(argument): Null) -> Self {
+        Self::Null(argument)
+    }
+}
+
 // On the path of the data, where a result must be small.
 
 impl From<VerbsError> for Box<Error> {
@@ -132,6 +139,18 @@ impl Error {
             value: value.try_into().unwrap_or(i128::MAX), // all that C has fit
             allowed,
         }
+    }
+
+    /// Another reason, in words.
+    pub fn refused(errno: c_int, what: impl Into<String>) -> Self {
+        let what = what.into();
+        Self::Refused { errno, what }
+    }
+
+    /// That of a call of this library which has just failed, and has said why.
+    pub fn reported() -> Self {
+        let errno = io::Error::last_os_error().raw_os_error();
+        Self::Reported(errno.unwrap_or(libc::EIO))
     }
 
     /// The error number that the man pages give.
@@ -205,36 +224,14 @@ fn registry_errno(error: &RegistryError) -> c_int {
     }
 }
 
-/// How much `FERROCE_LOG` lets through.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Level {
-    Off,
-    Error,
-    Warn,
-    Info,
-    Debug,
-}
-
-impl Level {
-    fn from_env() -> Self {
-        match std::env::var("FERROCE_LOG").as_deref() {
-            Ok("off") => Self::Off,
-            Ok("warn") => Self::Warn,
-            Ok("info") => Self::Info,
-            Ok("debug") => Self::Debug,
-            _ => Self::Error,
-        }
-    }
-}
-
 /// Sets `errno` and says on stderr what was refused: once, unless all is to be said.
 pub fn tell(call: &str, error: &Error) -> c_int {
     static TOLD: Told<256> = Told::new();
     let level = error.level();
-    if is_wanted(level) {
+    if level.is_wanted() {
         let text = format!("{call}: {error}");
         match TOLD.note(&text) {
-            _ if is_wanted(Level::Debug) => log(level, &text),
+            _ if Level::Debug.is_wanted() => log(level, &text),
             News::New => log(level, &text),
             News::Full => log(
                 level,
@@ -251,17 +248,6 @@ pub fn tell(call: &str, error: &Error) -> c_int {
 /// Says on stderr what a device could not do that no call waits for.
 pub(crate) fn report(text: &str) {
     log(Level::Error, text);
-}
-
-fn log(level: Level, text: &str) {
-    if is_wanted(level) {
-        say(&format!("ferroce: {text}\n"));
-    }
-}
-
-fn is_wanted(level: Level) -> bool {
-    static MOST: OnceLock<Level> = OnceLock::new();
-    level <= *MOST.get_or_init(Level::from_env)
 }
 
 /// What was said, by its hash. Without a lock, which somebody may have whom a child of `fork` does not
@@ -306,16 +292,9 @@ impl<const N: usize> Told<N> {
     }
 }
 
-/// Writes a line to stderr at once and as a whole. Not by way of the standard library, whose lock
-/// somebody may have whom a child of `fork` does not have.
-fn say(line: &str) {
-    // SAFETY: the bytes of a string. A line that cannot be written is nobody's loss.
-    unsafe { libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) };
-}
-
 /// Sets this thread's `errno`.
 pub fn set_errno(errno: c_int) {
-    // SAFETY: the location is this thread's own.
+    // SAFETY: the location of this thread's own variable, which lives as long as the thread.
     unsafe { *libc::__errno_location() = errno }
 }
 

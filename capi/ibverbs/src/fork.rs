@@ -6,39 +6,27 @@
 
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
-use std::sync::{MutexGuard, Once, PoisonError};
-use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{MutexGuard, Once};
 
-use ferroce_border::border;
+use ferroce_abi::border;
 use ferroce_os::Tap;
 
-use crate::{adapter, capture, xrc};
+use crate::devices::{self, Listed};
+use crate::gate::{self, Closed};
+use crate::{adapter, capture};
 
-/// Passed by every thread that is in a list of this library, and closed by a thread that forks: the
-/// child's copies of the lists are whole, and nobody who does not exist there has them locked. Who
-/// has passed does not wait for a device that others use: they may be waiting at the gate.
-static GATE: RwLock<()> = RwLock::new(());
-
-pub(crate) type Pass = RwLockReadGuard<'static, ()>;
-
-/// Keeps other threads from forking. Not to be asked for twice at a time.
-pub(crate) fn pass() -> Pass {
-    GATE.read().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// All that a child needs and another thread may have locked, in the order in which threads take
-/// them.
+/// All locks that a child needs and another thread may hold, in the order in which threads take them.
 struct Held {
     _xrc: MutexGuard<'static, ()>,
-    _gate: RwLockWriteGuard<'static, ()>,
-    _listed: MutexGuard<'static, Vec<&'static adapter::Listed>>,
+    _gate: Closed,
+    _listed: MutexGuard<'static, Vec<&'static Listed>>,
     _capture: MutexGuard<'static, Option<Tap>>,
 }
 
 /// What is held from before a fork until after it.
 struct Cell(UnsafeCell<Option<Held>>);
 
-// SAFETY: only the thread that holds the gate reaches it.
+// SAFETY: only the thread that has closed the gate accesses it.
 unsafe impl Sync for Cell {}
 
 static HELD: Cell = Cell(UnsafeCell::new(None));
@@ -55,18 +43,18 @@ pub(crate) fn watch() {
 #[border(nothing)]
 unsafe extern "C" fn before() {
     let held = Held {
-        _xrc: xrc::changes(),
-        _gate: GATE.write().unwrap_or_else(PoisonError::into_inner),
-        _listed: adapter::listed(),
+        _xrc: gate::xrc_changes(),
+        _gate: gate::close(),
+        _listed: devices::listed(),
         _capture: capture::capture(),
     };
-    // SAFETY: this thread holds the gate.
+    // SAFETY: this thread has closed the gate, so no other accesses the cell.
     unsafe { *HELD.0.get() = Some(held) };
 }
 
 #[border(nothing)]
 unsafe extern "C" fn after() {
-    // SAFETY: this thread has held the gate since `before`. It is out of the cell before it opens.
+    // SAFETY: this thread closed the gate in `before`, so no other accesses the cell.
     let held = unsafe { (*HELD.0.get()).take() };
     drop(held);
 }

@@ -1,7 +1,7 @@
 //! Structures of the kernel's interface to those of the library and back, for connection managers
 //! that talk to a kernel (`rdma/ib_user_verbs.h`, `rdma/ib_user_sa.h`).
 
-use ferroce_border::border;
+use ferroce_abi::border;
 
 use crate::abi::{
     ib_user_path_rec, ib_uverbs_qp_attr, ibv_ah_attr, ibv_gid, ibv_qp_attr, ibv_qp_cap,
@@ -11,8 +11,10 @@ use crate::abi::{
 /// Copies an address vector: the two lay out alike.
 #[border(nothing)]
 pub unsafe extern "C" fn ibv_copy_ah_attr_from_kern(dst: *mut ibv_ah_attr, src: *mut ibv_ah_attr) {
-    // SAFETY: the program's own structures.
-    unsafe { dst.write(src.read()) }
+    // SAFETY: null or structures of the program, which nothing else accesses during the call.
+    if let (Some(dst), Some(src)) = unsafe { (dst.as_mut(), src.as_ref()) } {
+        *dst = *src;
+    }
 }
 
 /// Copies attributes of a queue pair. What the kernel does not tell stays as it is.
@@ -21,8 +23,10 @@ pub unsafe extern "C" fn ibv_copy_qp_attr_from_kern(
     dst: *mut ibv_qp_attr,
     src: *mut ib_uverbs_qp_attr,
 ) {
-    // SAFETY: the program's own structures.
-    let (dst, src) = unsafe { (&mut *dst, &*src) };
+    // SAFETY: null or structures of the program, which nothing else accesses during the call.
+    let (Some(dst), Some(src)) = (unsafe { (dst.as_mut(), src.as_ref()) }) else {
+        return;
+    };
     *dst = ibv_qp_attr {
         // Enumerations are signed here and unsigned there.
         qp_state: src.qp_state as _,
@@ -66,8 +70,10 @@ pub unsafe extern "C" fn ibv_copy_path_rec_from_kern(
     dst: *mut ibv_sa_path_rec,
     src: *mut ib_user_path_rec,
 ) {
-    // SAFETY: the program's own structures.
-    let (dst, src) = unsafe { (&mut *dst, &*src) };
+    // SAFETY: null or structures of the program, which nothing else accesses during the call.
+    let (Some(dst), Some(src)) = (unsafe { (dst.as_mut(), src.as_ref()) }) else {
+        return;
+    };
     *dst = ibv_sa_path_rec {
         dgid: ibv_gid { raw: src.dgid },
         sgid: ibv_gid { raw: src.sgid },
@@ -97,8 +103,10 @@ pub unsafe extern "C" fn ibv_copy_path_rec_to_kern(
     dst: *mut ib_user_path_rec,
     src: *mut ibv_sa_path_rec,
 ) {
-    // SAFETY: the program's own structures.
-    let (dst, src) = unsafe { (&mut *dst, &*src) };
+    // SAFETY: null or structures of the program, which nothing else accesses during the call.
+    let (Some(dst), Some(src)) = (unsafe { (dst.as_mut(), src.as_ref()) }) else {
+        return;
+    };
     *dst = ib_user_path_rec {
         dgid: src.dgid.raw,
         sgid: src.sgid.raw,

@@ -8,12 +8,15 @@
 //! | module | purpose |
 //! |---|---|
 //! | [`abi`] | the structures of the header |
-//! | `arena` | the objects that programs hold pointers to, and the check of such pointers |
-//! | [`border`] | the border to C: stops panics and cancellations |
-//! | `error` | refusals: error number and one line on stderr (`FERROCE_LOG`) |
-//! | `adapter` | the available devices, and those that this process has open |
-//! | `events` | completion channels and asynchronous events on descriptors that can be polled |
-//! | `context`, `pd`, `mr`, `cq`, `qp`, ... | the calls, by the object they are about |
+//! | [`error`] | refusals: error number and one line on stderr (`FERROCE_LOG`) |
+//! | `gate`, [`arena`] | the objects that programs hold pointers to, and the check of such pointers |
+//! | `queue`, `events`, `routes` | events on descriptors that can be polled, and their way from the device |
+//! | `devices`, `adapter`, `context` | the available devices, those that this process has open, and by whom |
+//! | `pd`, `mr`, `cq`, `srq`, `qp`, ... | the calls, by the object they are about; those that use another object follow it |
+//! | `chain`, `post` | work requests |
+//! | `open` | what opens and closes a context, with the tables of all these calls |
+//!
+//! Each module uses those of rows above its own, and of its row those to its left.
 //!
 //! # Safety
 //!
@@ -24,79 +27,88 @@
     reason = "one contract for all calls, stated above: what verbs.h asks for"
 )]
 
+use ferroce_abi::border;
+
 pub mod abi;
 mod adapter;
 mod ah;
 pub mod arena;
-pub mod border;
+mod async_events;
 mod buf;
 mod caps;
 mod capture;
+mod chain;
+mod channel;
 mod context;
 mod convert;
 mod cq;
 mod cq_ex;
+mod devices;
 mod dm;
-mod domain;
 pub mod error;
 mod events;
 mod fork;
-mod import;
+mod gate;
 mod kern;
 mod mlx5dv;
 mod mr;
+mod multicast;
 mod mw;
+mod open;
 mod opened;
 mod pd;
 mod port;
 mod post;
 mod qp;
 mod qp_ex;
+mod queue;
 mod rate;
+mod routes;
 mod srq;
 mod strings;
 mod sysfs;
 mod xrc;
+mod xrc_qp;
 
-pub use adapter::{
+pub use ah::{
+    ibv_create_ah, ibv_create_ah_from_wc, ibv_destroy_ah, ibv_init_ah_from_wc,
+    ibv_resolve_eth_l2_from_gid,
+};
+pub use async_events::{ibv_ack_async_event, ibv_get_async_event};
+pub use buf::{ibv_alloc_buf, ibv_export_buf_dmabuf_fd, ibv_free_buf, ibv_reg_buf_mr};
+pub use caps::ibv_query_device;
+pub use channel::{ibv_create_comp_channel, ibv_destroy_comp_channel, ibv_get_cq_event};
+pub use cq::{ibv_ack_cq_events, ibv_create_cq, ibv_destroy_cq, ibv_resize_cq};
+pub use devices::{
     ibv_free_device_list, ibv_get_device_guid, ibv_get_device_index, ibv_get_device_list,
     ibv_get_device_name,
 };
-pub use ah::{
-    ibv_attach_mcast, ibv_create_ah, ibv_create_ah_from_wc, ibv_destroy_ah, ibv_detach_mcast,
-    ibv_init_ah_from_wc, ibv_resolve_eth_l2_from_gid,
-};
-pub use buf::{ibv_alloc_buf, ibv_export_buf_dmabuf_fd, ibv_free_buf, ibv_reg_buf_mr};
-pub use caps::ibv_query_device;
-pub use context::{ibv_close_device, ibv_open_device};
-pub use cq::{ibv_create_cq, ibv_destroy_cq, ibv_resize_cq};
 pub use dm::{ibv_import_dm, ibv_unimport_dm};
-pub use events::{
-    EventQueue, ibv_ack_async_event, ibv_ack_cq_events, ibv_create_comp_channel,
-    ibv_destroy_comp_channel, ibv_get_async_event, ibv_get_cq_event, wait,
-};
 pub use fork::{ibv_fork_init, ibv_is_fork_initialized};
-pub use import::{
-    ibv_import_device, ibv_import_mr, ibv_import_pd, ibv_unimport_mr, ibv_unimport_pd,
-};
 pub use kern::{
     ibv_copy_ah_attr_from_kern, ibv_copy_path_rec_from_kern, ibv_copy_path_rec_to_kern,
     ibv_copy_qp_attr_from_kern,
 };
 pub use mlx5dv::mlx5dv_query_device;
+pub use mr::dmabuf::ibv_reg_dmabuf_mr;
+pub use mr::extended::ibv_reg_mr_ex;
 pub use mr::{
-    ibv_dereg_mr, ibv_reg_dmabuf_mr, ibv_reg_mr, ibv_reg_mr_ex, ibv_reg_mr_iova, ibv_reg_mr_iova2,
-    ibv_rereg_mr,
+    ibv_dereg_mr, ibv_import_mr, ibv_reg_mr, ibv_reg_mr_iova, ibv_reg_mr_iova2, ibv_rereg_mr,
+    ibv_unimport_mr,
 };
-pub use opened::{CmSink, Opened, RemovalSink};
-pub use pd::{ibv_alloc_pd, ibv_dealloc_pd};
+pub use multicast::{ibv_attach_mcast, ibv_detach_mcast};
+pub use open::{ibv_close_device, ibv_import_device, ibv_open_device};
+pub use opened::Opened;
+pub use pd::{ibv_alloc_pd, ibv_dealloc_pd, ibv_import_pd, ibv_unimport_pd};
 pub use port::{
     _ibv_query_gid_ex, _ibv_query_gid_table, ibv_get_pkey_index, ibv_query_gid, ibv_query_gid_type,
     ibv_query_pkey, ibv_query_port, ibv_query_port_speed,
 };
 pub use qp::{ibv_create_qp, ibv_destroy_qp, ibv_modify_qp, ibv_query_qp};
 pub use qp_ex::ibv_qp_to_qp_ex;
+pub use queue::{EventQueue, wait};
 pub use rate::{ibv_rate_to_mbps, ibv_rate_to_mult, mbps_to_ibv_rate, mult_to_ibv_rate};
+pub use routes::{CmSink, RemovalSink};
 pub use srq::{ibv_create_srq, ibv_destroy_srq, ibv_modify_srq, ibv_query_srq};
 pub use strings::{
     ibv_event_type_str, ibv_node_type_str, ibv_port_state_str, ibv_wc_status_str, ibv_wr_opcode_str,
@@ -104,7 +116,7 @@ pub use strings::{
 pub use sysfs::{ibv_get_sysfs_path, ibv_read_ibdev_sysfs_file, ibv_read_sysfs_file};
 
 /// Answers for what makes an object that this device does not have.
-#[ferroce_border::border(pointer)]
+#[border(pointer)]
 pub extern "C" fn no_object() -> *const std::ffi::c_void {
     error::set_errno(libc::EOPNOTSUPP);
     std::ptr::null()

@@ -6,7 +6,7 @@
 
 use std::ffi::c_int;
 
-use ferroce_border::border;
+use ferroce_abi::border;
 
 use crate::abi::{ibv_context, mlx5dv_context};
 use crate::context;
@@ -28,7 +28,7 @@ pub unsafe extern "C" fn mlx5dv_query_device(
             flags: 0,
             comp_mask: 0,
         };
-        // SAFETY: the program's own structure, of which these are the first fields.
+        // SAFETY: not null, and a variable that may be written to.
         unsafe { attrs.write(none) };
         Ok(())
     });

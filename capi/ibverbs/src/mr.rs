@@ -1,23 +1,20 @@
 //! Memory regions.
 
-mod dmabuf;
-mod extended;
+pub(crate) mod dmabuf;
+pub(crate) mod extended;
 mod memory;
 
-pub use dmabuf::ibv_reg_dmabuf_mr;
-pub use extended::ibv_reg_mr_ex;
-
+use std::any::Any;
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ferroce_border::border;
+use ferroce_abi::border;
 use ferroce_hca::{Memory, MrKey, MrModify, RegFlags};
 
 use crate::abi::{ibv_mr, ibv_pd, ibv_sge};
 use crate::arena::Arena;
 use crate::context::{self, ContextRef};
-use crate::dm;
 use crate::error::{Error, pointer, status, tell};
 use crate::pd;
 
@@ -36,12 +33,17 @@ enum Kind {
     Memory,
     /// Nothing.
     Null,
-    /// Memory of a descriptor, which stays mapped as long as the region.
-    Descriptor { _mapping: dmabuf::Mapping },
-    /// Device memory, which stays as long as the region.
-    Device { _hold: dm::Hold },
+    /// Memory of a descriptor or of the device, which stays as long as the region.
+    Kept { _memory: Box<dyn Any + Send + Sync> },
     /// A region of another context.
     Imported,
+}
+
+impl Kind {
+    fn kept(memory: impl Any + Send + Sync) -> Self {
+        let _memory = Box::new(memory);
+        Self::Kept { _memory }
+    }
 }
 
 impl Mr {
@@ -124,7 +126,7 @@ pub(crate) fn register_dm(
     pd: *mut ibv_pd,
     memory: Memory,
     access: u32,
-    hold: dm::Hold,
+    hold: impl Any + Send + Sync,
 ) -> Result<*mut ibv_mr, Error> {
     let own = pd::find(pd)?.own();
     let flags = RegFlags::from_bits(access)?;
@@ -135,20 +137,20 @@ pub(crate) fn register_dm(
     let length = memory.len() as usize;
     let device = own.context.adapter.live()?;
     let info = device.with(|hca| hca.reg_mr_iova(own.id, memory, 0, flags.access))?;
-    let kind = Kind::Device { _hold: hold };
+    let kind = Kind::kept(hold);
     let mr = Mr::new(Arc::clone(&own.context), info.key, flags, kind);
     Ok(insert(pd, null_mut(), length, mr))
 }
 
 /// The region of a handle, for another context of the device. Its address may mean nothing to
-/// whoever imports it (ibv_import_mr(3)).
-pub(crate) fn import(pd: *mut ibv_pd, own: ContextRef, handle: u32) -> Result<*mut ibv_mr, Error> {
+/// the importer (ibv_import_mr(3)).
+fn import(pd: *mut ibv_pd, own: ContextRef, handle: u32) -> Result<*mut ibv_mr, Error> {
     let known = MRS.all().into_iter().find(|mr| {
         let mr = mr.own();
         mr.key.0 == handle && Arc::ptr_eq(&mr.context.adapter, &own.adapter)
     });
     let original = known.ok_or(Error::Handle("mr_handle"))?;
-    // SAFETY: a live object.
+    // SAFETY: an object whose memory is never freed.
     let length = unsafe { (*original.abi()).length };
     let (key, flags) = (original.own().key, *original.own().flags());
     let mr = Mr::new(own, key, flags, Kind::Imported);
@@ -156,16 +158,33 @@ pub(crate) fn import(pd: *mut ibv_pd, own: ContextRef, handle: u32) -> Result<*m
 }
 
 /// Ends an object whose region stays.
-pub(crate) fn forget(pointer: *mut ibv_mr) -> Result<(), Error> {
+fn forget(pointer: *mut ibv_mr) -> Result<(), Error> {
     MRS.find(pointer)?;
     MRS.remove(pointer);
     Ok(())
 }
 
+/// A memory region by its handle (ibv_import_mr(3)).
+#[border(pointer)]
+pub unsafe extern "C" fn ibv_import_mr(pd: *mut ibv_pd, handle: u32) -> *mut ibv_mr {
+    let found = pd::find(pd).and_then(|object| {
+        let own = Arc::clone(&object.own().context);
+        own.check_same_process()?;
+        import(pd, own, handle)
+    });
+    pointer("ibv_import_mr", found)
+}
+
+/// Ends the use of a memory region, which stays (ibv_import_mr(3)).
+#[border(nothing)]
+pub unsafe extern "C" fn ibv_unimport_mr(mr: *mut ibv_mr) {
+    status("ibv_unimport_mr", forget(mr));
+}
+
 /// The region as the program sees it.
 fn insert(pd: *mut ibv_pd, addr: *mut c_void, length: usize, mr: Mr) -> *mut ibv_mr {
     let abi = ibv_mr {
-        // SAFETY: a live object.
+        // SAFETY: an object whose memory is never freed.
         context: unsafe { (*pd).context },
         pd,
         addr,
@@ -200,10 +219,10 @@ pub(crate) fn key_to_bind(mr: *const ibv_mr, context: &ContextRef) -> Result<Opt
         }
         let flags = *own.flags();
         if flags.zero_based {
-            return Err(Error::Refused {
-                errno: libc::EINVAL,
-                what: "the region starts at 0; bind to one without IBV_ACCESS_ZERO_BASED".into(),
-            });
+            return Err(Error::refused(
+                libc::EINVAL,
+                "the region starts at 0; bind to one without IBV_ACCESS_ZERO_BASED",
+            ));
         }
     }
     Ok(key)
@@ -283,11 +302,10 @@ impl Change {
         }
         let mr = MRS.find(pointer)?.own();
         if !matches!(mr.kind, Kind::Memory) {
-            return Err(Error::Refused {
-                errno: libc::EINVAL,
-                what: "only a region of the program's own memory can change; register another one"
-                    .into(),
-            });
+            return Err(Error::refused(
+                libc::EINVAL,
+                "only a region of the program's own memory can change; register another one",
+            ));
         }
         if self.changes(Self::TRANSLATION) && self.addr.is_null() {
             return Err(Error::Null("addr"));
@@ -356,7 +374,7 @@ pub(crate) unsafe extern "C" fn advise_mr(
     list: *mut ibv_sge,
     count: u32,
 ) -> c_int {
-    // SAFETY: the program's own array.
+    // SAFETY: null or an array of `count` elements, valid during the call.
     status("ibv_advise_mr", unsafe {
         advise(pd, advice, flags, list, count)
     })
@@ -404,7 +422,7 @@ unsafe fn advise(
         if advice != PREFETCH_NO_FAULT
             && let Some(region) = region
         {
-            // SAFETY: a live object.
+            // SAFETY: an object whose memory is never freed.
             let base = unsafe { (*region.abi()).addr };
             let start = base.wrapping_byte_add(inside as usize);
             fault_in(start, sge.length as usize, advice == PREFETCH_WRITE)?;

@@ -3,21 +3,31 @@
 use std::ffi::c_int;
 use std::sync::Arc;
 
-use ferroce_border::border;
-use ferroce_hca::{MwBind, MwBindWr, MwId, MwType, RegFlags, SendFlags, SendOp};
+use ferroce_abi::border;
+use ferroce_hca::{MwBind, MwId, MwType, RegFlags, SendOp};
 
-use crate::abi::{WrBindMw, ibv_mw, ibv_mw_bind, ibv_mw_bind_info, ibv_pd, ibv_qp};
-use crate::arena::Arena;
+use crate::abi::{WrBindMw, ibv_mw, ibv_mw_bind_info, ibv_pd};
+use crate::arena::{Arena, Object};
 use crate::context::{self, ContextRef};
 use crate::error::{Error, pointer, status};
-use crate::{mr, pd, qp};
+use crate::{mr, pd};
 
-struct Mw {
+pub(crate) struct Mw {
     context: ContextRef,
-    id: MwId,
+    pub(crate) id: MwId,
 }
 
 static MWS: Arena<ibv_mw, Mw> = Arena::new("memory window");
+
+/// A memory window of the context.
+pub(crate) fn find_in(
+    mw: *const ibv_mw,
+    context: &ContextRef,
+) -> Result<&'static Object<ibv_mw, Mw>, Error> {
+    let window = MWS.find(mw)?;
+    context::check_same("memory window", &window.own().context, context)?;
+    Ok(window)
+}
 
 /// Makes a memory window (ibv_alloc_mw(3)).
 #[border(pointer)]
@@ -35,7 +45,7 @@ fn alloc(pd: *mut ibv_pd, kind: c_int) -> Result<*mut ibv_mw, Error> {
     let context = Arc::clone(&domain.context);
     let device = context.adapter.live()?;
     let info = device.with(|hca| hca.alloc_mw(domain.id, mw_type))?;
-    // SAFETY: a live object.
+    // SAFETY: an object whose memory is never freed.
     let context_pointer = unsafe { (*pd).context };
     let abi = ibv_mw {
         context: context_pointer,
@@ -71,58 +81,22 @@ pub(crate) fn close(context: &ContextRef) {
     }
 }
 
-/// Binds a window of type 1 (ibv_bind_mw(3)).
-#[border(status)]
-pub(crate) unsafe extern "C" fn bind_mw(
-    qp: *mut ibv_qp,
-    mw: *mut ibv_mw,
-    bind: *mut ibv_mw_bind,
-) -> c_int {
-    let bound = (|| {
-        let (queue_pair, window) = (qp::get(qp)?.own(), MWS.find(mw)?);
-        let context = &queue_pair.context;
-        context::check_same("memory window", &window.own().context, context)?;
-        // SAFETY: the program's own structure.
-        let bind = unsafe { &*bind };
-        let flags = permissions(&bind.bind_info)?;
-        if flags.zero_based {
-            let allowed = "without IBV_ACCESS_ZERO_BASED, which is for windows of type 2";
-            let given = bind.bind_info.mw_access_flags;
-            return Err(Error::invalid("mw_access_flags", given, allowed));
-        }
-        let request = MwBindWr {
-            wr_id: bind.wr_id,
-            flags: SendFlags::from_bits_truncate(bind.send_flags),
-            mr: mr::key_to_bind(bind.bind_info.mr, context)?,
-            va: bind.bind_info.addr,
-            length: bind.bind_info.length,
-            access: flags.access,
-        };
-        let device = context.adapter.live()?;
-        let posted = device.post(|hca| hca.bind_mw(queue_pair.qpn, window.own().id, &request));
-        // SAFETY: a live object; programs only read the field.
-        unsafe { (*window.abi()).rkey = posted? };
-        Ok(())
-    })();
-    status("ibv_bind_mw", bound)
-}
-
-fn permissions(info: &ibv_mw_bind_info) -> Result<RegFlags, Error> {
+pub(crate) fn permissions(info: &ibv_mw_bind_info) -> Result<RegFlags, Error> {
     Ok(RegFlags::from_bits(info.mw_access_flags)?)
 }
 
-/// The bind of a window of type 2, as a work request of the queue pair. The program chose the key
+/// The bind of a window of type 2, as a work request of a queue pair of the context. The program chose the key
 /// and so knows it: `rkey` in its window stays what the program last wrote there.
-pub(crate) fn bind_request(queue_pair: &qp::Qp, bind: &WrBindMw) -> Result<SendOp, Error> {
+pub(crate) fn bind_request(used_in: &ContextRef, bind: &WrBindMw) -> Result<SendOp, Error> {
     let window = MWS.get(bind.mw)?.own();
-    context::check_same("memory window", &window.context, &queue_pair.context)?;
+    context::check_same("memory window", &window.context, used_in)?;
     let info = &bind.bind_info;
     let flags = permissions(info)?;
     Ok(SendOp::BindMw(MwBind {
         // The pointer says which window it is, so only the tag of the program's key counts, as with
         // the libraries of cards.
         rkey: window.id.key(bind.rkey as u8),
-        lkey: mr::key(info.mr, &queue_pair.context)?.map_or(0, ferroce_hca::MrKey::lkey),
+        lkey: mr::key(info.mr, used_in)?.map_or(0, ferroce_hca::MrKey::lkey),
         va: info.addr,
         length: info.length,
         access: flags.access,

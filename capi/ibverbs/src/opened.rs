@@ -3,20 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-use ferroce_hca::cm::CmEvent;
 use ferroce_runtime::Device;
 
 use crate::abi::ibv_context;
 use crate::adapter::Adapter;
 use crate::error::Error;
+use crate::routes::{CmSink, RemovalSink};
 use crate::{context, convert};
-
-/// Takes the events of a device's connection manager. It is called while the device is locked, by
-/// whatever thread drives it, and must not call the device.
-pub type CmSink = Box<dyn Fn(CmEvent) + Send + Sync>;
-
-/// Hears that the device was removed, under the same conditions.
-pub type RemovalSink = Box<dyn Fn() + Send + Sync>;
 
 /// A device that this process has open.
 #[derive(Clone)]
@@ -48,7 +41,7 @@ impl Opened {
 
     /// Hands all events of the connection manager to `sink` from now on. The first sink stays.
     pub fn set_cm_sink(&self, sink: CmSink) {
-        // A second one has nobody to report to.
+        // A second one gets nothing.
         let _ = self.0.routes.cm.set(sink);
     }
 

@@ -2,7 +2,8 @@
 
 use std::ffi::c_int;
 
-use ferroce_border::border;
+use ferroce_abi::border;
+use ferroce_abi::pointer::{check, put};
 use ferroce_hca::Mtu;
 use ferroce_hca::port_attr::{self, Gid, PKEYS};
 use ferroce_os::Interface;
@@ -12,14 +13,8 @@ use crate::abi::{
     IBV_GID_TYPE_ROCE_V2, PORT_ATTR_COMPAT_LEN, ibv_context, ibv_gid, ibv_gid_entry, ibv_port_attr,
 };
 use crate::context::{self, Context};
+use crate::convert::check_port;
 use crate::error::{Error, number, status};
-
-pub(crate) fn check_port(port: u32) -> Result<(), Error> {
-    if port == 1 {
-        return Ok(());
-    }
-    Err(Error::invalid("port_num", port, "1"))
-}
 
 /// An entry of the GID table; `None` if it is empty.
 fn gid_at(own: &Context, index: impl Into<i64>) -> Result<Option<Gid>, Error> {
@@ -51,10 +46,11 @@ pub(crate) unsafe extern "C" fn query_port(
 ) -> c_int {
     let result = context::find(context).and_then(|own| {
         check_port(port.into())?;
+        check("port_attr", attr)?;
         let device = &own.adapter.device;
         let (mtu, is_up) = device.with(|hca| (hca.config().port_mtu, hca.port_is_up(device.now())));
         let known = port_attr(mtu, own.adapter.listed.spec.speed, is_up);
-        // SAFETY: the program's own structure of `length` bytes; what it has beyond ours is zeroed.
+        // SAFETY: not null, and `length` bytes may be written to; those beyond our structure are zeroed.
         unsafe {
             attr.cast::<u8>().write_bytes(0, length);
             attr.cast::<u8>().copy_from_nonoverlapping(
@@ -109,9 +105,9 @@ pub unsafe extern "C" fn ibv_query_port_speed(
         if speed.is_null() {
             return Err(Error::Null("port_speed"));
         }
-        // SAFETY: the program's own variable.
-        unsafe { *speed = u64::from(own.adapter.listed.spec.speed.gbps()) * 10 };
-        Ok(())
+        let known = u64::from(own.adapter.listed.spec.speed.gbps()) * 10;
+        // SAFETY: null or a variable of the program that may be written to.
+        unsafe { put("port_speed", speed, known) }.map_err(Error::from)
     });
     status("ibv_query_port_speed", result)
 }
@@ -128,7 +124,8 @@ pub unsafe extern "C" fn ibv_query_gid(
         check_port(port.into())?;
         let known =
             gid_at(&own, index)?.map_or_else(ibv_gid::default, |gid| ibv_gid { raw: gid.0 });
-        // SAFETY: the program's own variable.
+        check("gid", gid)?;
+        // SAFETY: not null, and a variable that may be written to.
         unsafe { gid.write_unaligned(known) };
         Ok(0)
     });
@@ -147,8 +144,8 @@ pub unsafe extern "C" fn ibv_query_gid_type(
     let result = context::find(context).and_then(|own| {
         check_port(port.into())?;
         let known = gid_at(&own, index)?.is_some();
-        // SAFETY: the program's own variable.
-        unsafe { kind.write(known.into()) };
+        // SAFETY: null or a variable of the program that may be written to.
+        unsafe { put("type", kind, known.into())? };
         Ok(0)
     });
     number("ibv_query_gid_type", result)
@@ -203,7 +200,8 @@ pub unsafe extern "C" fn _ibv_query_gid_ex(
             return Err(std::io::Error::from_raw_os_error(libc::ENODATA).into());
         };
         let known = gid_entry(&own.adapter.listed.spec, (index, gid));
-        // SAFETY: the program's own structure of `entry_size` bytes.
+        check("entry", entry)?;
+        // SAFETY: not null, and `entry_size` bytes may be written to.
         unsafe { write_entry(entry.cast(), &known, entry_size) };
         Ok(())
     });
@@ -229,8 +227,11 @@ pub unsafe extern "C" fn _ibv_query_gid_table(
         }
         for (place, entry) in table.used().enumerate() {
             let known = gid_entry(spec, entry);
-            let to = entries.cast::<u8>().wrapping_add(place * entry_size);
-            // SAFETY: the program's own array of `max_entries` of `entry_size` bytes each.
+            let to = check("entries", entries)?
+                .cast::<u8>()
+                .wrapping_add(place * entry_size);
+            // SAFETY: not null, and an array of `max_entries` of `entry_size` bytes each that may be
+            // written to.
             unsafe { write_entry(to, &known, entry_size) };
         }
         Ok(used as isize)
@@ -254,8 +255,8 @@ pub unsafe extern "C" fn ibv_query_pkey(
         check_port(port.into())?;
         let known = usize::try_from(index).ok().and_then(|at| PKEYS.get(at));
         let known = known.ok_or_else(|| Error::invalid("index", index, "0"))?;
-        // SAFETY: the program's own variable.
-        unsafe { pkey.write(known.to_be()) };
+        // SAFETY: null or a variable of the program that may be written to.
+        unsafe { put("pkey", pkey, known.to_be())? };
         Ok(0)
     });
     number("ibv_query_pkey", result)

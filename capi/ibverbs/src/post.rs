@@ -2,99 +2,20 @@
 
 use std::ffi::c_int;
 
-use ferroce_border::border;
-use ferroce_crossing::uncancelled;
-use ferroce_hca::{Bytes, PostError, RecvWr, SendFlags, SendOp, SendWr, Sge, Sges, limits};
+use ferroce_abi::border;
+use ferroce_abi::crossing::uncancelled;
+use ferroce_abi::pointer::read;
+use ferroce_hca::{MwBindWr, SendFlags, SendOp, SendWr, limits};
 
 use crate::abi::{
     IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_BIND_MW, IBV_WR_LOCAL_INV,
     IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND,
-    IBV_WR_SEND_WITH_IMM, IBV_WR_SEND_WITH_INV, ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_sge,
+    IBV_WR_SEND_WITH_IMM, IBV_WR_SEND_WITH_INV, ibv_mw, ibv_mw_bind, ibv_qp, ibv_recv_wr,
+    ibv_send_wr,
 };
+use crate::chain::{Chain, elements, inline, recv_request, sge};
 use crate::error::{Error, status};
-use crate::{mw, qp};
-
-/// Walks a chain of work requests and remembers where it stands.
-pub(crate) struct Chain<W> {
-    next: *mut W,
-    /// The request given out last.
-    current: *mut W,
-    /// Requests that may follow. In ERR nothing fills a queue, and a chain may be a circle.
-    left: u32,
-    refused: Option<Box<Error>>,
-}
-
-impl<W> Chain<W> {
-    pub(crate) fn new(first: *mut W) -> Self {
-        Self {
-            next: first,
-            current: first,
-            left: limits::MAX_WR,
-            refused: None,
-        }
-    }
-
-    /// The chain's work requests, until there have been too many.
-    pub(crate) fn walk<'w>(
-        &mut self,
-        following: impl Fn(&W) -> *mut W,
-    ) -> impl Iterator<Item = &'w W>
-    where
-        W: 'w,
-    {
-        std::iter::from_fn(move || self.step(&following))
-    }
-
-    /// The same as those of the device, up to one that makes no sense.
-    pub(crate) fn requests<R>(
-        &mut self,
-        following: impl Fn(&W) -> *mut W,
-        mut convert: impl FnMut(&W) -> Result<R, Error>,
-    ) -> impl Iterator<Item = R> {
-        std::iter::from_fn(move || {
-            let converted = convert(self.step(&following)?);
-            let refuse = |error| self.refused = Some(Box::new(error));
-            converted.map_err(refuse).ok()
-        })
-    }
-
-    #[inline]
-    fn step<'w>(&mut self, following: &impl Fn(&W) -> *mut W) -> Option<&'w W> {
-        if self.next.is_null() {
-            return None;
-        }
-        self.current = self.next;
-        if self.left == 0 {
-            let max = limits::MAX_WR;
-            self.refused = Some(PostError::QueueFull { max }.into());
-            return None;
-        }
-        self.left -= 1;
-        // SAFETY: the program's own structure, which is there during the call.
-        let request = unsafe { &*self.current };
-        self.next = following(request);
-        Some(request)
-    }
-
-    /// The chain's outcome; tells the program which request was refused.
-    ///
-    /// # Safety
-    /// `bad` can be written to.
-    pub(crate) unsafe fn finish(
-        self,
-        call: &str,
-        posted: Result<(), Box<Error>>,
-        bad: *mut *mut W,
-    ) -> c_int {
-        let result = posted.and_then(|()| self.refused.map_or(Ok(()), Err));
-        if result.is_ok() {
-            return 0;
-        }
-        // SAFETY: as the caller promises.
-        unsafe { bad.write(self.current) };
-        uncancelled(|| status(call, result.map_err(|error| *error)))
-    }
-}
+use crate::{mr, mw, qp};
 
 /// Posts send requests (ibv_post_send(3)).
 #[border(quick_status)]
@@ -115,7 +36,7 @@ pub(crate) unsafe extern "C" fn post_send(
         }
         posted
     })();
-    // SAFETY: the program's own variable.
+    // SAFETY: null or a variable of the program that may be written to.
     unsafe { chain.finish("ibv_post_send", posted, bad_wr) }
 }
 
@@ -132,16 +53,8 @@ pub(crate) unsafe extern "C" fn post_recv(
         let requests = chain.requests(|wr| wr.next, recv_request);
         Ok(own.context.adapter.live()?.post_recvs(own.qpn, requests)?)
     })();
-    // SAFETY: the program's own variable.
+    // SAFETY: null or a variable of the program that may be written to.
     unsafe { chain.finish("ibv_post_recv", posted, bad_wr) }
-}
-
-pub(crate) fn recv_request(wr: &ibv_recv_wr) -> Result<RecvWr, Error> {
-    Ok(RecvWr {
-        wr_id: wr.wr_id,
-        // SAFETY: the program's own array.
-        sges: unsafe { sges(wr.sg_list, wr.num_sge)? },
-    })
 }
 
 /// Writes a request of the program to its place.
@@ -149,7 +62,7 @@ pub(crate) fn recv_request(wr: &ibv_recv_wr) -> Result<RecvWr, Error> {
 fn send_request(own: &qp::Qp, wr: &ibv_send_wr, to: &mut SendWr) -> Result<(), Box<Error>> {
     to.wr_id = wr.wr_id;
     to.flags = SendFlags::from_bits_truncate(wr.send_flags);
-    // SAFETY: the program's own array.
+    // SAFETY: an array of `num_sge` elements, and with inline data their bytes, as the header requires.
     unsafe {
         if to.flags.contains(SendFlags::INLINE) {
             let pieces = elements(wr.sg_list, wr.num_sge)?;
@@ -192,7 +105,7 @@ fn operation(own: &qp::Qp, wr: &ibv_send_wr) -> Result<SendOp, Error> {
             add: atomic.compare_add,
         },
         IBV_WR_LOCAL_INV => SendOp::LocalInvalidate { rkey: wr.imm_data },
-        IBV_WR_BIND_MW => mw::bind_request(own, &wr.bind_mw)?,
+        IBV_WR_BIND_MW => mw::bind_request(&own.context, &wr.bind_mw)?,
         other => {
             let allowed = "the operations of ibv_wr_opcode that the queue pair has";
             return Err(Error::invalid("opcode", other, allowed));
@@ -200,96 +113,38 @@ fn operation(own: &qp::Qp, wr: &ibv_send_wr) -> Result<SendOp, Error> {
     })
 }
 
-/// The elements of a list. It need not be aligned, as with cards: libiscsi has it in a packed structure.
-///
-/// # Safety
-/// `list` points to `count` elements, if `count` is one that the device takes.
-unsafe fn elements(
-    list: *const ibv_sge,
-    count: c_int,
-) -> Result<impl Iterator<Item = ibv_sge> + Clone, Error> {
-    if count > 0 && list.is_null() {
-        return Err(Error::Null("sg_list"));
-    }
-    let count = match usize::try_from(count) {
-        Ok(count) if count <= limits::MAX_SGE as usize => count,
-        _ => {
-            let allowed = "0 to max_sge of the queue pair";
-            return Err(Error::invalid("num_sge", count, allowed));
+/// Binds a window of type 1 (ibv_bind_mw(3)).
+#[border(status)]
+pub(crate) unsafe extern "C" fn bind_mw(
+    qp: *mut ibv_qp,
+    mw: *mut ibv_mw,
+    bind: *mut ibv_mw_bind,
+) -> c_int {
+    let bound = (|| {
+        let queue_pair = qp::get(qp)?.own();
+        let context = &queue_pair.context;
+        let window = mw::find_in(mw, context)?;
+        // SAFETY: null or a structure of the program, valid during the call.
+        let bind = unsafe { read("mw_bind", bind)? };
+        let flags = mw::permissions(&bind.bind_info)?;
+        if flags.zero_based {
+            let allowed = "without IBV_ACCESS_ZERO_BASED, which is for windows of type 2";
+            let given = bind.bind_info.mw_access_flags;
+            return Err(Error::invalid("mw_access_flags", given, allowed));
         }
-    };
-    // SAFETY: as the caller promises.
-    Ok((0..count).map(move |index| unsafe { list.add(index).read_unaligned() }))
-}
-
-/// # Safety
-/// As for [`elements`].
-unsafe fn sges(list: *const ibv_sge, count: c_int) -> Result<Sges, Error> {
-    // SAFETY: as the caller promises.
-    let elements = unsafe { elements(list, count)? };
-    Ok(elements.map(sge).collect())
-}
-
-pub(crate) fn sge(sge: ibv_sge) -> Sge {
-    Sge {
-        addr: sge.addr,
-        length: sge.length,
-        lkey: sge.lkey,
-    }
-}
-
-/// Copies the bytes themselves of inline data, at most `max`, to where they stay until they are sent.
-///
-/// # Safety
-/// The pieces are memory of the program.
-#[inline]
-pub(crate) unsafe fn inline(
-    pieces: impl Iterator<Item = (*const u8, usize)> + Clone,
-    max: usize,
-    to: &mut Option<Bytes>,
-) -> Result<(), Error> {
-    let lengths = pieces.clone().map(|(_, length)| length);
-    let length = lengths.fold(0, usize::saturating_add);
-    if length > max {
-        let allowed = "0 to max_inline_data of the queue pair";
-        return Err(Error::invalid("inline bytes", length, allowed));
-    }
-    to.insert(Bytes::zeroed(length)).fill(|mut rest| {
-        for (start, length) in pieces.filter(|(_, length)| *length > 0) {
-            let (piece, tail) = rest.split_at_mut(length);
-            // SAFETY: as the caller promises.
-            piece.copy_from_slice(unsafe { std::slice::from_raw_parts(start, length) });
-            rest = tail;
-        }
-    });
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_list_need_not_be_aligned() {
-        #[repr(C, packed)]
-        struct Packed {
-            before: u8,
-            list: [ibv_sge; 2],
-        }
-        let sge = |addr| ibv_sge {
-            addr,
-            length: 3,
-            lkey: 4,
+        let request = MwBindWr {
+            wr_id: bind.wr_id,
+            flags: SendFlags::from_bits_truncate(bind.send_flags),
+            mr: mr::key_to_bind(bind.bind_info.mr, context)?,
+            va: bind.bind_info.addr,
+            length: bind.bind_info.length,
+            access: flags.access,
         };
-        let packed = Packed {
-            before: 0,
-            list: [sge(1), sge(2)],
-        };
-        // SAFETY: two elements.
-        let sges = unsafe { sges((&raw const packed.list).cast(), 2) }
-            .ok()
-            .unwrap();
-        assert_eq!(sges.iter().map(|it| it.addr).collect::<Vec<_>>(), [1, 2]);
-        assert_eq!(packed.before, 0);
-    }
+        let device = context.adapter.live()?;
+        let posted = device.post(|hca| hca.bind_mw(queue_pair.qpn, window.own().id, &request));
+        // SAFETY: a live object; programs only read the field.
+        unsafe { (*window.abi()).rkey = posted? };
+        Ok(())
+    })();
+    status("ibv_bind_mw", bound)
 }

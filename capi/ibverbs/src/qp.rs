@@ -1,28 +1,27 @@
 //! Queue pairs.
 
+use std::cell::UnsafeCell;
 use std::collections::hash_map::Entry;
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::ptr::null_mut;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ferroce_border::border;
-use ferroce_hca::{Attr, PdId, QpCap, QpInit, QpState, QpType, SendOp, SendTo, VerbsError};
+use ferroce_abi::border;
+use ferroce_abi::pointer::{change, check, read};
+use ferroce_hca::{Attr, PdId, QpCap, QpInit, QpState, QpType, SendOp, SendTo, SendWr, VerbsError};
 use ferroce_wire::{Qpn, Srqn};
+use libc::pthread_mutex_t;
 
 use crate::abi::{
-    IBV_QP_CREATE_BLOCK_SELF_MCAST_LB, IBV_QP_INIT_ATTR_CREATE_FLAGS, IBV_QP_INIT_ATTR_PD,
-    IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, IBV_QP_INIT_ATTR_XRCD, IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD,
-    IBV_QPT_XRC_RECV, IBV_QPT_XRC_SEND, ibv_ah_attr, ibv_context, ibv_pd, ibv_qp, ibv_qp_attr,
-    ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_send_wr,
+    IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD, IBV_QPT_XRC_RECV, IBV_QPT_XRC_SEND, ibv_ah_attr,
+    ibv_context, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_ex, ibv_qp_init_attr, ibv_send_wr,
 };
-use crate::adapter::{Adapter, AsyncRoute, write};
 use crate::arena::{Arena, Object};
-use crate::context::{self, ContextRef};
+use crate::context::ContextRef;
 use crate::error::{Error, pointer, status};
 use crate::events::{Reported, wait_acknowledged};
-use crate::qp_ex::{self, Builder};
-use crate::xrc::Xrcd;
-use crate::{ah, convert, cq, pd, srq, xrc};
+use crate::routes::{AsyncRoute, write};
+use crate::{ah, convert, cq, pd, srq};
 
 pub(crate) struct Qp {
     pub(crate) context: ContextRef,
@@ -65,7 +64,7 @@ impl Qp {
             IBV_QPT_UD if matches!(op, SendOp::Send { .. }) => {
                 // SAFETY: of a datagram this is the member that is set.
                 let to = unsafe { wr.wr.ud };
-                ah::datagram(self, to.ah, to.remote_qpn, to.remote_qkey)
+                ah::datagram(&self.context, self.pd, to.ah, to.remote_qpn, to.remote_qkey)
             }
             IBV_QPT_XRC_SEND => convert::srq(wr.remote_srqn),
             _ => Ok(self.peer()),
@@ -74,6 +73,33 @@ impl Qp {
 
     fn ah_attr(&self) -> MutexGuard<'_, ibv_ah_attr> {
         self.ah_attr.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Work requests between `ibv_wr_start` and `ibv_wr_complete`.
+pub(crate) struct Builder {
+    /// Held by the thread between the two calls.
+    pub(crate) mutex: UnsafeCell<pthread_mutex_t>,
+    pub(crate) batch: UnsafeCell<Batch>,
+}
+
+#[derive(Default)]
+pub(crate) struct Batch {
+    pub(crate) requests: Vec<SendWr>,
+    pub(crate) refused: Option<Error>,
+}
+
+// SAFETY: `batch` is accessed only while `mutex` is held.
+unsafe impl Send for Builder {}
+// SAFETY: as above.
+unsafe impl Sync for Builder {}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Self {
+            mutex: UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER),
+            batch: UnsafeCell::default(),
+        }
     }
 }
 
@@ -103,66 +129,20 @@ pub unsafe extern "C" fn ibv_create_qp(
     pd: *mut ibv_pd,
     init: *mut ibv_qp_init_attr,
 ) -> *mut ibv_qp {
-    // SAFETY: the program's own structure.
-    let init = unsafe { &mut *init };
-    pointer("ibv_create_qp", create(pd, init, None))
+    // SAFETY: null or a structure of the program that nothing else accesses during the call.
+    let init = unsafe { change("qp_init_attr", init) }.map_err(Error::from);
+    pointer(
+        "ibv_create_qp",
+        init.and_then(|init| create(pd, init, ibv_qp_ex::of)),
+    )
 }
 
-/// The same with more attributes (ibv_create_qp_ex(3)).
-#[border(pointer)]
-pub(crate) unsafe extern "C" fn create_qp_ex(
-    context: *mut ibv_context,
-    init: *mut ibv_qp_init_attr_ex,
-) -> *mut ibv_qp {
-    // SAFETY: the program's own structure.
-    let ex = unsafe { &mut *init };
-    pointer("ibv_create_qp_ex", create_extended(context, ex))
-}
-
-fn create_extended(
-    context: *mut ibv_context,
-    ex: &mut ibv_qp_init_attr_ex,
-) -> Result<*mut ibv_qp, Error> {
-    const KNOWN: u32 = IBV_QP_INIT_ATTR_PD
-        | IBV_QP_INIT_ATTR_XRCD
-        | IBV_QP_INIT_ATTR_CREATE_FLAGS
-        | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
-    if ex.comp_mask & !KNOWN != 0 {
-        return Err(Error::Unsupported("an attribute in comp_mask"));
-    }
-    let flags = match ex.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS {
-        0 => 0,
-        _ => ex.create_flags,
-    };
-    let may_block = ex.qp_type == IBV_QPT_UD && flags == IBV_QP_CREATE_BLOCK_SELF_MCAST_LB;
-    if flags != 0 && !may_block {
-        return Err(Error::Unsupported("a flag in create_flags"));
-    }
-    if ex.qp_type == IBV_QPT_XRC_RECV {
-        return create_xrc_recv(context, ex);
-    }
-    let builder = ex.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS != 0;
-    let operations = builder.then_some(ex.send_ops_flags);
-    // SAFETY: the plain structure is the head of the extended one.
-    let init = unsafe { &mut *std::ptr::from_mut(ex).cast() };
-    let made = create(ex.pd, init, operations)?;
-    if flags != 0 {
-        let Qp { context, qpn, .. } = find(made)?.own();
-        let Adapter { device, listed, .. } = &*context.adapter;
-        device.with(|hca| hca.block_own_mcast(*qpn, listed.spec.address))?;
-    }
-    Ok(made)
-}
-
-/// `operations` are the bits of `send_ops_flags` of a queue pair with `ibv_wr_*` functions.
-fn create(
+/// `extend` adds the `ibv_wr_*` functions of the queue pair, if it is to have some.
+pub(crate) fn create(
     pd: *mut ibv_pd,
     init: &mut ibv_qp_init_attr,
-    operations: Option<u64>,
+    extend: impl FnOnce(ibv_qp) -> ibv_qp_ex,
 ) -> Result<*mut ibv_qp, Error> {
-    if let Some(operations) = operations {
-        qp_ex::check_operations(operations)?;
-    }
     let domain = pd::find(pd)?.own();
     let qp_type = match init.qp_type {
         IBV_QPT_RC => QpType::Rc,
@@ -203,57 +183,21 @@ fn create(
         (cap.max_recv_wr, cap.max_recv_sge) = (0, 0);
     }
     init.cap = convert::abi_cap(&cap);
-    // SAFETY: a live object.
+    // SAFETY: an object whose memory is never freed.
     let context = unsafe { (*pd).context };
     let pd = Some((pd, domain.id));
-    Ok(insert(own, context, pd, qpn, cap, init, operations))
-}
-
-/// Makes a queue pair that has no queues and belongs to an XRC domain.
-fn create_xrc_recv(
-    context: *mut ibv_context,
-    ex: &ibv_qp_init_attr_ex,
-) -> Result<*mut ibv_qp, Error> {
-    if ex.comp_mask & IBV_QP_INIT_ATTR_XRCD == 0 {
-        let allowed = "IBV_QP_INIT_ATTR_XRCD and the XRC domain";
-        return Err(Error::invalid("comp_mask", ex.comp_mask, allowed));
-    }
-    let xrcd = xrc::find_in(ex.xrcd, &context::find(context)?)?;
-    let device = xrcd.context.adapter.live()?;
-    device.join()?;
-    let qpn = device.with(|hca| hca.create_xrc_recv_qp(xrcd.id))?;
-    Ok(insert_xrc_recv(context, xrcd, qpn, ex.qp_context))
-}
-
-/// The queue pair of an XRC domain as the program sees it.
-pub(crate) fn insert_xrc_recv(
-    context: *mut ibv_context,
-    xrcd: &Xrcd,
-    qpn: Qpn,
-    qp_context: *mut c_void,
-) -> *mut ibv_qp {
-    let init = ibv_qp_init_attr {
-        qp_context,
-        send_cq: null_mut(),
-        recv_cq: null_mut(),
-        srq: null_mut(),
-        cap: convert::abi_cap(&QpCap::NONE),
-        qp_type: IBV_QPT_XRC_RECV,
-        sq_sig_all: 0,
-    };
-    let own = Arc::clone(&xrcd.context);
-    insert(own, context, None, qpn, QpCap::NONE, &init, None)
+    Ok(insert(own, context, pd, qpn, cap, init, extend))
 }
 
 /// The queue pair as the program sees it.
-fn insert(
+pub(crate) fn insert(
     own: ContextRef,
     context: *mut ibv_context,
     pd: Option<(*mut ibv_pd, PdId)>,
     qpn: Qpn,
     cap: QpCap,
     init: &ibv_qp_init_attr,
-    operations: Option<u64>,
+    extend: impl FnOnce(ibv_qp) -> ibv_qp_ex,
 ) -> *mut ibv_qp {
     let base = ibv_qp {
         context,
@@ -285,9 +229,9 @@ fn insert(
         init: InitAttr(*init),
         ah_attr: Mutex::default(),
         reported,
-        builder: Builder::new(operations.is_some()),
+        builder: Builder::default(),
     };
-    let pointer = QPS.insert(qp_ex::extended(base, operations), qp);
+    let pointer = QPS.insert(extend(base), qp);
     let element = pointer as u64;
     let route = AsyncRoute { element, ..route };
     write(&routes.qps).entry(qpn).or_default().push(route);
@@ -304,8 +248,9 @@ pub unsafe extern "C" fn ibv_modify_qp(
     let result = find(qp).and_then(|object| {
         let own = object.own();
         let device = own.context.adapter.live()?;
-        // SAFETY: the program's own structure.
-        let (change, path) = convert::modify(unsafe { &*attr }, own.applicable(attr_mask), device)?;
+        // SAFETY: null or a structure of the program, valid during the call.
+        let attr = unsafe { read("attr", attr)? };
+        let (change, path) = convert::modify(attr, own.applicable(attr_mask), device)?;
         let ends = matches!(change.state, QpState::Err | QpState::Reset);
         if ends && change.mask.contains(Attr::STATE) {
             device.catch_up();
@@ -315,8 +260,7 @@ pub unsafe extern "C" fn ibv_modify_qp(
             hca.query_qp(own.qpn).map(|(state, ..)| state)
         })?;
         if path.is_some() {
-            // SAFETY: the program's own structure.
-            *own.ah_attr() = unsafe { (*attr).ah_attr };
+            *own.ah_attr() = attr.ah_attr;
         } else if state == QpState::Reset {
             *own.ah_attr() = ibv_ah_attr::default();
         }
@@ -337,13 +281,15 @@ pub unsafe extern "C" fn ibv_query_qp(
 ) -> c_int {
     let result = find(qp).and_then(|object| {
         let own = object.own();
+        let (attr, init) = (check("attr", attr)?, check("init_attr", init)?);
         let device = own.context.adapter.live()?;
         let (state, known, draining) = device.with(|hca| {
             let draining = hca.qp(own.qpn).is_some_and(|qp| qp.is_draining());
             let (state, known, _) = hca.query_qp(own.qpn)?;
             Ok::<_, VerbsError>((state, known, draining))
         })?;
-        // SAFETY: the program's own structures, and a live object.
+        // SAFETY: not null, and structures that may be written to; the memory of an object is never
+        // freed.
         unsafe {
             attr.write(ibv_qp_attr {
                 sq_draining: draining.into(),

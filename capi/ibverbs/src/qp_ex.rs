@@ -1,22 +1,26 @@
 //! The `ibv_wr_*` functions: work requests composed call by call (ibv_wr_post(3)).
 
-use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
 
-use ferroce_border::border;
-use ferroce_crossing::uncancelled;
+use ferroce_abi::border;
+use ferroce_abi::crossing::uncancelled;
+use ferroce_abi::pointer::{change as modify, check, read};
 use ferroce_hca::{SendFlags, SendOp, SendWr, Sge, Sges};
-use libc::pthread_mutex_t;
 
 use crate::abi::{
-    IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP, IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD, IBV_QP_EX_WITH_BIND_MW,
-    IBV_QP_EX_WITH_LOCAL_INV, IBV_QP_EX_WITH_RDMA_READ, IBV_QP_EX_WITH_RDMA_WRITE,
-    IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM, IBV_QP_EX_WITH_SEND, IBV_QP_EX_WITH_SEND_WITH_IMM,
-    IBV_QP_EX_WITH_SEND_WITH_INV, IBV_QPT_UD, IBV_QPT_XRC_SEND, WrBindMw, ibv_ah, ibv_data_buf,
-    ibv_mw, ibv_mw_bind_info, ibv_qp, ibv_qp_ex, ibv_sge,
+    IBV_QP_CREATE_BLOCK_SELF_MCAST_LB, IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP,
+    IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD, IBV_QP_EX_WITH_BIND_MW, IBV_QP_EX_WITH_LOCAL_INV,
+    IBV_QP_EX_WITH_RDMA_READ, IBV_QP_EX_WITH_RDMA_WRITE, IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM,
+    IBV_QP_EX_WITH_SEND, IBV_QP_EX_WITH_SEND_WITH_IMM, IBV_QP_EX_WITH_SEND_WITH_INV,
+    IBV_QP_INIT_ATTR_CREATE_FLAGS, IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+    IBV_QP_INIT_ATTR_XRCD, IBV_QPT_UD, IBV_QPT_XRC_RECV, IBV_QPT_XRC_SEND, WrBindMw, ibv_ah,
+    ibv_context, ibv_data_buf, ibv_mw, ibv_mw_bind_info, ibv_qp, ibv_qp_ex, ibv_qp_init_attr_ex,
+    ibv_sge,
 };
-use crate::error::{Error, status};
-use crate::{ah, convert, mw, post, qp};
+use crate::adapter::Adapter;
+use crate::error::{Error, pointer, status};
+use crate::qp::{self, Batch, Qp};
+use crate::{ah, chain, convert, mw, xrc_qp};
 
 const OPERATIONS: u64 = IBV_QP_EX_WITH_RDMA_WRITE
     | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM
@@ -29,48 +33,68 @@ const OPERATIONS: u64 = IBV_QP_EX_WITH_RDMA_WRITE
     | IBV_QP_EX_WITH_LOCAL_INV
     | IBV_QP_EX_WITH_BIND_MW;
 
-/// Whether the device has all operations of `send_ops_flags`.
-pub(crate) fn check_operations(flags: u64) -> Result<(), Error> {
-    if flags & !OPERATIONS == 0 {
-        return Ok(());
+/// Makes a queue pair with more attributes (ibv_create_qp_ex(3)).
+#[border(pointer)]
+pub(crate) unsafe extern "C" fn create_qp_ex(
+    context: *mut ibv_context,
+    init: *mut ibv_qp_init_attr_ex,
+) -> *mut ibv_qp {
+    // SAFETY: null or a structure of the program that nothing else accesses during the call.
+    let ex = unsafe { modify("qp_init_attr_ex", init) }.map_err(Error::from);
+    pointer(
+        "ibv_create_qp_ex",
+        ex.and_then(|ex| create_extended(context, ex)),
+    )
+}
+
+fn create_extended(
+    context: *mut ibv_context,
+    ex: &mut ibv_qp_init_attr_ex,
+) -> Result<*mut ibv_qp, Error> {
+    const KNOWN: u32 = IBV_QP_INIT_ATTR_PD
+        | IBV_QP_INIT_ATTR_XRCD
+        | IBV_QP_INIT_ATTR_CREATE_FLAGS
+        | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+    if ex.comp_mask & !KNOWN != 0 {
+        return Err(Error::Unsupported("an attribute in comp_mask"));
     }
-    Err(Error::Unsupported("an operation in send_ops_flags"))
-}
-
-/// Work requests between `ibv_wr_start` and `ibv_wr_complete`.
-pub(crate) struct Builder {
-    present: bool,
-    /// Held by the thread between the two calls.
-    mutex: UnsafeCell<pthread_mutex_t>,
-    batch: UnsafeCell<Batch>,
-}
-
-#[derive(Default)]
-struct Batch {
-    requests: Vec<SendWr>,
-    refused: Option<Error>,
-}
-
-// SAFETY: `batch` is reached only while `mutex` is held.
-unsafe impl Send for Builder {}
-// SAFETY: as above.
-unsafe impl Sync for Builder {}
-
-impl Builder {
-    pub(crate) fn new(present: bool) -> Self {
-        Self {
-            present,
-            mutex: UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER),
-            batch: UnsafeCell::default(),
-        }
+    let flags = match ex.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS {
+        0 => 0,
+        _ => ex.create_flags,
+    };
+    let may_block = ex.qp_type == IBV_QPT_UD && flags == IBV_QP_CREATE_BLOCK_SELF_MCAST_LB;
+    if flags != 0 && !may_block {
+        return Err(Error::Unsupported("a flag in create_flags"));
     }
+    if ex.qp_type == IBV_QPT_XRC_RECV {
+        return xrc_qp::create(context, ex);
+    }
+    let operations = match ex.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS {
+        0 => None,
+        _ => Some(ex.send_ops_flags),
+    };
+    if operations.is_some_and(|flags| flags & !OPERATIONS != 0) {
+        return Err(Error::Unsupported("an operation in send_ops_flags"));
+    }
+    // SAFETY: the plain structure is the head of the extended one.
+    let init = unsafe { &mut *std::ptr::from_mut(ex).cast() };
+    let made = qp::create(ex.pd, init, |base| match operations {
+        Some(operations) => extended(base, operations),
+        None => ibv_qp_ex::of(base),
+    })?;
+    if flags != 0 {
+        let Qp { context, qpn, .. } = qp::find(made)?.own();
+        let Adapter { device, listed, .. } = &*context.adapter;
+        device.with(|hca| hca.block_own_mcast(*qpn, listed.spec.address))?;
+    }
+    Ok(made)
 }
 
 /// The queue pair with what the calls on it put together.
 ///
 /// # Safety
 /// Between `wr_start` and the call that ends it, on the thread that called it.
-unsafe fn batch<'a>(qp: *mut ibv_qp_ex) -> Option<(&'a qp::Qp, &'a mut Batch)> {
+unsafe fn batch<'a>(qp: *mut ibv_qp_ex) -> Option<(&'a Qp, &'a mut Batch)> {
     let own = qp::get(qp.cast()).ok()?.own();
     // SAFETY: this thread holds the mutex, as the caller promises, and no other reference lives
     // longer than a call.
@@ -102,10 +126,7 @@ unsafe fn begin(qp: *mut ibv_qp_ex, op: SendOp) {
 ///
 /// # Safety
 /// As for [`batch`].
-unsafe fn change(
-    qp: *mut ibv_qp_ex,
-    change: impl FnOnce(&qp::Qp, &mut SendWr) -> Result<(), Error>,
-) {
+unsafe fn change(qp: *mut ibv_qp_ex, change: impl FnOnce(&Qp, &mut SendWr) -> Result<(), Error>) {
     // SAFETY: as the caller promises.
     let Some((own, batch)) = (unsafe { batch(qp) }) else {
         return;
@@ -135,7 +156,7 @@ unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
 
 #[border(quick_status)]
 unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
-    // SAFETY: after `wr_start`, which is what the header asks for.
+    // SAFETY: after `wr_start`, as the header requires.
     let Some((own, batch)) = (unsafe { batch(qp) }) else {
         return status("ibv_wr_complete", Err(Error::Handle("queue pair")));
     };
@@ -152,7 +173,7 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
 }
 
 /// Posts all requests or none.
-fn post_all(own: &qp::Qp, requests: &mut Vec<SendWr>) -> Result<(), Error> {
+fn post_all(own: &Qp, requests: &mut Vec<SendWr>) -> Result<(), Error> {
     let device = own.context.adapter.live()?;
     let (posted, departure) = device.post_first(|hca| {
         let max = own.cap.max_send_wr;
@@ -169,7 +190,7 @@ fn post_all(own: &qp::Qp, requests: &mut Vec<SendWr>) -> Result<(), Error> {
 
 #[border(field)]
 unsafe extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
-    // SAFETY: after `wr_start`, which is what the header asks for; so this thread holds the mutex.
+    // SAFETY: after `wr_start`, as the header requires; so this thread holds the mutex.
     unsafe {
         if let Some((own, batch)) = batch(qp) {
             batch.requests.clear();
@@ -183,7 +204,7 @@ macro_rules! operations {
     ($($name:ident($($argument:ident: $kind:ty),*) => $op:expr;)*) => {
         $(#[border(field)]
         unsafe extern "C" fn $name(qp: *mut ibv_qp_ex $(, $argument: $kind)*) {
-            // SAFETY: after `wr_start`, which is what the header asks for.
+            // SAFETY: after `wr_start`, as the header requires.
             unsafe { begin(qp, $op) }
         })*
     };
@@ -210,18 +231,23 @@ unsafe extern "C" fn wr_bind_mw(
     rkey: u32,
     bind_info: *const ibv_mw_bind_info,
 ) {
-    // SAFETY: after `wr_start`, which is what the header asks for; the structure is the program's.
+    // SAFETY: after `wr_start`, as the header requires; null or a structure of the program, valid during
+    // the call.
     unsafe {
-        let bind_info = *bind_info;
-        let bind = WrBindMw {
-            mw,
-            rkey,
-            bind_info,
-        };
         let Some((own, batch)) = batch(qp) else {
             return;
         };
-        match mw::bind_request(own, &bind) {
+        let request = read("bind_info", bind_info).map_err(Error::from);
+        let request = request.and_then(|bind_info| {
+            let bind_info = *bind_info;
+            let bind = WrBindMw {
+                mw,
+                rkey,
+                bind_info,
+            };
+            mw::bind_request(&own.context, &bind)
+        });
+        match request {
             Ok(op) => begin(qp, op),
             Err(error) => {
                 batch.refused.get_or_insert(error);
@@ -237,10 +263,10 @@ unsafe extern "C" fn wr_set_ud_addr(
     remote_qpn: u32,
     remote_qkey: u32,
 ) {
-    // SAFETY: after `wr_start`, which is what the header asks for.
+    // SAFETY: after `wr_start`, as the header requires.
     unsafe {
         change(qp, |own, request| {
-            request.to = ah::datagram(own, ah, remote_qpn, remote_qkey)?;
+            request.to = ah::datagram(&own.context, own.pd, ah, remote_qpn, remote_qkey)?;
             Ok(())
         });
     }
@@ -248,7 +274,7 @@ unsafe extern "C" fn wr_set_ud_addr(
 
 #[border(field)]
 unsafe extern "C" fn wr_set_xrc_srqn(qp: *mut ibv_qp_ex, remote_srqn: u32) {
-    // SAFETY: after `wr_start`, which is what the header asks for.
+    // SAFETY: after `wr_start`, as the header requires.
     unsafe {
         change(qp, |_, request| {
             request.to = convert::srq(remote_srqn)?;
@@ -259,7 +285,7 @@ unsafe extern "C" fn wr_set_xrc_srqn(qp: *mut ibv_qp_ex, remote_srqn: u32) {
 
 #[border(field)]
 unsafe extern "C" fn wr_set_sge(qp: *mut ibv_qp_ex, lkey: u32, addr: u64, length: u32) {
-    // SAFETY: after `wr_start`, which is what the header asks for.
+    // SAFETY: after `wr_start`, as the header requires.
     unsafe {
         change(qp, |_, request| {
             // As with a card, an element without bytes is none.
@@ -273,17 +299,20 @@ unsafe extern "C" fn wr_set_sge(qp: *mut ibv_qp_ex, lkey: u32, addr: u64, length
 
 #[border(field)]
 unsafe extern "C" fn wr_set_sge_list(qp: *mut ibv_qp_ex, count: usize, list: *const ibv_sge) {
-    // SAFETY: after `wr_start`, which is what the header asks for.
+    // SAFETY: after `wr_start`, as the header requires.
     unsafe {
         change(qp, |own, request| {
             if count > own.cap.max_send_sge as usize {
                 let allowed = "0 to max_send_sge of the queue pair";
                 return Err(Error::invalid("num_sge", count, allowed));
             }
+            if count > 0 {
+                check("sg_list", list.cast_mut())?;
+            }
             for index in 0..count {
                 request
                     .sges
-                    .push(post::sge(list.add(index).read_unaligned()));
+                    .push(chain::sge(list.add(index).read_unaligned()));
             }
             Ok(())
         });
@@ -293,7 +322,7 @@ unsafe extern "C" fn wr_set_sge_list(qp: *mut ibv_qp_ex, count: usize, list: *co
 #[border(field)]
 unsafe extern "C" fn wr_set_inline_data(qp: *mut ibv_qp_ex, addr: *mut c_void, length: usize) {
     let buffer = ibv_data_buf { addr, length };
-    // SAFETY: after `wr_start`, which is what the header asks for.
+    // SAFETY: after `wr_start`, as the header requires.
     unsafe { wr_set_inline_data_list(qp, 1, &raw const buffer) }
 }
 
@@ -303,25 +332,27 @@ unsafe extern "C" fn wr_set_inline_data_list(
     count: usize,
     list: *const ibv_data_buf,
 ) {
-    // SAFETY: after `wr_start`, which is what the header asks for; the buffers are the program's.
+    // SAFETY: after `wr_start`, as the header requires, with `count` buffers that are valid for reads.
     unsafe {
         change(qp, |own, request| {
+            if count > 0 {
+                check("buf_list", list.cast_mut())?;
+            }
             let buffers = (0..count).map(|index| list.add(index).read_unaligned());
             let pieces = buffers.map(|buffer| (buffer.addr.cast_const().cast(), buffer.length));
             let max = own.cap.max_inline_data as usize;
-            post::inline(pieces, max, &mut request.inline)?;
+            chain::inline(pieces, max, &mut request.inline)?;
             request.flags |= SendFlags::INLINE;
             Ok(())
         });
     }
 }
 
-/// A queue pair as the header shows it, with `ibv_wr_*` for the `operations` it was made for.
-pub(crate) fn extended(qp_base: ibv_qp, operations: Option<u64>) -> ibv_qp_ex {
-    let has = |bit: u64| operations.is_some_and(|flags| flags & bit != 0);
-    let builder = operations.is_some();
-    let datagrams = builder && qp_base.qp_type == IBV_QPT_UD;
-    let xrc = builder && qp_base.qp_type == IBV_QPT_XRC_SEND;
+/// A queue pair with `ibv_wr_*` for the `operations` it was made for.
+fn extended(base: ibv_qp, operations: u64) -> ibv_qp_ex {
+    let has = |bit: u64| operations & bit != 0;
+    let datagrams = base.qp_type == IBV_QPT_UD;
+    let xrc = base.qp_type == IBV_QPT_XRC_SEND;
     /// The function, if the queue pair has it.
     macro_rules! given {
         ($has:expr, $function:expr) => {
@@ -329,10 +360,6 @@ pub(crate) fn extended(qp_base: ibv_qp, operations: Option<u64>) -> ibv_qp_ex {
         };
     }
     ibv_qp_ex {
-        qp_base,
-        comp_mask: 0,
-        wr_id: 0,
-        wr_flags: 0,
         wr_atomic_cmp_swp: given!(has(IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP), wr_atomic_cmp_swp),
         wr_atomic_fetch_add: given!(
             has(IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD),
@@ -346,18 +373,16 @@ pub(crate) fn extended(qp_base: ibv_qp, operations: Option<u64>) -> ibv_qp_ex {
         wr_send: given!(has(IBV_QP_EX_WITH_SEND), wr_send),
         wr_send_imm: given!(has(IBV_QP_EX_WITH_SEND_WITH_IMM), wr_send_imm),
         wr_send_inv: given!(has(IBV_QP_EX_WITH_SEND_WITH_INV), wr_send_inv),
-        wr_send_tso: None,
         wr_set_ud_addr: given!(datagrams, wr_set_ud_addr),
         wr_set_xrc_srqn: given!(xrc, wr_set_xrc_srqn),
-        wr_set_inline_data: given!(builder, wr_set_inline_data),
-        wr_set_inline_data_list: given!(builder, wr_set_inline_data_list),
-        wr_set_sge: given!(builder, wr_set_sge),
-        wr_set_sge_list: given!(builder, wr_set_sge_list),
-        wr_start: given!(builder, wr_start),
-        wr_complete: given!(builder, wr_complete),
-        wr_abort: given!(builder, wr_abort),
-        wr_atomic_write: None,
-        wr_flush: None,
+        wr_set_inline_data: Some(wr_set_inline_data),
+        wr_set_inline_data_list: Some(wr_set_inline_data_list),
+        wr_set_sge: Some(wr_set_sge),
+        wr_set_sge_list: Some(wr_set_sge_list),
+        wr_start: Some(wr_start),
+        wr_complete: Some(wr_complete),
+        wr_abort: Some(wr_abort),
+        ..ibv_qp_ex::of(base)
     }
 }
 
@@ -366,7 +391,8 @@ pub(crate) fn extended(qp_base: ibv_qp, operations: Option<u64>) -> ibv_qp_ex {
 #[border(pointer)]
 pub unsafe extern "C" fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex {
     match qp::find(qp) {
-        Ok(object) if object.own().builder.present => object.abi(),
+        // SAFETY: an object, whose memory is never freed; programs do not write to the field.
+        Ok(object) if unsafe { (*object.abi()).wr_start.is_some() } => object.abi(),
         _ => std::ptr::null_mut(),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use ferroce_border::border;
+use ferroce_abi::border;
 
 /// A value of `ibv_rate`, its megabits per second, and that as a multiple of 2.5 Gb/s: rounded down,
 /// or -1 for rates that came without one.

@@ -3,7 +3,8 @@
 use std::ffi::c_int;
 use std::sync::Arc;
 
-use ferroce_border::border;
+use ferroce_abi::border;
+use ferroce_abi::pointer::{change, put, read};
 use ferroce_hca::{SrqId, SrqModify, XrcObjects};
 
 use crate::abi::{
@@ -11,12 +12,12 @@ use crate::abi::{
     IBV_SRQT_BASIC, IBV_SRQT_XRC, ibv_context, ibv_pd, ibv_recv_wr, ibv_srq, ibv_srq_attr,
     ibv_srq_init_attr, ibv_srq_init_attr_ex,
 };
-use crate::adapter::{AsyncRoute, write};
 use crate::arena::{Arena, Object};
+use crate::chain::{Chain, recv_request};
 use crate::context::{self, ContextRef};
 use crate::error::{Error, pointer, status};
 use crate::events::{Reported, wait_acknowledged};
-use crate::post::{Chain, recv_request};
+use crate::routes::{AsyncRoute, write};
 use crate::{cq, pd, xrc};
 
 pub(crate) struct Srq {
@@ -46,8 +47,12 @@ pub unsafe extern "C" fn ibv_create_srq(
     pd: *mut ibv_pd,
     init: *mut ibv_srq_init_attr,
 ) -> *mut ibv_srq {
-    // SAFETY: the program's own structure.
-    pointer("ibv_create_srq", create(pd, unsafe { &mut *init }, None))
+    // SAFETY: null or a structure of the program that nothing else accesses during the call.
+    let init = unsafe { change("srq_init_attr", init) }.map_err(Error::from);
+    pointer(
+        "ibv_create_srq",
+        init.and_then(|init| create(pd, init, None)),
+    )
 }
 
 /// The same with more attributes (ibv_create_srq_ex(3)).
@@ -56,9 +61,9 @@ pub(crate) unsafe extern "C" fn create_srq_ex(
     _context: *mut ibv_context,
     init: *mut ibv_srq_init_attr_ex,
 ) -> *mut ibv_srq {
-    // SAFETY: the program's own structure.
-    let ex = unsafe { &mut *init };
-    pointer("ibv_create_srq_ex", create_extended(ex))
+    // SAFETY: null or a structure of the program that nothing else accesses during the call.
+    let ex = unsafe { change("srq_init_attr_ex", init) }.map_err(Error::from);
+    pointer("ibv_create_srq_ex", ex.and_then(create_extended))
 }
 
 fn create_extended(ex: &mut ibv_srq_init_attr_ex) -> Result<*mut ibv_srq, Error> {
@@ -112,7 +117,7 @@ fn create(
     });
     let (id, granted) = made?;
     (init.attr.max_wr, init.attr.max_sge) = (granted.max_wr, granted.max_sge);
-    // SAFETY: a live object.
+    // SAFETY: an object whose memory is never freed.
     let context = unsafe { (*pd).context };
     let abi = ibv_srq {
         context,
@@ -155,8 +160,8 @@ pub unsafe extern "C" fn ibv_modify_srq(
             let allowed = "IBV_SRQ_MAX_WR and IBV_SRQ_LIMIT";
             return Err(Error::invalid("srq_attr_mask", attr_mask as u32, allowed));
         }
-        // SAFETY: the program's own structure.
-        let attr = unsafe { &*attr };
+        // SAFETY: null or a structure of the program, valid during the call.
+        let attr = unsafe { read("srq_attr", attr)? };
         let change = SrqModify {
             max_wr: (attr_mask & MAX_WR != 0).then_some(attr.max_wr),
             limit: (attr_mask & LIMIT != 0).then_some(attr.srq_limit),
@@ -177,15 +182,13 @@ pub unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_att
             .adapter
             .live()?
             .with(|hca| hca.query_srq(own.id))?;
-        // SAFETY: the program's own structure.
-        unsafe {
-            attr.write(ibv_srq_attr {
-                max_wr: known.max_wr,
-                max_sge: known.max_sge,
-                srq_limit: known.limit,
-            });
-        }
-        Ok(())
+        let known = ibv_srq_attr {
+            max_wr: known.max_wr,
+            max_sge: known.max_sge,
+            srq_limit: known.limit,
+        };
+        // SAFETY: null or a structure of the program that may be written to.
+        unsafe { put("srq_attr", attr, known) }.map_err(Error::from)
     });
     status("ibv_query_srq", result)
 }
@@ -197,9 +200,8 @@ pub(crate) unsafe extern "C" fn get_srq_num(srq: *mut ibv_srq, number: *mut u32)
         let own = object.own();
         let device = own.context.adapter.live()?;
         let known = device.with(|hca| hca.srq_number(own.id))?;
-        // SAFETY: the program's own variable.
-        unsafe { number.write(known.value()) };
-        Ok(())
+        // SAFETY: null or a variable of the program that may be written to.
+        unsafe { put("srq_num", number, known.value()) }.map_err(Error::from)
     });
     status("ibv_get_srq_num", result)
 }
@@ -257,6 +259,6 @@ pub(crate) unsafe extern "C" fn post_srq_recv(
         let device = own.context.adapter.live()?;
         Ok(device.post_srq_recvs(own.id, requests)?)
     })();
-    // SAFETY: the program's own variable.
+    // SAFETY: null or a variable of the program that may be written to.
     unsafe { chain.finish("ibv_post_srq_recv", posted, bad_wr) }
 }

@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, c_char, c_int};
 
-use ferroce_border::border;
+use ferroce_abi::border;
 
 fn name(names: &'static [&'static CStr], index: c_int, otherwise: &'static CStr) -> *const c_char {
     let found = usize::try_from(index).ok().and_then(|i| names.get(i));

@@ -5,9 +5,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use ferroce_border::border;
+use ferroce_abi::border;
 
-use crate::adapter;
+use crate::devices;
 use crate::error::{Error, number};
 
 /// The root of sysfs; of the tree that `ferroce run` makes, if there is one.
@@ -31,10 +31,10 @@ pub unsafe extern "C" fn ibv_read_sysfs_file(
     buf: *mut c_char,
     size: usize,
 ) -> c_int {
-    if dir.is_null() || file.is_null() {
-        return number("ibv_read_sysfs_file", Err(Error::Null("dir or file")));
+    if dir.is_null() || file.is_null() || buf.is_null() {
+        return number("ibv_read_sysfs_file", Err(Error::Null("dir, file or buf")));
     }
-    // SAFETY: C strings of the program.
+    // SAFETY: not null, and C strings that stay as they are during the call.
     let (dir, file) = unsafe { (CStr::from_ptr(dir), CStr::from_ptr(file)) };
     let mut text = match attribute(dir, file) {
         Some(text) => text.into_bytes(),
@@ -55,8 +55,8 @@ pub unsafe extern "C" fn ibv_read_sysfs_file(
     if text.last() == Some(&b'\n') {
         text.pop();
     }
-    // SAFETY: the program's buffer has `size` bytes. A text that fills it has no end mark, as with
-    // a file.
+    // SAFETY: not null, and `size` bytes may be written to. A text that fills them has no end mark, as
+    // with a file.
     unsafe {
         buf.cast::<u8>()
             .copy_from_nonoverlapping(text.as_ptr(), text.len());
@@ -72,7 +72,7 @@ fn attribute(dir: &CStr, file: &CStr) -> Option<String> {
     let name = Path::new(dir.to_str().ok()?)
         .strip_prefix("/sys/class/infiniband")
         .ok()?;
-    let spec = adapter::spec(name.to_str()?)?;
+    let spec = devices::spec(name.to_str()?)?;
     Some(match file.to_str().ok()? {
         "board_id" if !spec.board_id.is_empty() => spec.board_id.clone(),
         "fw_ver" => spec.fw_ver.clone(),

@@ -1,20 +1,21 @@
-//! XRC domains, and the queue pairs that several openers share.
+//! XRC domains.
 
 use std::ffi::c_int;
 use std::fs::File;
 use std::mem::ManuallyDrop;
 use std::os::fd::FromRawFd;
 use std::os::unix::fs::MetadataExt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use ferroce_border::border;
+use ferroce_abi::border;
+use ferroce_abi::pointer::read;
 use ferroce_hca::XrcdId;
 
-use crate::abi::{ibv_context, ibv_qp, ibv_qp_open_attr, ibv_xrcd, ibv_xrcd_init_attr};
+use crate::abi::{ibv_context, ibv_xrcd, ibv_xrcd_init_attr};
 use crate::arena::Arena;
 use crate::context::{self, ContextRef};
 use crate::error::{Error, pointer, status};
-use crate::{convert, qp};
+use crate::gate;
 
 pub(crate) struct Xrcd {
     pub(crate) context: ContextRef,
@@ -24,13 +25,6 @@ pub(crate) struct Xrcd {
 }
 
 static XRCDS: Arena<ibv_xrcd, Xrcd> = Arena::new("XRC domain");
-
-/// Held while domains are opened and closed: who is the last of a file's openers.
-static CHANGES: Mutex<()> = Mutex::new(());
-
-pub(crate) fn changes() -> MutexGuard<'static, ()> {
-    CHANGES.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 fn find(xrcd: *const ibv_xrcd) -> Result<&'static Xrcd, Error> {
     XRCDS.find(xrcd).map(|object| object.own())
@@ -50,8 +44,9 @@ pub(crate) unsafe extern "C" fn open_xrcd(
     context: *mut ibv_context,
     init: *mut ibv_xrcd_init_attr,
 ) -> *mut ibv_xrcd {
-    // SAFETY: the program's own structure.
-    pointer("ibv_open_xrcd", open(context, unsafe { &*init }))
+    // SAFETY: null or a structure of the program, valid during the call.
+    let init = unsafe { read("xrcd_init_attr", init) }.map_err(Error::from);
+    pointer("ibv_open_xrcd", init.and_then(|init| open(context, init)))
 }
 
 fn open(context: *mut ibv_context, init: &ibv_xrcd_init_attr) -> Result<*mut ibv_xrcd, Error> {
@@ -65,7 +60,7 @@ fn open(context: *mut ibv_context, init: &ibv_xrcd_init_attr) -> Result<*mut ibv
         -1 => None,
         fd => Some(inode(fd)?),
     };
-    let _changes = changes();
+    let _changes = gate::xrc_changes();
     let known = match file {
         Some(file) => domain_of(file, &own)?,
         None => None,
@@ -115,7 +110,8 @@ fn inode(fd: c_int) -> Result<(u64, u64), Error> {
     if fd < 0 {
         return Err(std::io::Error::from_raw_os_error(libc::EBADF).into());
     }
-    // SAFETY: it is not closed here, and a descriptor that is not open only makes the call fail.
+    // SAFETY: the file is never dropped, so the descriptor is not closed; one that is not open only
+    // makes the call fail.
     let file = ManuallyDrop::new(unsafe { File::from_raw_fd(fd) });
     let metadata = file.metadata()?;
     Ok((metadata.dev(), metadata.ino()))
@@ -128,7 +124,7 @@ pub(crate) unsafe extern "C" fn close_xrcd(xrcd: *mut ibv_xrcd) -> c_int {
 }
 
 fn close_domain(pointer: *mut ibv_xrcd) -> Result<(), Error> {
-    let _changes = changes();
+    let _changes = gate::xrc_changes();
     let xrcd = find(pointer)?;
     let same = |other: &Xrcd| shares_device(other, &xrcd.context) && other.id == xrcd.id;
     let all = XRCDS.all();
@@ -148,38 +144,4 @@ pub(crate) fn close(context: &ContextRef) {
             let _ = close_domain(xrcd.abi());
         }
     }
-}
-
-/// Opens an XRC_RECV queue pair of a domain once more (ibv_open_qp(3)).
-#[border(pointer)]
-pub(crate) unsafe extern "C" fn open_qp(
-    context: *mut ibv_context,
-    attr: *mut ibv_qp_open_attr,
-) -> *mut ibv_qp {
-    // SAFETY: the program's own structure.
-    pointer("ibv_open_qp", open_shared(context, unsafe { &*attr }))
-}
-
-fn open_shared(context: *mut ibv_context, attr: &ibv_qp_open_attr) -> Result<*mut ibv_qp, Error> {
-    const NUM: u32 = 1;
-    const XRCD: u32 = 1 << 1;
-    const CONTEXT: u32 = 1 << 2;
-    const TYPE: u32 = 1 << 3;
-    const NEEDED: u32 = NUM | XRCD | TYPE;
-    if attr.comp_mask & NEEDED != NEEDED || attr.comp_mask & !(NEEDED | CONTEXT) != 0 {
-        let allowed = "number, XRC domain and type, and perhaps the context";
-        return Err(Error::invalid("comp_mask", attr.comp_mask, allowed));
-    }
-    if attr.qp_type != crate::abi::IBV_QPT_XRC_RECV {
-        return Err(Error::invalid("qp_type", attr.qp_type, "IBV_QPT_XRC_RECV"));
-    }
-    let qpn = convert::qpn("qp_num", attr.qp_num)?;
-    let xrcd = find_in(attr.xrcd, &context::find(context)?)?;
-    let device = xrcd.context.adapter.live()?;
-    device.with(|hca| hca.open_xrc_recv_qp(xrcd.id, qpn))?;
-    let user = match attr.comp_mask & CONTEXT != 0 {
-        true => attr.qp_context,
-        false => std::ptr::null_mut(),
-    };
-    Ok(qp::insert_xrc_recv(context, xrcd, qpn, user))
 }

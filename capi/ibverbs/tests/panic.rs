@@ -6,10 +6,10 @@ use std::process::Command;
 use std::ptr::null_mut;
 use std::{env, process};
 
-use ferroce_border::border;
+use ferroce_abi::border;
 use ferroce_ibverbs::abi::{ibv_async_event, ibv_wc};
 use ferroce_ibverbs::{
-    border, ibv_alloc_pd, ibv_close_device, ibv_create_cq, ibv_dealloc_pd, ibv_destroy_cq,
+    ibv_alloc_pd, ibv_close_device, ibv_create_cq, ibv_dealloc_pd, ibv_destroy_cq,
     ibv_free_device_list, ibv_get_async_event, ibv_get_device_list, ibv_open_device,
 };
 

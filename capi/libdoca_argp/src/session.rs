@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_void};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use ferroce_border::border;
+use ferroce_abi::border;
 use ferroce_doca::argp::Param;
 use ferroce_doca::pointer::text;
 use ferroce_doca::{Code, Refusal};
@@ -60,7 +60,7 @@ pub unsafe extern "C" fn doca_argp_init(
     let init = || {
         let program = match program_name.is_null() {
             true => None,
-            // SAFETY: the program's own text.
+            // SAFETY: null or a C string that stays as it is during the call.
             false => Some(unsafe { text("program_name", program_name) }?.to_owned()),
         };
         let mut session = lock();

@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int, c_void};
 use std::io::{Write as _, stderr, stdout};
 use std::ptr::null_mut;
 
-use ferroce_border::border;
+use ferroce_abi::border;
 use ferroce_doca::argp::{self, Param, Request, Value};
 use ferroce_doca::log::Level;
 use ferroce_doca::pointer::text;

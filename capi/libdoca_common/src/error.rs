@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, c_char};
 
-use ferroce_border::border;
+use ferroce_abi::border;
 use ferroce_doca::error;
 
 /// The name of an error code.

@@ -2,7 +2,7 @@
 //! memory, buffers, progress engines, contexts of work. No such objects exist, so no call can refer
 //! to one.
 
-use ferroce_border::border;
+use ferroce_abi::border;
 use ferroce_doca::{Code, Refusal};
 
 use crate::log::answer;

@@ -3,32 +3,19 @@
 use std::ffi::{c_char, c_int};
 use std::sync::Arc;
 
-use ferroce_border::border;
+use ferroce_abi::border;
+use ferroce_abi::pointer::check;
 use ferroce_ibverbs::error::{Error, number};
 
 use crate::abi::{
     RAI_DNS, RAI_SA, RDMA_CM_EVENT_ADDRINFO_RESOLVED, RDMA_CM_EVENT_USER, rdma_addrinfo, rdma_cm_id,
 };
-use crate::channel::complete;
-use crate::event::Incoming;
-use crate::id::{self, Id, place, refused};
-use crate::info;
+use crate::id::{self, Id, Incoming};
+use crate::info::{self, Resolved};
+use crate::wait::complete;
 
 /// Events of its own that a program may leave unread in an identifier.
 pub(crate) const OWN_EVENTS_MAX: u32 = 1024;
-
-/// A name that was resolved, until the program asks for it.
-pub(crate) struct Resolved(*mut rdma_addrinfo);
-
-// SAFETY: memory of the heap, which nobody else knows.
-unsafe impl Send for Resolved {}
-
-impl Drop for Resolved {
-    fn drop(&mut self) {
-        // SAFETY: made by `info::find` and handed to nobody.
-        unsafe { info::free(self.0) };
-    }
-}
 
 /// Looks up a node or service as `rdma_getaddrinfo` does; the event says when it is done, which is at
 /// once.
@@ -40,7 +27,7 @@ pub unsafe extern "C" fn rdma_resolve_addrinfo(
     hints: *const rdma_addrinfo,
 ) -> c_int {
     let result = id::find(id).and_then(|id| {
-        // SAFETY: null, or the program's own structure.
+        // SAFETY: null or a structure of the program, valid during the call.
         let flags = unsafe { hints.as_ref() }.map_or(0, |hints| hints.ai_flags);
         if flags & RAI_SA != 0 {
             let what = match flags & RAI_DNS {
@@ -52,10 +39,10 @@ pub unsafe extern "C" fn rdma_resolve_addrinfo(
         if id.state().resolved.is_some() {
             return Err(Error::Busy("query the name resolved before first"));
         }
-        // SAFETY: null pointers, C strings and the program's own structure.
+        // SAFETY: null or C strings and a structure, valid during the call.
         let found = unsafe { info::find(node, service, hints) }?.map_err(|code| {
             let what = format!("no such node or service (code {code} of getaddrinfo)");
-            refused(libc::ENOENT, what)
+            Error::refused(libc::ENOENT, what)
         })?;
         id.state().resolved = Some(Resolved(found));
         id.push(Incoming::Done {
@@ -73,12 +60,15 @@ pub unsafe extern "C" fn rdma_query_addrinfo(
     id: *mut rdma_cm_id,
     info: *mut *mut rdma_addrinfo,
 ) -> c_int {
-    let result = place("info", info).and_then(|info| {
+    let result = check("info", info).map_err(Error::from).and_then(|info| {
         let resolved = id::find(id)?.state().resolved.take();
         let Some(resolved) = resolved else {
-            return Err(refused(libc::ENOENT, "no name was resolved for the id"));
+            return Err(Error::refused(
+                libc::ENOENT,
+                "no name was resolved for the id",
+            ));
         };
-        // SAFETY: the program's own variable. What it gets is the program's to free.
+        // SAFETY: not null, and a variable that may be written to.
         unsafe { *info = resolved.0 };
         std::mem::forget(resolved);
         Ok(0)
@@ -109,7 +99,7 @@ fn write(id: &Arc<Id>, status: c_int, arg: u64) -> Result<c_int, Error> {
         if state.own_events == OWN_EVENTS_MAX {
             let what =
                 format!("{OWN_EVENTS_MAX} such events of the id are unread; read them first");
-            return Err(refused(libc::ENOMEM, what));
+            return Err(Error::refused(libc::ENOMEM, what));
         }
         state.own_events += 1;
     }

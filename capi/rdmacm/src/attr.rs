@@ -1,71 +1,14 @@
-//! Attributes that a connection gives to its queue pair.
+//! The path of a connection, and the attributes that it gives to its queue pair.
 
 use std::ffi::c_int;
-use std::net::IpAddr;
 
-use ferroce_hca::cm::{Transport, ack_timeout};
 use ferroce_hca::{AccessFlags, Attr};
-use ferroce_ibverbs::abi::ibv_qp_attr;
-use ferroce_wire::Psn;
-use ferroce_wire::cm::{Rep, Req};
+use ferroce_ibverbs::abi::{ibv_ah_attr, ibv_gid, ibv_global_route, ibv_qp_attr};
 
-use crate::abi::RDMA_UDP_QKEY;
+use crate::abi::{RDMA_UDP_QKEY, ibv_sa_path_rec};
 use crate::address;
-use crate::event::path_attr;
+use crate::device::Device;
 use crate::id::State;
-
-/// What both sides have agreed on, seen from this side.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Terms {
-    pub(crate) peer: Option<IpAddr>,
-    pub(crate) traffic_class: u8,
-    /// First PSN that this side receives. It is this side's to choose, and the peer learns it.
-    pub(crate) rq_psn: u32,
-    /// First PSN that this side sends, as the peer has chosen.
-    pub(crate) sq_psn: u32,
-    pub(crate) peer_qpn: u32,
-    /// Path MTU as `ibv_mtu`.
-    pub(crate) mtu: u8,
-    /// READs and atomics that this side takes at a time.
-    pub(crate) responder_resources: u8,
-    /// READs and atomics that this side may have outstanding.
-    pub(crate) initiator_depth: u8,
-    /// Packet lifetime of the path, for the side that asks.
-    pub(crate) packet_lifetime: u8,
-    pub(crate) timeout: u8,
-    pub(crate) retry_count: u8,
-    pub(crate) rnr_retry_count: u8,
-}
-
-impl Terms {
-    /// What a peer asks for. An answer may change READs and atomics.
-    pub(crate) fn of_request(peer: IpAddr, req: &Req, rq_psn: Psn) -> Self {
-        Self {
-            peer: Some(peer),
-            traffic_class: req.traffic_class,
-            rq_psn: rq_psn.value(),
-            sq_psn: req.starting_psn.value(),
-            peer_qpn: req.qpn.value(),
-            mtu: req.mtu.value() as u8,
-            responder_resources: req.initiator_depth,
-            initiator_depth: req.responder_resources,
-            packet_lifetime: req.ack_timeout.value().saturating_sub(1) as u8,
-            timeout: req.ack_timeout.value() as u8,
-            retry_count: req.retry_count.value() as u8,
-            rnr_retry_count: req.rnr_retry_count.value() as u8,
-        }
-    }
-
-    /// What a peer answers.
-    pub(crate) fn take_reply(&mut self, rep: &Rep, transport: Transport) {
-        self.peer_qpn = transport.queue_pair(rep).value();
-        self.sq_psn = rep.starting_psn.value();
-        self.responder_resources = rep.initiator_depth;
-        self.initiator_depth = rep.responder_resources;
-        self.rnr_retry_count = rep.rnr_retry_count.value() as u8;
-        self.timeout = ack_timeout(rep.target_ack_delay.value() as u8, self.packet_lifetime);
-    }
-}
 
 /// The packet lifetime of a path, on a device that has a setting for it. A program that wants a
 /// certain timeout gets half of it, as in Linux; one that wants none leaves the path as it is.
@@ -135,9 +78,58 @@ pub(crate) fn step(
     (attr, mask.bits() as c_int)
 }
 
+/// The address vector of a path from the device that an identifier is bound to.
+pub(crate) fn path_attr(dgid: ibv_gid, state: &State) -> ibv_ah_attr {
+    ibv_ah_attr {
+        grh: ibv_global_route {
+            dgid,
+            sgid_index: state.device.map_or(0, Device::gid_index),
+            traffic_class: state.traffic_class,
+            hop_limit: 64,
+            ..ibv_global_route::default()
+        },
+        is_global: 1,
+        port_num: 1,
+        ..ibv_ah_attr::default()
+    }
+}
+
+/// The path from a device to the peer, as programs find it in `route.path_rec`.
+pub(crate) fn path(device: &Device, state: &State) -> ibv_sa_path_rec {
+    let terms = &state.terms;
+    ibv_sa_path_rec {
+        dgid: terms.peer.map(address::gid).unwrap_or_default(),
+        sgid: address::gid(device.address()),
+        hop_limit: 64,
+        traffic_class: state.traffic_class,
+        reversible: 1,
+        numb_path: 1,
+        pkey: ferroce_wire::PKEY_DEFAULT.to_be(),
+        mtu_selector: EXACTLY,
+        mtu: terms.mtu,
+        rate_selector: EXACTLY,
+        rate: RATE_100_GBPS,
+        packet_life_time_selector: EXACTLY,
+        packet_life_time: terms.packet_lifetime,
+        ..ibv_sa_path_rec::default()
+    }
+}
+
+/// `IBV_SA_..._SELECTOR`: the value is exact.
+const EXACTLY: u8 = 2;
+/// `IBV_RATE_100_GBPS`
+const RATE_100_GBPS: u8 = 16;
+
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
+    use ferroce_hca::cm::{Transport, ack_timeout};
+    use ferroce_wire::Psn;
+    use ferroce_wire::cm::{Rep, Req};
+
     use super::*;
+    use crate::terms::Terms;
 
     /// `local_ca_ack_delay` of a device that is left as it is.
     const DELAY: u8 = 16;

@@ -4,37 +4,22 @@ use std::ffi::{c_int, c_void};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use ferroce_border::border;
+use ferroce_abi::border;
 use ferroce_hca::Mtu;
 use ferroce_hca::cm::{
-    CmError, CommId, ConnectReply, ConnectRequest, SidrReply, SidrRequest, Transport, ack_timeout,
+    CmError, CommId, ConnectReply, ConnectRequest, SidrReply, SidrRequest, ack_timeout,
 };
-use ferroce_ibverbs::abi::{IBV_QPT_UC, IBV_QPT_XRC_RECV, IBV_QPT_XRC_SEND};
 use ferroce_ibverbs::error::{Error, number};
 use ferroce_wire::cm::{AddressHeader, Private, RejectReason, ServiceId, SidrRep};
 use ferroce_wire::{Psn, Qpn};
 
 use crate::abi::{RDMA_UDP_QKEY, rdma_cm_id, rdma_conn_param};
-use crate::channel::complete;
+use crate::connection::{self, cm_error, connection, private, transport};
 use crate::device::Device;
-use crate::id::{self, Id, Step, refused};
+use crate::id::{self, Id, Step, wrong_step};
 use crate::params::{Params, bytes};
-use crate::resolve::wrong_step;
+use crate::wait::complete;
 use crate::{qp, resolve};
-
-/// A refusal of the connection manager as one of a call.
-pub(crate) fn cm_error(error: CmError) -> Error {
-    let errno = match error {
-        CmError::InUse { .. } => libc::EADDRINUSE,
-        CmError::TooMany { .. } => libc::ENOMEM,
-        _ => libc::EINVAL,
-    };
-    refused(errno, error.to_string())
-}
-
-fn private<const N: usize>(parts: &[&[u8]]) -> Result<Private<N>, Error> {
-    Private::new(&parts.concat()).map_err(|error| refused(libc::EINVAL, error.to_string()))
-}
 
 /// Asks the peer for a connection, or for the queue pair of a datagram service (rdma_connect(3)).
 #[border(number)]
@@ -43,7 +28,7 @@ pub unsafe extern "C" fn rdma_connect(
     conn_param: *mut rdma_conn_param,
 ) -> c_int {
     let result = id::find(id).and_then(|id| {
-        // SAFETY: the program's own structure.
+        // SAFETY: null or a structure of the program, valid during the call with the data it points to.
         unsafe { connect(&id, conn_param) }?;
         complete(&id)
     });
@@ -118,15 +103,6 @@ unsafe fn connect(id: &Arc<Id>, given: *const rdma_conn_param) -> Result<(), Err
     })
 }
 
-pub(crate) fn transport(id: &Id) -> Transport {
-    // SAFETY: a live object.
-    match unsafe { (*id.abi()).qp_type } {
-        IBV_QPT_UC => Transport::Uc,
-        IBV_QPT_XRC_SEND | IBV_QPT_XRC_RECV => Transport::Xrc,
-        _ => Transport::Rc,
-    }
-}
-
 /// Begins a connection whose events come to the identifier.
 fn begin(
     id: &Arc<Id>,
@@ -166,44 +142,16 @@ fn look_up(
     Ok(())
 }
 
-/// The device and the name of a connection.
-fn connection(id: &Id) -> Result<(&'static Device, CommId), Error> {
-    let state = id.state();
-    match (state.device, state.comm) {
-        (Some(device), Some(comm)) => Ok((device, comm)),
-        _ => Err(wrong_step("do this", state.step, "Requested and Connect")),
-    }
-}
-
-/// Brings the queue pair to where it can send, and tells the peer so.
-pub(crate) fn confirm(id: &Id) -> Result<(), Error> {
-    qp::make_ready(id)?;
-    let (device, comm) = connection(id)?;
-    let ready = device.with(|hca, _| hca.cm_mut().ready(comm, Private::default()));
-    ready.map_err(cm_error)
-}
-
-/// Breaks off a connection that failed on this side.
-pub(crate) fn give_up(id: &Id) {
-    id.state().failed = true;
-    // Neither matters any more.
-    let _ = qp::to_error(id);
-    if let Ok((device, comm)) = connection(id) {
-        let reason = RejectReason::CONSUMER;
-        let _ = device.with(|hca, now| hca.cm_mut().reject(now, comm, reason, Private::default()));
-    }
-}
-
 /// Completes a connection whose queue pair is not the identifier's (rdma_establish(3)).
 #[border(number)]
 pub unsafe extern "C" fn rdma_establish(id: *mut rdma_cm_id) -> c_int {
     let result = id::find(id).and_then(|id| {
-        // SAFETY: a live object.
+        // SAFETY: the memory of an object is never freed.
         if unsafe { !(*id.abi()).qp.is_null() } {
             let what = "the id has a queue pair and is established with it";
-            return Err(refused(libc::EINVAL, what));
+            return Err(Error::refused(libc::EINVAL, what));
         }
-        confirm(&id)?;
+        connection::confirm(&id)?;
         Ok(0)
     });
     number("rdma_establish", result)
@@ -228,7 +176,7 @@ pub unsafe extern "C" fn rdma_accept(
                 .min(device.max_responder_resources),
             terms.initiator_depth.min(device.max_initiator_depth),
         );
-        // SAFETY: the program's own structure.
+        // SAFETY: null or a structure of the program, valid during the call with the data it points to.
         let params = unsafe { Params::new(&id, conn_param, most) }?;
         if id.is_datagram() {
             return answer_lookup(&id, &params).map(|()| 0);
@@ -291,7 +239,7 @@ pub unsafe extern "C" fn rdma_reject(
     private_data: *const c_void,
     private_data_len: u8,
 ) -> c_int {
-    // SAFETY: the program's own bytes.
+    // SAFETY: null or `private_data_len` bytes, valid during the call.
     let data = unsafe { bytes(private_data, private_data_len) };
     let result = id::find(id).and_then(|id| reject(&id, RejectReason::CONSUMER, data));
     number("rdma_reject", result)
@@ -306,7 +254,7 @@ pub unsafe extern "C" fn rdma_reject_ece(
 ) -> c_int {
     /// Vendor option not supported.
     const REASON: RejectReason = RejectReason(35);
-    // SAFETY: the program's own bytes.
+    // SAFETY: null or `private_data_len` bytes, valid during the call.
     let data = unsafe { bytes(private_data, private_data_len) };
     let result = id::find(id).and_then(|id| reject(&id, REASON, data));
     number("rdma_reject_ece", result)
@@ -365,7 +313,7 @@ pub(crate) fn disconnect(id: &Arc<Id>) -> Result<c_int, Error> {
     let (device, comm) = connection(id)?;
     if !device.with(|hca, _| hca.cm().was_ever_connected(comm)) {
         let what = "the id was never connected; reject the request, or destroy the id";
-        return Err(refused(libc::EINVAL, what));
+        return Err(Error::refused(libc::EINVAL, what));
     }
     qp::to_error(id)?;
     // The peer may have been faster.

@@ -5,9 +5,8 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::ptr::null_mut;
 use std::sync::Mutex;
 
-use ferroce_border::border;
+use ferroce_abi::border;
 use ferroce_hca::Hca;
-use ferroce_hca::cm::{CmEvent, CmEventKind};
 use ferroce_ibverbs::abi::{
     ibv_context, ibv_device, ibv_device_attr, ibv_pd, ibv_port_attr, ibv_xrcd,
 };
@@ -17,12 +16,11 @@ use ferroce_ibverbs::{
     ibv_open_device, ibv_query_device, ibv_query_port,
 };
 use ferroce_registry::{DeviceSpec, Registry, ServiceClaim, ServiceError, ServiceScope};
-use ferroce_wire::cm::{PortSpace, ServiceId};
+use ferroce_wire::cm::PortSpace;
 
 use crate::abi::RDMA_CM_EVENT_DEVICE_REMOVAL;
-use crate::event::Incoming;
-use crate::id;
-use crate::process::{lock, process};
+use crate::id::{self, Incoming};
+use crate::process::{PerProcess, lock};
 use crate::verbs;
 
 /// A device that this process has open.
@@ -48,7 +46,7 @@ impl Device {
         // SAFETY: a device of the list.
         let context = unsafe { ibv_open_device(pointer) };
         if context.is_null() {
-            return Err(reported());
+            return Err(Error::reported());
         }
         // SAFETY: all fields are numbers, for which zero is a value.
         let mut limits: ibv_device_attr = unsafe { std::mem::zeroed() };
@@ -65,29 +63,11 @@ impl Device {
         }));
         device
             .opened
-            .set_cm_sink(Box::new(move |event| device.route(event)));
+            .set_cm_sink(Box::new(move |event| id::route(device, event)));
         device
             .opened
             .set_removal_sink(Box::new(move || device.tell_removal()));
         Ok(device)
-    }
-
-    /// Takes an event of the connection manager, while the device is locked.
-    fn route(&'static self, event: CmEvent) {
-        let routes = process().routes();
-        let listener = |service: ServiceId| routes.listeners.get(&(self.key(), service));
-        let to = match &event.kind {
-            CmEventKind::Request { req, .. } => listener(req.service_id),
-            CmEventKind::SidrRequest { req, .. } => listener(req.service_id),
-            _ => routes.connections.get(&(self.key(), event.comm)),
-        };
-        // What nobody gets is about a connection whose request the program has not taken yet.
-        if let Some(id) = to {
-            id.push(Incoming::Cm {
-                device: self,
-                event: Box::new(event),
-            });
-        }
     }
 
     /// Tells the identifiers that are bound to the device that it is gone, as the kernel does. Their
@@ -158,7 +138,7 @@ impl Device {
             *domain = unsafe { ibv_alloc_pd(self.context) };
         }
         if domain.is_null() {
-            return Err(reported());
+            return Err(Error::reported());
         }
         Ok(*domain)
     }
@@ -170,7 +150,7 @@ impl Device {
             *domain = verbs::open_xrcd(self.context);
         }
         if domain.is_null() {
-            return Err(reported());
+            return Err(Error::reported());
         }
         Ok(*domain)
     }
@@ -189,21 +169,17 @@ impl Device {
     }
 }
 
-/// The error of a call that has said why it failed.
-pub(crate) fn reported() -> Error {
-    let errno = std::io::Error::last_os_error().raw_os_error();
-    Error::Reported(errno.unwrap_or(libc::EIO))
-}
+static DEVICES: PerProcess<Mutex<Vec<&'static Device>>> = PerProcess::new();
 
 /// The devices that this process has open.
 pub(crate) fn open_devices() -> Vec<&'static Device> {
-    lock(&process().devices).clone()
+    lock(DEVICES.get()).clone()
 }
 
 /// Opens the devices that `wanted` picks.
 fn open(wanted: impl Fn(&DeviceSpec) -> bool) -> Result<Vec<&'static Device>, Error> {
     let specs = Registry::open()?.devices()?;
-    let mut known = lock(&process().devices);
+    let mut known = lock(DEVICES.get());
     let mut found = Vec::new();
     for spec in specs.iter().filter(|spec| wanted(spec)) {
         let same = |device: &&&'static Device| device.spec() == spec;
@@ -224,7 +200,7 @@ fn open_by_name(name: &str) -> Result<&'static Device, Error> {
     // SAFETY: a null pointer asks for no count.
     let list = unsafe { ibv_get_device_list(null_mut()) };
     if list.is_null() {
-        return Err(reported());
+        return Err(Error::reported());
     }
     let mut next = list;
     let result = loop {
@@ -245,9 +221,8 @@ fn open_by_name(name: &str) -> Result<&'static Device, Error> {
     result
 }
 
-fn no_device(what: String) -> Error {
-    let errno = libc::ENODEV;
-    Error::Refused { errno, what }
+fn no_device(what: impl Into<String>) -> Error {
+    Error::refused(libc::ENODEV, what)
 }
 
 /// What an address of this host stands for.
@@ -298,7 +273,7 @@ pub(crate) fn of_this_host(address: IpAddr) -> Result<&'static Device, Error> {
     let specs = Registry::open()?.devices()?;
     let alike = |spec: &&DeviceSpec| spec.address.is_ipv4() == address.is_ipv4();
     let spec = specs.iter().find(alike).or_else(|| specs.first());
-    let spec = spec.ok_or_else(|| no_device("there is no device".to_owned()))?;
+    let spec = spec.ok_or_else(|| no_device("there is no device"))?;
     at(spec.address)
 }
 
@@ -323,8 +298,7 @@ pub(crate) fn towards(peer: IpAddr) -> Result<&'static Device, Error> {
         }
         Err(error) => {
             let errno = error.raw_os_error().unwrap_or(libc::ENETUNREACH);
-            let what = format!("no way to {peer}: {error}");
-            return Err(Error::Refused { errno, what });
+            return Err(Error::refused(errno, format!("no way to {peer}: {error}")));
         }
     };
     let has = |address: IpAddr| specs.iter().find(move |spec| spec.address == address);
@@ -370,7 +344,7 @@ pub unsafe extern "C" fn rdma_get_devices(num_devices: *mut c_int) -> *mut *mut 
             unsafe { *list.add(index) = device.context };
         }
         if !num_devices.is_null() {
-            // SAFETY: the program's own variable.
+            // SAFETY: not null, and a variable that may be written to.
             unsafe { *num_devices = c_int::try_from(devices.len()).unwrap_or(c_int::MAX) };
         }
         Ok(list)

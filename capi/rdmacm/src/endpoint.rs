@@ -5,15 +5,16 @@ use std::net::SocketAddr;
 use std::ptr::null_mut;
 use std::sync::Arc;
 
-use ferroce_border::border;
+use ferroce_abi::border;
+use ferroce_abi::pointer::check;
 use ferroce_ibverbs::abi::{ibv_pd, ibv_qp_init_attr};
 use ferroce_ibverbs::error::{Error, number};
 use libc::sockaddr;
 
 use crate::abi::{RAI_PASSIVE, RDMA_CM_EVENT_CONNECT_REQUEST, rdma_addrinfo, rdma_cm_id};
 use crate::channel;
-use crate::id::{self, Id, Template, place, refused};
-use crate::{address, qp, resolve, srq};
+use crate::id::{self, Id, Template};
+use crate::{address, life, qp, resolve, srq, wait};
 
 /// Makes a synchronous identifier for an address (rdma_create_ep(3)): bound on the passive side, on
 /// the other with the way to the peer and, if there are attributes for it, with a queue pair.
@@ -24,8 +25,9 @@ pub unsafe extern "C" fn rdma_create_ep(
     pd: *mut ibv_pd,
     init: *mut ibv_qp_init_attr,
 ) -> c_int {
-    let result = place("id", id).and_then(|id| {
-        // SAFETY: the program's own structures.
+    let result = check("id", id).map_err(Error::from).and_then(|id| {
+        // SAFETY: `id` is not null and may be written to; the others are null or structures, valid
+        // during the call.
         unsafe { *id = create(res, pd, init)? };
         Ok(0)
     });
@@ -41,13 +43,13 @@ unsafe fn create(
 ) -> Result<*mut rdma_cm_id, Error> {
     // SAFETY: as the caller promises.
     let info = unsafe { res.as_ref() }.ok_or(Error::Null("res"))?;
-    let made = id::create(null_mut(), null_mut(), info.ai_port_space, info.ai_qp_type)?;
+    let made = life::create(null_mut(), null_mut(), info.ai_port_space, info.ai_qp_type)?;
     // SAFETY: as the caller promises.
     match unsafe { prepare(&made, info, pd, init) } {
         Ok(()) => Ok(made.abi()),
         Err(error) => {
             qp::destroy(&made);
-            id::destroy(&made);
+            life::destroy(&made);
             Err(error)
         }
     }
@@ -72,7 +74,7 @@ unsafe fn prepare(
             init.qp_type = info.ai_qp_type;
             id.state().template = Some(Template(*init));
             if !pd.is_null() {
-                // SAFETY: a live object.
+                // SAFETY: the memory of an object is never freed.
                 unsafe { (*id.abi()).pd = pd };
             }
         }
@@ -109,7 +111,7 @@ pub unsafe extern "C" fn rdma_destroy_ep(id: *mut rdma_cm_id) {
     let result = id::find(id).map(|id| {
         qp::destroy(&id);
         srq::destroy(&id);
-        id::destroy(&id)
+        life::destroy(&id)
     });
     number("rdma_destroy_ep", result);
 }
@@ -122,9 +124,9 @@ pub unsafe extern "C" fn rdma_get_request(
     id: *mut *mut rdma_cm_id,
 ) -> c_int {
     let result = id::find(listen).and_then(|listener| {
-        let id = place("id", id)?;
+        let id = check("id", id)?;
         let made = request(&listener)?;
-        // SAFETY: the program's own variable.
+        // SAFETY: not null, and a variable that may be written to.
         unsafe { *id = made };
         Ok(0)
     });
@@ -134,18 +136,18 @@ pub unsafe extern "C" fn rdma_get_request(
 fn request(listener: &Arc<Id>) -> Result<*mut rdma_cm_id, Error> {
     if !listener.is_sync() {
         let what = "the id reports to an event channel; take its requests from there";
-        return Err(refused(libc::EINVAL, what));
+        return Err(Error::refused(libc::EINVAL, what));
     }
-    listener.drop_event();
-    // SAFETY: a live object.
+    channel::drop_event(listener);
+    // SAFETY: the memory of an object is never freed.
     let (channel, pd) = unsafe { ((*listener.abi()).channel, (*listener.abi()).pd) };
-    let event = channel::next(channel)?;
+    let event = wait::next(channel)?;
     // SAFETY: a live event.
     let (kind, status, made) = unsafe { ((*event).event, (*event).status, (*event).id) };
     if kind != RDMA_CM_EVENT_CONNECT_REQUEST || status != 0 {
         // It is live.
         let _ = channel::acknowledge(event);
-        return Err(refused(
+        return Err(Error::refused(
             libc::EINVAL,
             "the listening id reported something else",
         ));
@@ -157,11 +159,11 @@ fn request(listener: &Arc<Id>) -> Result<*mut rdma_cm_id, Error> {
         if let Err(error) = unsafe { qp::create_plain(&id, pd, &mut init) } {
             // It is live, and so is the identifier.
             let _ = channel::acknowledge(event);
-            id::destroy(&id);
+            life::destroy(&id);
             return Err(error);
         }
     }
-    // SAFETY: a live object.
+    // SAFETY: the memory of an object is never freed.
     unsafe { (*made).event = event };
     Ok(made)
 }

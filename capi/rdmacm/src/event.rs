@@ -6,44 +6,17 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 
 use ferroce_hca::cm::{CmEvent, CmEventKind, Transport};
-use ferroce_ibverbs::abi::{
-    IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_XRC_RECV, ibv_ah_attr, ibv_global_route,
-};
+use ferroce_ibverbs::abi::{IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_XRC_RECV};
 use ferroce_wire::Qpn;
 use ferroce_wire::cm::{AddressHeader, Private, RejectReason, Rep, Req, SidrRep, SidrReq};
 
 use crate::abi::*;
 use crate::address;
-use crate::attr::Terms;
-use crate::channel::Queued;
-use crate::device::Device;
-use crate::id::{self, Id, State, Step};
-use crate::{connect, multicast, qp, resolve};
-
-/// What came for an identifier.
-pub(crate) enum Incoming {
-    /// From the connection manager.
-    Cm {
-        device: &'static Device,
-        event: Box<CmEvent>,
-    },
-    /// A multicast group to join.
-    Join { address: IpAddr },
-    /// The end of a call that has no answer from outside: event and status.
-    Done { event: c_int, status: c_int },
-    /// What the program has written itself.
-    Own { status: c_int, arg: u64 },
-}
-
-impl Incoming {
-    /// It brings a connection that has no identifier yet.
-    pub(crate) fn is_request(&self) -> bool {
-        matches!(self, Self::Cm { event, .. } if matches!(
-            event.kind,
-            CmEventKind::Request { .. } | CmEventKind::SidrRequest { .. }
-        ))
-    }
-}
+use crate::attr::{self, path_attr};
+use crate::device::{Device, status_of};
+use crate::id::{self, Id, Incoming, Queued, State, Step};
+use crate::terms::Terms;
+use crate::{connection, group, life, qp};
 
 /// The program's part of an event.
 pub(crate) struct Event(pub(crate) rdma_cm_event);
@@ -203,7 +176,7 @@ fn child(
         id.follow(device, event.comm);
     });
     if listener.is_sync()
-        && let Err(error) = id::migrate(&id, null_mut())
+        && let Err(error) = life::migrate(&id, null_mut())
     {
         ferroce_ibverbs::error::tell("rdma_get_cm_event", &error);
     }
@@ -217,7 +190,7 @@ fn request(
     req: &Req,
     source: IpAddr,
 ) -> Option<Delivery> {
-    // SAFETY: a live object.
+    // SAFETY: the memory of an object is never freed.
     let wanted = unsafe { (*id.abi()).qp_type };
     let offered = Transport::of(req).map(|transport| match transport {
         Transport::Rc => IBV_QPT_RC,
@@ -247,7 +220,7 @@ fn request(
         hop_limit: req.hop_limit,
         sl: req.service_level.value() as u8,
         rate: req.rate.value() as u8,
-        ..resolve::path(device, &state)
+        ..attr::path(device, &state)
     };
     id_of_peer.set_path(&mut state, path);
     drop(state);
@@ -290,16 +263,16 @@ fn lookup(
 }
 
 fn reply(id: &Arc<Id>, rep: &Rep) -> Delivery {
-    let transport = connect::transport(id);
+    let transport = connection::transport(id);
     id.state().terms.take_reply(rep, transport);
-    // SAFETY: a live object.
+    // SAFETY: the memory of an object is never freed.
     let has_qp = unsafe { !(*id.abi()).qp.is_null() };
     let (event, status) = if has_qp {
-        match connect::confirm(id) {
+        match connection::confirm(id) {
             Ok(()) => (RDMA_CM_EVENT_ESTABLISHED, 0),
             Err(error) => {
-                connect::give_up(id);
-                let status = crate::device::status_of("rdma_get_cm_event", &error);
+                connection::give_up(id);
+                let status = status_of("rdma_get_cm_event", &error);
                 (RDMA_CM_EVENT_CONNECT_ERROR, status)
             }
         }
@@ -327,7 +300,7 @@ fn found(id: &Arc<Id>, rep: &SidrRep) -> Delivery {
         return Delivery::new(id, RDMA_CM_EVENT_UNREACHABLE, status, &rep.private.0);
     }
     let state = id.state();
-    // SAFETY: a live object.
+    // SAFETY: the memory of an object is never freed.
     let dgid = unsafe { (*id.abi()).route.addr.addr.dgid };
     let mut delivery = Delivery::new(id, RDMA_CM_EVENT_ESTABLISHED, 0, &rep.private.0);
     delivery.abi.0.param.ud = rdma_ud_param {
@@ -340,36 +313,20 @@ fn found(id: &Arc<Id>, rep: &SidrRep) -> Delivery {
 }
 
 fn joined(id: &Id, address: IpAddr) -> Delivery {
-    let (event, status) = match multicast::attach(id, address) {
+    let (event, status) = match group::attach(id, address) {
         Ok(()) => (RDMA_CM_EVENT_MULTICAST_JOIN, 0),
         Err(error) => {
-            let status = crate::device::status_of("rdma_get_cm_event", &error);
+            let status = status_of("rdma_get_cm_event", &error);
             (RDMA_CM_EVENT_MULTICAST_ERROR, status)
         }
     };
     let mut delivery = Delivery::new(id, event, status, &[]);
     delivery.abi.0.param.ud = rdma_ud_param {
-        private_data: multicast::context(id, address),
+        private_data: group::context(id, address),
         ah_attr: path_attr(address::gid(address), &id.state()),
         qp_num: Qpn::MULTICAST.value(),
         qkey: RDMA_UDP_QKEY,
         ..no_param()
     };
     delivery
-}
-
-/// The address vector of a path from the device that an identifier is bound to.
-pub(crate) fn path_attr(dgid: ferroce_ibverbs::abi::ibv_gid, state: &State) -> ibv_ah_attr {
-    ibv_ah_attr {
-        grh: ibv_global_route {
-            dgid,
-            sgid_index: state.device.map_or(0, Device::gid_index),
-            traffic_class: state.traffic_class,
-            hop_limit: 64,
-            ..ibv_global_route::default()
-        },
-        is_global: 1,
-        port_num: 1,
-        ..ibv_ah_attr::default()
-    }
 }

@@ -1,32 +1,26 @@
 //! Identifiers.
 
-mod life;
-
+use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
+use std::net::IpAddr;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard};
 
-use ferroce_hca::cm::CommId;
+use ferroce_hca::cm::{CmEvent, CmEventKind, CommId};
+use ferroce_ibverbs::EventQueue;
 use ferroce_ibverbs::abi::{IBV_QPT_UD, ibv_qp_init_attr};
 use ferroce_ibverbs::arena::Arena;
 use ferroce_ibverbs::error::Error;
 use ferroce_registry::ServiceClaim;
 use ferroce_wire::cm::{PortSpace, ServiceId};
-pub(crate) use life::{create, destroy, migrate};
-pub use life::{rdma_create_id, rdma_destroy_id, rdma_migrate_id};
 
-use crate::abi::{
-    ibv_sa_path_rec, rdma_addr, rdma_cm_id, rdma_event_channel, rdma_ib_addr, rdma_route,
-};
+use crate::abi::{ibv_sa_path_rec, rdma_cm_id, rdma_event_channel, rdma_ib_addr};
 use crate::address;
-use crate::addrinfo::Resolved;
-use crate::attr::Terms;
-use crate::channel::{self, Queue, Queued};
 use crate::device::Device;
-use crate::event::Incoming;
-use crate::multicast::Group;
-use crate::process::{lock, process};
+use crate::info::Resolved;
+use crate::process::{PerProcess, lock};
+use crate::terms::Terms;
 
 /// How far an identifier has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -82,14 +76,93 @@ pub(crate) struct Template(pub(crate) ibv_qp_init_attr);
 // SAFETY: its pointers are handles that any thread may use.
 unsafe impl Send for Template {}
 
+/// A group that an identifier is a member of.
+pub(crate) struct Group {
+    pub(crate) address: IpAddr,
+    /// Its queue pair gets what is sent to the group, and does not only send.
+    pub(crate) receives: bool,
+    pub(crate) attached: bool,
+    /// The program's own.
+    pub(crate) context: GroupContext,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct GroupContext(pub(crate) *mut c_void);
+
+// SAFETY: the library only hands it back to the program.
+unsafe impl Send for GroupContext {}
+
+/// Events that wait for the program.
+pub(crate) type Queue = EventQueue<Arc<Queued>>;
+
+/// An event that waits for the program.
+pub(crate) struct Queued {
+    pub(crate) id: Arc<Id>,
+    pub(crate) what: Incoming,
+}
+
+/// What came for an identifier.
+pub(crate) enum Incoming {
+    /// From the connection manager.
+    Cm {
+        device: &'static Device,
+        event: Box<CmEvent>,
+    },
+    /// A multicast group to join.
+    Join { address: IpAddr },
+    /// The end of a call that has no answer from outside: event and status.
+    Done { event: c_int, status: c_int },
+    /// What the program has written itself.
+    Own { status: c_int, arg: u64 },
+}
+
+impl Incoming {
+    /// It brings a connection that has no identifier yet.
+    pub(crate) fn is_request(&self) -> bool {
+        matches!(self, Self::Cm { event, .. } if matches!(
+            event.kind,
+            CmEventKind::Request { .. } | CmEventKind::SidrRequest { .. }
+        ))
+    }
+}
+
+/// The recipients of the events of connection managers.
+#[derive(Default)]
+pub(crate) struct Routes {
+    connections: HashMap<(usize, CommId), Arc<Id>>,
+    listeners: HashMap<(usize, ServiceId), Arc<Id>>,
+}
+
+static ROUTES: PerProcess<RwLock<Routes>> = PerProcess::new();
+
+fn routes() -> RwLockWriteGuard<'static, Routes> {
+    ROUTES.get().write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Gives an event of the connection manager to the identifier it concerns, while the device is locked.
+pub(crate) fn route(device: &'static Device, event: CmEvent) {
+    let routes = ROUTES.get().read().unwrap_or_else(PoisonError::into_inner);
+    let listener = |service: ServiceId| routes.listeners.get(&(device.key(), service));
+    let to = match &event.kind {
+        CmEventKind::Request { req, .. } => listener(req.service_id),
+        CmEventKind::SidrRequest { req, .. } => listener(req.service_id),
+        _ => routes.connections.get(&(device.key(), event.comm)),
+    };
+    // Without a recipient the connection is one whose request the program has not taken yet.
+    if let Some(id) = to {
+        let event = Box::new(event);
+        id.push(Incoming::Cm { device, event });
+    }
+}
+
 /// The library's part of an identifier.
 pub(crate) struct Id {
     /// The part that the program sees.
     abi: AtomicUsize,
     state: Mutex<State>,
-    queue: Mutex<Arc<Queue>>,
+    pub(crate) queue: Mutex<Arc<Queue>>,
     /// Each call waits for its event.
-    sync: AtomicBool,
+    pub(crate) sync: AtomicBool,
     events: Mutex<Events>,
     acknowledged: Condvar,
 }
@@ -116,7 +189,7 @@ impl Events {
     }
 }
 
-static IDS: Arena<rdma_cm_id, Arc<Id>> = Arena::new("id");
+pub(crate) static IDS: Arena<rdma_cm_id, Arc<Id>> = Arena::new("id");
 
 /// The identifier behind a program's pointer.
 pub(crate) fn find(id: *const rdma_cm_id) -> Result<Arc<Id>, Error> {
@@ -177,7 +250,7 @@ impl Id {
     pub(crate) fn device(&self) -> Result<&'static Device, Error> {
         self.state().device.ok_or_else(|| {
             let what = "the id is not bound to a device; bind it to an address or resolve one";
-            refused(libc::EINVAL, what)
+            Error::refused(libc::EINVAL, what)
         })
     }
 
@@ -185,7 +258,7 @@ impl Id {
     pub(crate) fn bind_device(&self, state: &mut State, device: &'static Device) {
         state.device = Some(device);
         let id = self.abi();
-        // SAFETY: a live object.
+        // SAFETY: the memory of an object is never freed.
         unsafe {
             if (*id).pd.is_null() {
                 // Programs make their own objects in it. Without one no queue pair can be made,
@@ -216,10 +289,24 @@ impl Id {
     /// device is locked, so that none is lost.
     pub(crate) fn follow(self: &Arc<Self>, device: &Device, comm: CommId) {
         let key = (device.key(), comm);
-        process()
-            .routes_mut()
-            .connections
-            .insert(key, Arc::clone(self));
+        routes().connections.insert(key, Arc::clone(self));
+    }
+
+    /// Requests for a service come to this identifier from now on. To be called while the device is
+    /// locked.
+    pub(crate) fn serve(self: &Arc<Self>, device: &Device, service: ServiceId) {
+        let key = (device.key(), service);
+        routes().listeners.insert(key, Arc::clone(self));
+    }
+
+    /// No events of a connection come to it any more.
+    pub(crate) fn unfollow(&self, device: &Device, comm: CommId) {
+        routes().connections.remove(&(device.key(), comm));
+    }
+
+    /// No requests for a service come to it any more.
+    pub(crate) fn unserve(&self, device: &Device, service: ServiceId) {
+        routes().listeners.remove(&(device.key(), service));
     }
 
     /// An event goes to the program.
@@ -233,7 +320,7 @@ impl Id {
         self.acknowledged.notify_all();
     }
 
-    fn wait_acknowledged(&self) {
+    pub(crate) fn wait_acknowledged(&self) {
         let events = lock(&self.events);
         let pending = |events: &mut Events| events.are_pending();
         let waited = self.acknowledged.wait_while(events, pending);
@@ -241,7 +328,7 @@ impl Id {
     }
 
     /// Takes the events that the program has not got from its queue.
-    fn withdraw(self: &Arc<Self>) {
+    pub(crate) fn withdraw(self: &Arc<Self>) {
         for queued in self
             .queue()
             .withdraw(|queued| Arc::ptr_eq(&queued.id, self))
@@ -255,30 +342,14 @@ impl Id {
             }
         }
     }
-
-    /// Acknowledges the event that a synchronous call has left.
-    pub(crate) fn drop_event(&self) {
-        let id = self.abi();
-        // SAFETY: a live object.
-        let event = unsafe { std::mem::replace(&mut (*id).event, null_mut()) };
-        if !event.is_null() {
-            // The program may have acknowledged it itself.
-            let _ = channel::acknowledge(event);
-        }
-    }
 }
 
-pub(crate) fn refused(errno: c_int, what: impl Into<String>) -> Error {
-    let what = what.into();
-    Error::Refused { errno, what }
-}
-
-/// The program's variable for a result.
-pub(crate) fn place<T>(name: &'static str, pointer: *mut T) -> Result<*mut T, Error> {
-    match pointer.is_null() {
-        true => Err(Error::Null(name)),
-        false => Ok(pointer),
-    }
+/// The identifier has come too far, or not far enough.
+pub(crate) fn wrong_step(call: &str, step: Step, allowed: &str) -> Error {
+    Error::refused(
+        libc::EINVAL,
+        format!("an id in state \"{step:?}\" cannot {call}; one in {allowed} can"),
+    )
 }
 
 /// Makes an identifier whose events go to `queue`.
@@ -290,30 +361,14 @@ pub(crate) fn make(
     qp_type: c_int,
     state: State,
 ) -> Arc<Id> {
+    // SAFETY: zero is valid for numbers, addresses and null pointers.
+    let zero: rdma_cm_id = unsafe { std::mem::zeroed() };
     let abi = rdma_cm_id {
-        verbs: null_mut(),
         channel,
         context,
-        qp: null_mut(),
-        route: rdma_route {
-            addr: rdma_addr {
-                src: address::none(),
-                dst: address::none(),
-                addr: rdma_ib_addr::default(),
-            },
-            path_rec: null_mut(),
-            num_paths: 0,
-        },
         ps,
-        port_num: 0,
-        event: null_mut(),
-        send_cq_channel: null_mut(),
-        send_cq: null_mut(),
-        recv_cq_channel: null_mut(),
-        recv_cq: null_mut(),
-        srq: null_mut(),
-        pd: null_mut(),
         qp_type,
+        ..zero
     };
     let id = Arc::new(Id {
         abi: AtomicUsize::new(0),

@@ -3,7 +3,8 @@
 use std::ffi::{c_char, c_int};
 use std::ptr::null_mut;
 
-use ferroce_border::border;
+use ferroce_abi::border;
+use ferroce_abi::pointer::check;
 use ferroce_ibverbs::abi::{IBV_QPT_RC, IBV_QPT_UD};
 use ferroce_ibverbs::error::{Error, number};
 use libc::{addrinfo, sockaddr, socklen_t};
@@ -12,7 +13,6 @@ use crate::abi::{
     RAI_FAMILY, RAI_NUMERICHOST, RAI_PASSIVE, RDMA_PS_IPOIB, RDMA_PS_TCP, RDMA_PS_UDP,
     rdma_addrinfo,
 };
-use crate::id::place;
 
 /// Looks up where a node or service is to be found (rdma_getaddrinfo(3)). The result has no route:
 /// that is found when it is needed. Returns 0, -1 with `errno`, or an error of getaddrinfo(3).
@@ -23,11 +23,11 @@ pub unsafe extern "C" fn rdma_getaddrinfo(
     hints: *const rdma_addrinfo,
     res: *mut *mut rdma_addrinfo,
 ) -> c_int {
-    let result = place("res", res).and_then(|res| {
-        // SAFETY: null pointers, C strings and the program's own structures.
+    let result = check("res", res).map_err(Error::from).and_then(|res| {
+        // SAFETY: null or C strings and a structure, valid during the call.
         match unsafe { find(node, service, hints) }? {
             Ok(info) => {
-                // SAFETY: the program's own variable.
+                // SAFETY: not null, and a variable that may be written to.
                 unsafe { *res = info };
                 Ok(0)
             }
@@ -185,6 +185,19 @@ pub(crate) unsafe fn free(list: *mut rdma_addrinfo) {
             libc::free(next.cast());
             next = info.ai_next;
         }
+    }
+}
+
+/// A name that was resolved, until the program asks for it.
+pub(crate) struct Resolved(pub(crate) *mut rdma_addrinfo);
+
+// SAFETY: memory of the heap, to which there is no other pointer.
+unsafe impl Send for Resolved {}
+
+impl Drop for Resolved {
+    fn drop(&mut self) {
+        // SAFETY: made by `find` and handed to nobody.
+        unsafe { free(self.0) };
     }
 }
 

@@ -9,19 +9,16 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | [`abi`] | the structures of the headers |
+//! | [`abi`], `address`, `text`, `terms`, `verbs` | structures of the headers, socket addresses, what two sides agree on |
 //! | `process` | per-process state, which a forked child does not inherit |
-//! | `device` | the open devices, and the device of an address |
-//! | `id` | identifiers: created, destroyed, moved to another channel |
-//! | `channel` | event channels: descriptors that can be polled, acknowledgements |
-//! | `event` | the device's events in the form of the header |
-//! | `address`, `resolve`, `port`, `info` | socket addresses, routes, ports, names |
-//! | `addrinfo` | names resolved by an event, and the program's own events |
-//! | `connect`, `params`, `listen` | the two sides of a connection |
-//! | `attr`, `qp`, `srq`, `verbs` | attributes of queue pairs, and the verbs objects of identifiers |
-//! | `multicast` | multicast groups |
-//! | `endpoint`, `option` | the rest of the header |
+//! | `device`, `id`, `info` | the open devices; identifiers and the events that wait for them; names |
+//! | `attr`, `group`, `qp`, `srq`, `connection` | queue pairs of identifiers, and connections in the device |
+//! | `channel`, `life` | event channels; identifiers created, destroyed and moved to another channel |
+//! | `event`, `wait` | the device's events in the form of the header; waiting for them |
+//! | `port`, `resolve`, `params`, `connect`, `listen`, `multicast`, ... | the calls |
 //! | `rsocket` | sockets over connections |
+//!
+//! Modules use those of rows above their own.
 //!
 //! # Locks
 //!
@@ -38,7 +35,7 @@
 )]
 
 // Where `#[border]` leads.
-use ferroce_ibverbs::border;
+use ferroce_abi::border;
 
 pub mod abi;
 mod address;
@@ -46,11 +43,14 @@ mod addrinfo;
 mod attr;
 mod channel;
 mod connect;
+mod connection;
 mod device;
 mod endpoint;
 mod event;
+mod group;
 mod id;
 mod info;
+mod life;
 mod listen;
 mod multicast;
 mod option;
@@ -61,21 +61,21 @@ mod qp;
 mod resolve;
 mod rsocket;
 mod srq;
+mod terms;
 mod text;
 mod verbs;
+mod wait;
 
 pub use addrinfo::{rdma_query_addrinfo, rdma_resolve_addrinfo, rdma_write_cm_event};
-pub use channel::{
-    rdma_ack_cm_event, rdma_create_event_channel, rdma_destroy_event_channel, rdma_get_cm_event,
-};
+pub use channel::{rdma_ack_cm_event, rdma_create_event_channel, rdma_destroy_event_channel};
 pub use connect::{
     rdma_accept, rdma_connect, rdma_disconnect, rdma_establish, rdma_notify, rdma_reject,
     rdma_reject_ece,
 };
 pub use device::{rdma_free_devices, rdma_get_devices};
 pub use endpoint::{rdma_create_ep, rdma_destroy_ep, rdma_get_request};
-pub use id::{rdma_create_id, rdma_destroy_id, rdma_migrate_id};
 pub use info::{rdma_freeaddrinfo, rdma_getaddrinfo};
+pub use life::{rdma_create_id, rdma_destroy_id, rdma_migrate_id};
 pub use listen::rdma_listen;
 pub use multicast::{rdma_join_multicast, rdma_join_multicast_ex, rdma_leave_multicast};
 pub use option::{rdma_get_remote_ece, rdma_set_local_ece, rdma_set_option};
@@ -91,3 +91,4 @@ pub use rsocket::{
 };
 pub use srq::{rdma_create_srq, rdma_create_srq_ex, rdma_destroy_srq};
 pub use text::rdma_event_str;
+pub use wait::rdma_get_cm_event;

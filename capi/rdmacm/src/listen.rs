@@ -3,15 +3,14 @@
 use std::ffi::c_int;
 use std::sync::Arc;
 
-use ferroce_border::border;
+use ferroce_abi::border;
 use ferroce_hca::cm::CmError;
 use ferroce_ibverbs::error::{Error, number};
 use ferroce_registry::{ServiceClaim, ServiceScope};
 use ferroce_wire::cm::ServiceId;
 
 use crate::abi::rdma_cm_id;
-use crate::id::{self, Id, Step, refused};
-use crate::process::process;
+use crate::id::{self, Id, Step, wrong_step};
 use crate::{device, port, resolve};
 
 /// Requests that wait for a program that does not say how many may.
@@ -32,10 +31,13 @@ fn listen(id: &Arc<Id>, backlog: c_int) -> Result<c_int, Error> {
     match step {
         Step::Idle => resolve::bind(id, resolve::anywhere(false))?,
         Step::Bound => {}
-        _ => return Err(resolve::wrong_step("listen", step, "Idle and Bound")),
+        _ => return Err(wrong_step("listen", step, "Idle and Bound")),
     }
     let Some(source) = resolve::source(id) else {
-        return Err(refused(libc::EINVAL, "the id has no address to listen on"));
+        return Err(Error::refused(
+            libc::EINVAL,
+            "the id has no address to listen on",
+        ));
     };
     let mut state = id.state();
     let (devices, scope) = match state.device {
@@ -55,11 +57,10 @@ fn listen(id: &Arc<Id>, backlog: c_int) -> Result<c_int, Error> {
         device.join()?;
         let begun = device.with(|hca, _| {
             hca.cm_mut().listen(service, backlog)?;
-            let key = (device.key(), service);
-            process().routes_mut().listeners.insert(key, Arc::clone(id));
+            id.serve(device, service);
             Ok::<_, CmError>(())
         });
-        begun.map_err(|error| refused(libc::EADDRINUSE, error.to_string()))?;
+        begun.map_err(|error| Error::refused(libc::EADDRINUSE, error.to_string()))?;
         state.listens.push((device, service));
     }
     // Not before they are answered: from here on other processes pass them on to this one.

@@ -2,36 +2,18 @@
 
 use std::ffi::{c_int, c_void};
 use std::net::IpAddr;
-use std::ptr::null_mut;
 use std::sync::Arc;
 
-use ferroce_border::border;
+use ferroce_abi::border;
+use ferroce_abi::pointer::read;
 use ferroce_ibverbs::error::{Error, number};
-use ferroce_ibverbs::{ibv_attach_mcast, ibv_detach_mcast};
 use libc::sockaddr;
 
 use crate::abi::*;
 use crate::address;
-use crate::channel::complete;
-use crate::event::Incoming;
-use crate::id::{self, Id, Step, refused};
-use crate::resolve::wrong_step;
-
-/// A group that an identifier is a member of.
-pub(crate) struct Group {
-    address: IpAddr,
-    /// Its queue pair gets what is sent to the group, and does not only send.
-    receives: bool,
-    attached: bool,
-    /// The program's own.
-    context: Context,
-}
-
-#[derive(Clone, Copy)]
-struct Context(*mut c_void);
-
-// SAFETY: the library only hands it back to the program.
-unsafe impl Send for Context {}
+use crate::group::detach;
+use crate::id::{self, Group, GroupContext, Id, Incoming, Step, wrong_step};
+use crate::wait::complete;
 
 /// Has an identifier's queue pair get what is sent to a multicast group (rdma_join_multicast(3)).
 #[border(number)]
@@ -41,7 +23,7 @@ pub unsafe extern "C" fn rdma_join_multicast(
     context: *mut c_void,
 ) -> c_int {
     let result = id::find(id).and_then(|id| {
-        // SAFETY: the program's own structure.
+        // SAFETY: null or a socket address of the family it names, valid during the call.
         let address = unsafe { address::read("addr", addr) }?;
         join(&id, address.ip(), true, context)
     });
@@ -57,8 +39,8 @@ pub unsafe extern "C" fn rdma_join_multicast_ex(
 ) -> c_int {
     const ADDRESS_AND_FLAGS: u32 = RDMA_CM_JOIN_MC_ATTR_ADDRESS | RDMA_CM_JOIN_MC_ATTR_JOIN_FLAGS;
     let result = id::find(id).and_then(|id| {
-        // SAFETY: the program's own structure.
-        let attr = unsafe { mc_join_attr.as_ref() }.ok_or(Error::Null("mc_join_attr"))?;
+        // SAFETY: null or a structure of the program, valid during the call.
+        let attr = unsafe { read("mc_join_attr", mc_join_attr)? };
         if attr.comp_mask != ADDRESS_AND_FLAGS {
             let allowed = "RDMA_CM_JOIN_MC_ATTR_ADDRESS and _JOIN_FLAGS, both";
             return Err(Error::invalid("comp_mask", attr.comp_mask, allowed));
@@ -96,63 +78,32 @@ fn join(
         }
         if !id.is_datagram() {
             let what = "groups are for datagrams; make the id in port space RDMA_PS_UDP";
-            return Err(refused(libc::EINVAL, what));
+            return Err(Error::refused(libc::EINVAL, what));
         }
         if !address.is_multicast() || address.is_ipv4() != device.address().is_ipv4() {
             let what = format!("{address} is not a multicast address of the device's family");
-            return Err(refused(libc::EINVAL, what));
+            return Err(Error::refused(libc::EINVAL, what));
         }
         if state.groups.iter().any(|group| group.address == address) {
             let what = format!("the id is a member of {address} already");
-            return Err(refused(libc::EADDRINUSE, what));
+            return Err(Error::refused(libc::EADDRINUSE, what));
         }
         state.groups.push(Group {
             address,
             receives,
             attached: false,
-            context: Context(context),
+            context: GroupContext(context),
         });
     }
     id.push(Incoming::Join { address });
     complete(id)
 }
 
-/// Attaches the queue pair, if there is one, to a group that the program gets to know it is in.
-pub(crate) fn attach(id: &Id, address: IpAddr) -> Result<(), Error> {
-    let mut state = id.state();
-    let group = state
-        .groups
-        .iter_mut()
-        .find(|group| group.address == address);
-    // SAFETY: a live object.
-    let qp = unsafe { (*id.abi()).qp };
-    let Some(group) = group.filter(|group| group.receives && !qp.is_null()) else {
-        return Ok(());
-    };
-    let mgid = address::gid(address);
-    // SAFETY: a live queue pair and a local variable.
-    match unsafe { ibv_attach_mcast(qp, &raw const mgid, 0) } {
-        0 => {
-            group.attached = true;
-            Ok(())
-        }
-        errno => Err(Error::Reported(errno)),
-    }
-}
-
-/// What the program gave with a group.
-pub(crate) fn context(id: &Id, address: IpAddr) -> *const c_void {
-    let state = id.state();
-    let mut groups = state.groups.iter();
-    let group = groups.find(|group| group.address == address);
-    group.map_or(null_mut(), |group| group.context.0)
-}
-
 /// Leaves a multicast group (rdma_leave_multicast(3)).
 #[border(number)]
 pub unsafe extern "C" fn rdma_leave_multicast(id: *mut rdma_cm_id, addr: *mut sockaddr) -> c_int {
     let result = id::find(id).and_then(|id| {
-        // SAFETY: the program's own structure.
+        // SAFETY: null or a socket address of the family it names, valid during the call.
         let address = unsafe { address::read("addr", addr) }?.ip();
         let mut state = id.state();
         let position = state
@@ -161,7 +112,7 @@ pub unsafe extern "C" fn rdma_leave_multicast(id: *mut rdma_cm_id, addr: *mut so
             .position(|group| group.address == address);
         let Some(position) = position else {
             let what = format!("the id is not a member of {address}");
-            return Err(refused(libc::EADDRNOTAVAIL, what));
+            return Err(Error::refused(libc::EADDRNOTAVAIL, what));
         };
         detach(&id, &mut state.groups[position])?;
         state.groups.swap_remove(position);
@@ -173,24 +124,4 @@ pub unsafe extern "C" fn rdma_leave_multicast(id: *mut rdma_cm_id, addr: *mut so
         Ok(0)
     });
     number("rdma_leave_multicast", result)
-}
-
-/// Detaches the queue pair, which is about to be destroyed, from its groups.
-pub(crate) fn detach_all(id: &Id) {
-    for group in &mut id.state().groups {
-        // It is attached.
-        let _ = detach(id, group);
-    }
-}
-
-fn detach(id: &Id, group: &mut Group) -> Result<(), Error> {
-    if !std::mem::take(&mut group.attached) {
-        return Ok(());
-    }
-    let mgid = address::gid(group.address);
-    // SAFETY: a live object; who was attached has a queue pair.
-    match unsafe { ibv_detach_mcast((*id.abi()).qp, &raw const mgid, 0) } {
-        0 => Ok(()),
-        errno => Err(Error::Reported(errno)),
-    }
 }

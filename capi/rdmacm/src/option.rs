@@ -2,13 +2,12 @@
 
 use std::ffi::{c_int, c_void};
 
-use ferroce_border::border;
+use ferroce_abi::border;
 use ferroce_ibverbs::abi::{IBV_QPT_RC, IBV_QPT_XRC_SEND, ibv_ece};
 use ferroce_ibverbs::error::{Error, number};
 
 use crate::abi::*;
-use crate::id::{self, Id, Step, refused};
-use crate::resolve::wrong_step;
+use crate::id::{self, Id, Step, wrong_step};
 
 /// Sets an option (rdma_set_option(3)).
 #[border(number)]
@@ -19,7 +18,7 @@ pub unsafe extern "C" fn rdma_set_option(
     optval: *mut c_void,
     optlen: usize,
 ) -> c_int {
-    // SAFETY: the program's own `optlen` bytes.
+    // SAFETY: null or `optlen` bytes, valid during the call.
     let result = id::find(id).and_then(|id| unsafe { set(&id, level, optname, optval, optlen) });
     number("rdma_set_option", result)
 }
@@ -34,7 +33,7 @@ unsafe fn set(
     length: usize,
 ) -> Result<c_int, Error> {
     if value.is_null() && length > 0 {
-        return Err(refused(libc::EFAULT, "optval is a null pointer"));
+        return Err(Error::refused(libc::EFAULT, "optval is a null pointer"));
     }
     // SAFETY: as the caller promises.
     let byte = || unsafe { read::<u8>(value, length) };
@@ -60,7 +59,7 @@ unsafe fn set(
             state.only_own_family = only;
         }
         (RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT) => {
-            // SAFETY: a live object.
+            // SAFETY: the memory of an object is never freed.
             let qp_type = unsafe { (*id.abi()).qp_type };
             if ![IBV_QPT_RC, IBV_QPT_XRC_SEND].contains(&qp_type) {
                 return Err(Error::invalid(
@@ -83,7 +82,7 @@ unsafe fn set(
                 "no option {name} at level {level}; there are RDMA_OPTION_ID_TOS, _REUSEADDR, \
                  _AFONLY and _ACK_TIMEOUT at level RDMA_OPTION_ID"
             );
-            return Err(refused(libc::ENOSYS, what));
+            return Err(Error::refused(libc::ENOSYS, what));
         }
     }
     Ok(0)
@@ -96,7 +95,7 @@ unsafe fn set(
 unsafe fn read<T>(value: *const c_void, length: usize) -> Result<T, Error> {
     if length != size_of::<T>() {
         let what = format!("optlen is {length}, this option has {}", size_of::<T>());
-        return Err(refused(libc::EINVAL, what));
+        return Err(Error::refused(libc::EINVAL, what));
     }
     // SAFETY: as the caller promises.
     Ok(unsafe { value.cast::<T>().read_unaligned() })
@@ -107,7 +106,7 @@ unsafe fn read<T>(value: *const c_void, length: usize) -> Result<T, Error> {
 #[border(number)]
 pub unsafe extern "C" fn rdma_set_local_ece(id: *mut rdma_cm_id, ece: *mut ibv_ece) -> c_int {
     let wanted = |_| {
-        // SAFETY: the program's own structure.
+        // SAFETY: null or a structure of the program, valid during the call.
         match unsafe { ece.as_ref() } {
             None => Err(Error::Null("ece")),
             Some(ece) if ece.vendor_id == 0 && ece.options == 0 => Ok(0),
@@ -125,7 +124,7 @@ pub unsafe extern "C" fn rdma_get_remote_ece(id: *mut rdma_cm_id, ece: *mut ibv_
         if ece.is_null() {
             return Err(Error::Null("ece"));
         }
-        // SAFETY: the program's own structure.
+        // SAFETY: not null, and a variable that may be written to.
         unsafe { ece.write(ibv_ece::default()) };
         Ok(0)
     });

@@ -7,7 +7,6 @@ use ferroce_registry::{ServiceClaim, ServiceError, ServiceScope};
 use ferroce_wire::cm::PortSpace;
 
 use crate::device::Device;
-use crate::id::refused;
 
 /// Claims a port on all devices or on none; 0 stands for any that is free on all.
 pub(crate) fn claim(
@@ -20,7 +19,7 @@ pub(crate) fn claim(
     let Some((first, others)) = devices.split_first() else {
         return Ok(Vec::new());
     };
-    let fail = |error: ServiceError| refused(errno(&error, scope), error.to_string());
+    let fail = |error: ServiceError| Error::refused(errno(&error, scope), error.to_string());
     // Numbers that another device has in use, kept meanwhile so that the first offers others.
     let mut unfit = Vec::new();
     loop {

@@ -1,74 +1,70 @@
 //! Per-process state. A forked child starts without any: identifiers and sockets created before the
 //! fork belong to its parent.
 
-use std::collections::HashMap;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicPtr, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, RwLock};
-use std::sync::{RwLockReadGuard, RwLockWriteGuard};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
-use ferroce_border::border;
-use ferroce_hca::cm::CommId;
-use ferroce_wire::cm::ServiceId;
+use ferroce_abi::border;
 
-use crate::device::Device;
-use crate::id::Id;
-use crate::rsocket::Sockets;
+/// Forks between the program's first process and this one.
+static FORKS: AtomicUsize = AtomicUsize::new(0);
 
-/// Who gets the events of a device's connection manager.
-#[derive(Default)]
-pub(crate) struct Routes {
-    pub(crate) connections: HashMap<(usize, CommId), Arc<Id>>,
-    pub(crate) listeners: HashMap<(usize, ServiceId), Arc<Id>>,
+/// A value that each process has for itself, and that lives as long as the process.
+pub(crate) struct PerProcess<T>(AtomicPtr<Kept<T>>);
+
+struct Kept<T> {
+    /// [`FORKS`] of the process that it belongs to.
+    forks: usize,
+    value: T,
 }
 
-#[derive(Default)]
-pub(crate) struct Process {
-    pub(crate) devices: Mutex<Vec<&'static Device>>,
-    pub(crate) sockets: Sockets,
-    routes: RwLock<Routes>,
-}
-
-static CURRENT: AtomicPtr<Process> = AtomicPtr::new(null_mut());
-
-/// This process.
-pub(crate) fn process() -> &'static Process {
-    static AT_FORK: Once = Once::new();
-    #[border(nothing)]
-    extern "C" fn begin_anew() {
-        CURRENT.store(null_mut(), Ordering::Release);
+impl<T: Default + Send + Sync> PerProcess<T> {
+    pub(crate) const fn new() -> Self {
+        Self(AtomicPtr::new(null_mut()))
     }
-    AT_FORK.call_once(|| {
-        // SAFETY: the function lives as long as the library, which is never unloaded; all it does
-        // is allowed in a child.
-        unsafe { libc::pthread_atfork(None, None, Some(begin_anew)) };
-    });
-    let current = CURRENT.load(Ordering::Acquire);
-    let current = if current.is_null() { begin() } else { current };
-    // SAFETY: made by `begin` and never freed.
-    unsafe { &*current }
-}
 
-fn begin() -> *mut Process {
-    let fresh = Box::into_raw(Box::default());
-    match CURRENT.compare_exchange(null_mut(), fresh, Ordering::AcqRel, Ordering::Acquire) {
-        Ok(_) => fresh,
-        Err(other) => {
-            // SAFETY: made above, and nobody else has seen it.
-            drop(unsafe { Box::from_raw(fresh) });
-            other
+    /// This process's value.
+    pub(crate) fn get(&'static self) -> &'static T {
+        let known = self.0.load(Ordering::Acquire);
+        // SAFETY: null, or made by `begin` and never freed.
+        match unsafe { known.as_ref() } {
+            Some(kept) if kept.forks == FORKS.load(Ordering::Acquire) => &kept.value,
+            _ => self.begin(known),
         }
     }
+
+    #[cold]
+    fn begin(&'static self, before: *mut Kept<T>) -> &'static T {
+        count_forks();
+        let fresh = Box::into_raw(Box::new(Kept {
+            forks: FORKS.load(Ordering::Acquire),
+            value: T::default(),
+        }));
+        let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
+        let current = match self.0.compare_exchange(before, fresh, success, failure) {
+            Ok(_) => fresh,
+            Err(other) => {
+                // SAFETY: made above, and no other thread has seen it.
+                drop(unsafe { Box::from_raw(fresh) });
+                other
+            }
+        };
+        // SAFETY: made here or by another thread, and never freed.
+        unsafe { &(*current).value }
+    }
 }
 
-impl Process {
-    pub(crate) fn routes(&self) -> RwLockReadGuard<'_, Routes> {
-        self.routes.read().unwrap_or_else(PoisonError::into_inner)
+fn count_forks() {
+    static AT_FORK: Once = Once::new();
+    #[border(nothing)]
+    extern "C" fn in_child() {
+        FORKS.fetch_add(1, Ordering::AcqRel);
     }
-
-    pub(crate) fn routes_mut(&self) -> RwLockWriteGuard<'_, Routes> {
-        self.routes.write().unwrap_or_else(PoisonError::into_inner)
-    }
+    AT_FORK.call_once(|| {
+        // SAFETY: a function of the library, which is never unloaded; all it does is allowed in a child.
+        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    });
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -3,7 +3,8 @@
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 
-use ferroce_border::border;
+use ferroce_abi::border;
+use ferroce_abi::pointer::check;
 use ferroce_ibverbs::abi::{
     IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_XRCD, IBV_QPT_UC, IBV_QPT_XRC_RECV, ibv_cq, ibv_pd,
     ibv_qp, ibv_qp_attr, ibv_qp_init_attr, ibv_qp_init_attr_ex,
@@ -15,9 +16,8 @@ use ferroce_ibverbs::{
 };
 
 use crate::abi::rdma_cm_id;
-use crate::device::reported;
-use crate::id::{self, Id, place, refused};
-use crate::{attr, multicast, verbs};
+use crate::id::{self, Id};
+use crate::{attr, group, verbs};
 
 /// States of `ibv_qp_state`.
 const INIT: c_int = 1;
@@ -37,7 +37,7 @@ pub unsafe extern "C" fn rdma_create_qp(
         if init.is_null() {
             return Err(Error::Null("qp_init_attr"));
         }
-        // SAFETY: the program's own structure.
+        // SAFETY: not null, and a structure that nothing else accesses during the call.
         unsafe { create_plain(&id, pd, &mut *init) }?;
         Ok(0)
     });
@@ -76,7 +76,7 @@ pub unsafe extern "C" fn rdma_create_qp_ex(
         if init.is_null() {
             return Err(Error::Null("qp_init_attr"));
         }
-        // SAFETY: the program's own structure.
+        // SAFETY: not null, and a structure that nothing else accesses during the call.
         unsafe { create(&id, &mut *init) }?;
         Ok(0)
     });
@@ -88,13 +88,13 @@ pub unsafe extern "C" fn rdma_create_qp_ex(
 unsafe fn create(id: &Id, init: &mut ibv_qp_init_attr_ex) -> Result<(), Error> {
     let device = id.device()?;
     let abi = id.abi();
-    // SAFETY: a live object.
+    // SAFETY: the memory of an object is never freed.
     let (qp, send_cq, recv_cq, srq, pd) = unsafe {
         let abi = &*abi;
         (abi.qp, abi.send_cq, abi.recv_cq, abi.srq, abi.pd)
     };
     if !qp.is_null() {
-        return Err(refused(
+        return Err(Error::refused(
             libc::EINVAL,
             "the id has a queue pair; destroy it first",
         ));
@@ -105,11 +105,14 @@ unsafe fn create(id: &Id, init: &mut ibv_qp_init_attr_ex) -> Result<(), Error> {
     }
     // SAFETY: a null pointer or the program's protection domain.
     if unsafe { init.pd.as_ref() }.is_none_or(|pd| pd.context != device.context) {
-        return Err(refused(libc::EINVAL, "pd is not one of the id's device"));
+        return Err(Error::refused(
+            libc::EINVAL,
+            "pd is not one of the id's device",
+        ));
     }
     for (given, own) in [(init.send_cq, send_cq), (init.recv_cq, recv_cq)] {
         if !given.is_null() && !own.is_null() && given != own {
-            return Err(refused(
+            return Err(Error::refused(
                 libc::EINVAL,
                 "the id has another completion queue already",
             ));
@@ -125,7 +128,7 @@ unsafe fn create(id: &Id, init: &mut ibv_qp_init_attr_ex) -> Result<(), Error> {
         wanted(init.recv_cq, recv_cq, init.cap.max_recv_wr),
     );
     create_cqs(id, sends, recvs)?;
-    // SAFETY: a live object.
+    // SAFETY: the memory of an object is never freed.
     unsafe {
         if init.send_cq.is_null() {
             init.send_cq = (*abi).send_cq;
@@ -146,7 +149,7 @@ unsafe fn create(id: &Id, init: &mut ibv_qp_init_attr_ex) -> Result<(), Error> {
     // SAFETY: live handles.
     let qp = unsafe { verbs::create_qp(device.context, init) };
     let begun = match qp.is_null() {
-        true => Err(reported()),
+        true => Err(Error::reported()),
         false => begin(id, qp),
     };
     if let Err(error) = begun {
@@ -168,7 +171,7 @@ unsafe fn create(id: &Id, init: &mut ibv_qp_init_attr_ex) -> Result<(), Error> {
 /// Completion queues with channels of their own for those counts that are not 0.
 pub(crate) fn create_cqs(id: &Id, sends: u32, recvs: u32) -> Result<(), Error> {
     let abi = id.abi();
-    // SAFETY: a live object.
+    // SAFETY: the memory of an object is never freed.
     unsafe {
         let made = create_cq(abi, sends).and_then(|(channel, cq)| {
             if !cq.is_null() {
@@ -206,12 +209,12 @@ unsafe fn create_cq(
         let verbs = (*id).verbs;
         let channel = ibv_create_comp_channel(verbs);
         if channel.is_null() {
-            return Err(reported());
+            return Err(Error::reported());
         }
         let count = c_int::try_from(count).unwrap_or(c_int::MAX);
         let cq = ibv_create_cq(verbs, count, id.cast::<c_void>(), channel, 0);
         if cq.is_null() {
-            let error = reported();
+            let error = Error::reported();
             ibv_destroy_comp_channel(channel);
             return Err(error);
         }
@@ -248,7 +251,7 @@ fn begin(id: &Id, qp: *mut ibv_qp) -> Result<(), Error> {
 
 /// Takes the identifier's queue pair, if it has one, to where it can send.
 pub(crate) fn make_ready(id: &Id) -> Result<(), Error> {
-    // SAFETY: a live object.
+    // SAFETY: the memory of an object is never freed.
     let qp = unsafe { (*id.abi()).qp };
     if qp.is_null() {
         return Ok(());
@@ -274,7 +277,7 @@ fn modify(qp: *mut ibv_qp, attr: &mut ibv_qp_attr, mask: c_int) -> Result<(), Er
 
 /// Takes the identifier's queue pair, if it has one, to the error state.
 pub(crate) fn to_error(id: &Id) -> Result<(), Error> {
-    // SAFETY: a live object.
+    // SAFETY: the memory of an object is never freed.
     let qp = unsafe { (*id.abi()).qp };
     if qp.is_null() {
         return Ok(());
@@ -301,9 +304,9 @@ pub unsafe extern "C" fn rdma_init_qp_attr(
 ) -> c_int {
     let result = id::find(id).and_then(|id| {
         id.device()?;
-        let qp_attr = place("qp_attr", qp_attr)?;
-        let qp_attr_mask = place("qp_attr_mask", qp_attr_mask)?;
-        // SAFETY: the program's own variables.
+        let qp_attr = check("qp_attr", qp_attr)?;
+        let qp_attr_mask = check("qp_attr_mask", qp_attr_mask)?;
+        // SAFETY: not null, and variables that nothing else accesses during the call.
         let state = unsafe { (*qp_attr).qp_state };
         if !(INIT..=RTS).contains(&state) {
             return Err(Error::invalid(
@@ -334,8 +337,8 @@ pub unsafe extern "C" fn rdma_destroy_qp(id: *mut rdma_cm_id) {
 }
 
 pub(crate) fn destroy(id: &Id) {
-    multicast::detach_all(id);
-    // SAFETY: a live object.
+    group::detach_all(id);
+    // SAFETY: the memory of an object is never freed.
     let srq = unsafe {
         let qp = std::mem::replace(&mut (*id.abi()).qp, null_mut());
         if !qp.is_null() {

@@ -4,35 +4,25 @@ use std::ffi::c_int;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
-use ferroce_border::border;
+use ferroce_abi::border;
 use ferroce_ibverbs::error::{Error, number};
 use ferroce_registry::{ServiceClaim, ServiceScope};
 use libc::sockaddr;
 
 use crate::abi::{
-    RDMA_CM_EVENT_ADDR_ERROR, RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_ROUTE_RESOLVED,
-    ibv_sa_path_rec, rdma_cm_id,
+    RDMA_CM_EVENT_ADDR_ERROR, RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_ROUTE_RESOLVED, rdma_cm_id,
 };
-use crate::channel::complete;
 use crate::device::{self, Device, Local, status_of};
-use crate::event::Incoming;
-use crate::id::{self, Id, State, Step, refused};
+use crate::id::{self, Id, Incoming, State, Step, wrong_step};
 use crate::port;
+use crate::wait::complete;
 use crate::{address, attr};
-
-/// The identifier has come too far, or not far enough.
-pub(crate) fn wrong_step(call: &str, step: Step, allowed: &str) -> Error {
-    refused(
-        libc::EINVAL,
-        format!("an id in state \"{step:?}\" cannot {call}; one in {allowed} can"),
-    )
-}
 
 /// Gives an identifier an address and a port of this host (rdma_bind_addr(3)).
 #[border(number)]
 pub unsafe extern "C" fn rdma_bind_addr(id: *mut rdma_cm_id, addr: *mut sockaddr) -> c_int {
     let result = id::find(id).and_then(|id| {
-        // SAFETY: the program's own structure.
+        // SAFETY: null or a socket address of the family it names, valid during the call.
         let address = unsafe { address::read("addr", addr) }?;
         bind(&id, address)?;
         Ok(0)
@@ -82,7 +72,7 @@ fn is_taken(error: &Error) -> bool {
 }
 
 fn set_source(id: &Id, address: SocketAddr) {
-    // SAFETY: a live object.
+    // SAFETY: the memory of an object is never freed.
     unsafe { (*id.abi()).route.addr.src = address::storage(address) };
 }
 
@@ -102,7 +92,7 @@ pub unsafe extern "C" fn rdma_resolve_addr(
     _timeout_ms: c_int,
 ) -> c_int {
     let result = id::find(id).and_then(|id| {
-        // SAFETY: the program's own structures.
+        // SAFETY: null or socket addresses of the families they name, valid during the call.
         let (src, dst) = unsafe {
             let src = match src_addr.is_null() {
                 true => None,
@@ -142,7 +132,7 @@ fn reach(id: &Id, state: &mut State, dst: SocketAddr) -> Result<(), Error> {
     let (device, source_ip, peer) = way(state.device, dst.ip())?;
     if device.address().is_ipv4() != peer.is_ipv4() {
         let what = format!("{dst} is of another address family than the device's address");
-        return Err(refused(libc::EAFNOSUPPORT, what));
+        return Err(Error::refused(libc::EAFNOSUPPORT, what));
     }
     id.bind_device(state, device);
     let port = match source(id) {
@@ -153,7 +143,7 @@ fn reach(id: &Id, state: &mut State, dst: SocketAddr) -> Result<(), Error> {
         }
     };
     set_source(id, (source_ip, port).into());
-    // SAFETY: a live object.
+    // SAFETY: the memory of an object is never freed.
     unsafe {
         let addr = &mut (*id.abi()).route.addr;
         addr.dst = address::storage(dst);
@@ -188,7 +178,7 @@ fn way(
                      addresses do; `ferroce dev show` lists those there are",
                     device.address()
                 );
-                status_of("rdma_resolve_addr", &refused(libc::ENODEV, what));
+                status_of("rdma_resolve_addr", &Error::refused(libc::ENODEV, what));
             }
             Ok((device, loopback, device.address()))
         }
@@ -221,7 +211,7 @@ pub(crate) fn resolve_route(id: &Arc<Id>) -> Result<c_int, Error> {
         let packet_lifetime = attr::packet_lifetime(&state, device.spec().packet_lifetime);
         state.terms.packet_lifetime = packet_lifetime;
         state.terms.mtu = device.mtu();
-        let path = path(device, &state);
+        let path = attr::path(device, &state);
         id.set_path(&mut state, path);
         state.step = Step::RouteResolved;
     }
@@ -231,32 +221,6 @@ pub(crate) fn resolve_route(id: &Arc<Id>) -> Result<c_int, Error> {
     });
     complete(id)
 }
-
-/// The path from a device to the peer, as programs find it in `route.path_rec`.
-pub(crate) fn path(device: &Device, state: &State) -> ibv_sa_path_rec {
-    let terms = &state.terms;
-    ibv_sa_path_rec {
-        dgid: terms.peer.map(address::gid).unwrap_or_default(),
-        sgid: address::gid(device.address()),
-        hop_limit: 64,
-        traffic_class: state.traffic_class,
-        reversible: 1,
-        numb_path: 1,
-        pkey: ferroce_wire::PKEY_DEFAULT.to_be(),
-        mtu_selector: EXACTLY,
-        mtu: terms.mtu,
-        rate_selector: EXACTLY,
-        rate: RATE_100_GBPS,
-        packet_life_time_selector: EXACTLY,
-        packet_life_time: terms.packet_lifetime,
-        ..ibv_sa_path_rec::default()
-    }
-}
-
-/// `IBV_SA_..._SELECTOR`: the value is exact.
-const EXACTLY: u8 = 2;
-/// `IBV_RATE_100_GBPS`
-const RATE_100_GBPS: u8 = 16;
 
 /// The port of this side in network order, 0 if there is none (rdma_get_src_port(3)).
 #[border(value)]

@@ -8,6 +8,7 @@
 //! | `completions`, `link` | a completion queue to sleep on; the queue pair and its buffers |
 //! | `state`, `stream` | the socket: connecting, sending, receiving, ending |
 //! | `datagram` | the other kind of socket |
+//! | `socket`, `result` | sockets of both kinds by their descriptors; error numbers |
 //! | `transfer` | the calls that send and receive |
 //! | `option`, `wait`, `poll` | options, waiting for a socket, rpoll and rselect |
 
@@ -19,6 +20,8 @@ mod maps;
 mod option;
 mod poll;
 mod region;
+mod result;
+mod socket;
 mod source;
 mod state;
 mod stream;
@@ -26,19 +29,15 @@ mod transfer;
 mod wait;
 mod wire;
 
-use std::collections::HashMap;
 use std::ffi::{CStr, c_int, c_void};
-use std::net::SocketAddr;
-use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 
-use ferroce_border::border;
-use ferroce_ibverbs::error::set_errno;
+use ferroce_abi::border;
 use libc::{off_t, size_t, sockaddr, socklen_t, ssize_t};
 
-use crate::process::process;
-use crate::{address, resolve};
 use datagram::Datagram;
 use maps::Window;
+use result::answer;
+use socket::{Socket, address_of, find_or_bad, keep, show, take};
 use source::Source;
 use stream::Stream;
 use transfer::{bytes, piece};
@@ -48,101 +47,6 @@ pub use poll::{rpoll, rselect};
 pub use transfer::{
     rread, rreadv, rrecv, rrecvfrom, rrecvmsg, rsend, rsendmsg, rsendto, rwrite, rwritev,
 };
-
-/// An error number of a socket.
-type Errno = c_int;
-type Result<T> = std::result::Result<T, Errno>;
-
-/// A socket of either kind.
-enum Socket {
-    Stream(Box<Stream>),
-    Datagram(Box<Datagram>),
-}
-
-impl Socket {
-    /// The stream, for calls that datagrams have not.
-    fn stream(&self) -> Result<&Stream> {
-        match self {
-            Self::Stream(stream) => Ok(stream),
-            Self::Datagram(_) => Err(libc::EOPNOTSUPP),
-        }
-    }
-
-    fn descriptor(&self) -> c_int {
-        match self {
-            Self::Stream(stream) => stream.descriptor(),
-            Self::Datagram(datagram) => datagram.descriptor(),
-        }
-    }
-
-    fn peer(&self) -> Option<SocketAddr> {
-        match self {
-            Self::Stream(stream) => resolve::peer(stream.id()),
-            Self::Datagram(datagram) => datagram.peer(),
-        }
-    }
-
-    fn own_address(&self) -> Result<SocketAddr> {
-        match self {
-            Self::Stream(stream) => {
-                let own = resolve::source(stream.id());
-                Ok(own.unwrap_or_else(|| resolve::anywhere(false)))
-            }
-            Self::Datagram(datagram) => datagram.own_address(),
-        }
-    }
-}
-
-/// Sockets by their descriptors.
-#[derive(Default)]
-pub(crate) struct Sockets(RwLock<HashMap<c_int, Arc<Socket>>>);
-
-impl Sockets {
-    fn get(&self, socket: c_int) -> Option<Arc<Socket>> {
-        let sockets = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        sockets.get(&socket).cloned()
-    }
-
-    fn all(&self) -> RwLockWriteGuard<'_, HashMap<c_int, Arc<Socket>>> {
-        self.0.write().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn find(socket: c_int) -> Option<Arc<Socket>> {
-    process().sockets.get(socket)
-}
-
-fn find_or_bad(socket: c_int) -> Result<Arc<Socket>> {
-    find(socket).ok_or(libc::EBADF)
-}
-
-fn keep(socket: Socket) -> c_int {
-    let descriptor = socket.descriptor();
-    process().sockets.all().insert(descriptor, Arc::new(socket));
-    descriptor
-}
-
-fn last_errno() -> Errno {
-    let error = std::io::Error::last_os_error();
-    error.raw_os_error().unwrap_or(libc::EIO)
-}
-
-/// Calls on a descriptor that block do so in poll(2).
-fn set_nonblocking(descriptor: c_int) {
-    // SAFETY: the flags of a descriptor.
-    unsafe {
-        let flags = libc::fcntl(descriptor, libc::F_GETFL);
-        libc::fcntl(descriptor, libc::F_SETFL, flags | libc::O_NONBLOCK);
-    }
-}
-
-/// The result of a call that sockets have: -1 and `errno`, and no line about it.
-fn answer<T: From<i8>>(result: Result<T>) -> T {
-    result.unwrap_or_else(|errno| {
-        set_errno(errno);
-        T::from(-1)
-    })
-}
 
 /// Makes a socket (rsocket(7)).
 #[border(number)]
@@ -188,18 +92,11 @@ fn is_under_sockets() -> bool {
     }
 }
 
-/// # Safety
-/// `addr` is null or points to a socket address of the family it names.
-unsafe fn address_of(addr: *const sockaddr) -> Result<SocketAddr> {
-    // SAFETY: as the caller promises.
-    unsafe { address::read("addr", addr) }.map_err(|error| error.errno())
-}
-
 /// Binds it to an address (bind(2)).
 #[border(number)]
 pub unsafe extern "C" fn rbind(socket: c_int, addr: *const sockaddr, _len: socklen_t) -> c_int {
     let bound = find_or_bad(socket).and_then(|it| {
-        // SAFETY: the program's own structure.
+        // SAFETY: null or a socket address of the family it names, valid during the call.
         let address = unsafe { address_of(addr) }?;
         match &*it {
             Socket::Stream(stream) => stream.bind(address),
@@ -229,7 +126,7 @@ pub unsafe extern "C" fn raccept(
     let accepted = find_or_bad(socket).and_then(|it| it.stream()?.accept());
     answer(accepted.map(|stream| {
         let accepted = Socket::Stream(Box::new(stream));
-        // SAFETY: the program's own variables.
+        // SAFETY: null or variables of the program that may be written to.
         unsafe { show(accepted.peer(), addr, addrlen) };
         keep(accepted)
     }))
@@ -239,7 +136,7 @@ pub unsafe extern "C" fn raccept(
 #[border(number)]
 pub unsafe extern "C" fn rconnect(socket: c_int, addr: *const sockaddr, _len: socklen_t) -> c_int {
     let asked = find_or_bad(socket).and_then(|it| {
-        // SAFETY: the program's own structure.
+        // SAFETY: null or a socket address of the family it names, valid during the call.
         let address = unsafe { address_of(addr) }?;
         match &*it {
             Socket::Stream(stream) => stream.connect(address),
@@ -262,32 +159,13 @@ pub unsafe extern "C" fn rshutdown(socket: c_int, how: c_int) -> c_int {
 /// Closes a socket (close(2)).
 #[border(number)]
 pub unsafe extern "C" fn rclose(socket: c_int) -> c_int {
-    let taken = process().sockets.all().remove(&socket);
+    let taken = take(socket);
     answer(taken.ok_or(libc::EBADF).map(|it| {
         if let Socket::Stream(stream) = &*it {
             stream.close();
         }
         0
     }))
-}
-
-/// Writes an address where the program wants it, as much as there is room for.
-///
-/// # Safety
-/// The pointers are null or lead to the program's variables.
-unsafe fn show(of: Option<SocketAddr>, to: *mut sockaddr, length: *mut socklen_t) {
-    let Some(of) = of.filter(|_| !to.is_null() && !length.is_null()) else {
-        return;
-    };
-    let storage = address::storage(of);
-    let size = address::length(of);
-    // SAFETY: as the caller promises.
-    unsafe {
-        let room = (*length).min(size) as usize;
-        to.cast::<u8>()
-            .copy_from_nonoverlapping((&raw const storage).cast(), room);
-        *length = size;
-    }
 }
 
 /// The peer's address (getpeername(2)).
@@ -299,7 +177,7 @@ pub unsafe extern "C" fn rgetpeername(
 ) -> c_int {
     let found = find_or_bad(socket).and_then(|it| {
         let peer = it.peer().ok_or(libc::ENOTCONN)?;
-        // SAFETY: the program's own variables.
+        // SAFETY: null or variables of the program that may be written to.
         unsafe { show(Some(peer), addr, addrlen) };
         Ok(0)
     });
@@ -314,7 +192,7 @@ pub unsafe extern "C" fn rgetsockname(
     addrlen: *mut socklen_t,
 ) -> c_int {
     let found = find_or_bad(socket).and_then(|it| {
-        // SAFETY: the program's own variables.
+        // SAFETY: null or variables of the program that may be written to.
         unsafe { show(Some(it.own_address()?), addr, addrlen) };
         Ok(0)
     });
@@ -369,7 +247,7 @@ pub unsafe extern "C" fn riowrite(
     let pieces = piece(buf, count);
     let written = find_or_bad(socket).and_then(|it| {
         let source = Source::new(&pieces);
-        // SAFETY: the program's own buffer.
+        // SAFETY: `count` bytes are valid for reads.
         unsafe {
             it.stream()?
                 .write_mapped(source, offset.cast_unsigned(), flags)

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::ptr::null_mut;
 
-use ferroce_border::border;
+use ferroce_abi::border;
 use ferroce_ibverbs::abi::{
     IBV_QPT_XRC_RECV, IBV_SRQ_INIT_ATTR_CQ, IBV_SRQ_INIT_ATTR_PD, IBV_SRQ_INIT_ATTR_TYPE,
     IBV_SRQ_INIT_ATTR_XRCD, IBV_SRQT_BASIC, IBV_SRQT_XRC, ibv_pd, ibv_srq_init_attr,
@@ -13,8 +13,8 @@ use ferroce_ibverbs::error::{Error, number};
 use ferroce_ibverbs::ibv_destroy_srq;
 
 use crate::abi::rdma_cm_id;
-use crate::device::{Device, reported};
-use crate::id::{self, Id, refused};
+use crate::device::Device;
+use crate::id::{self, Id};
 use crate::{qp, verbs};
 
 /// Makes a shared receive queue for the queue pairs of an identifier (rdma_create_srq(3)).
@@ -60,7 +60,7 @@ pub unsafe extern "C" fn rdma_create_srq_ex(
         if attr.is_null() {
             return Err(Error::Null("attr"));
         }
-        // SAFETY: the program's own structure.
+        // SAFETY: not null, and a structure that nothing else accesses during the call.
         create_srq(&id, unsafe { &mut *attr })?;
         Ok(0)
     });
@@ -70,10 +70,10 @@ pub unsafe extern "C" fn rdma_create_srq_ex(
 fn create_srq(id: &Id, init: &mut ibv_srq_init_attr_ex) -> Result<(), Error> {
     let device = id.device()?;
     let abi = id.abi();
-    // SAFETY: a live object.
+    // SAFETY: the memory of an object is never freed.
     let (srq, pd) = unsafe { ((*abi).srq, (*abi).pd) };
     if !srq.is_null() {
-        return Err(refused(
+        return Err(Error::refused(
             libc::EINVAL,
             "the id has a shared receive queue; destroy it first",
         ));
@@ -88,7 +88,7 @@ fn create_srq(id: &Id, init: &mut ibv_srq_init_attr_ex) -> Result<(), Error> {
     // SAFETY: live handles.
     let made = unsafe { verbs::create_srq(device.context, init) };
     if made.is_null() {
-        return Err(reported());
+        return Err(Error::reported());
     }
     // SAFETY: live objects.
     unsafe {
@@ -107,7 +107,7 @@ fn complete_xrc(id: &Id, device: &Device, init: &mut ibv_srq_init_attr_ex) -> Re
     }
     if init.comp_mask & IBV_SRQ_INIT_ATTR_CQ == 0 || init.cq.is_null() {
         let abi = id.abi();
-        // SAFETY: a live object.
+        // SAFETY: the memory of an object is never freed.
         if unsafe { (*abi).recv_cq.is_null() } {
             qp::create_cqs(id, 0, init.attr.max_wr)?;
         }
@@ -129,7 +129,7 @@ pub unsafe extern "C" fn rdma_destroy_srq(id: *mut rdma_cm_id) {
 }
 
 pub(crate) fn destroy(id: &Id) {
-    // SAFETY: a live object.
+    // SAFETY: the memory of an object is never freed.
     unsafe {
         let srq = std::mem::replace(&mut (*id.abi()).srq, null_mut());
         if !srq.is_null() {

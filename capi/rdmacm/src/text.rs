@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_int};
 
-use ferroce_border::border;
+use ferroce_abi::border;
 
 /// An event's name (rdma_event_str(3)).
 #[border(pointer)]

@@ -1,62 +1,36 @@
 //! The structures lie in memory as the C compiler lays out those of the installed headers.
 
-use std::fmt::Write as _;
-use std::fs;
-use std::mem::offset_of;
-use std::process::Command;
-
 use ferroce_rdmacm::abi::*;
-
-/// Name in C, value in Rust.
-struct Fact(String, usize);
-
-/// Sizes of structures and offsets of fields; `name => path` is a field that has another name in C.
-macro_rules! facts {
-    ($($kind:ident { $($field:ident $(=> $c:literal)?),* })*) => {
-        vec![$(
-            Fact(
-                format!("sizeof(struct {})", stringify!($kind)),
-                size_of::<$kind>(),
-            ),
-            $(Fact(
-                format!(
-                    "offsetof(struct {}, {})",
-                    stringify!($kind),
-                    [$($c,)? stringify!($field)][0]
-                ),
-                offset_of!($kind, $field),
-            ),)*
-        )*]
-    };
-}
+use ferroce_testing::layout::Fact;
+use ferroce_testing::{check_layout, layout_facts};
 
 fn facts() -> Vec<Fact> {
-    facts! {
-        rdma_ib_addr { sgid, dgid, pkey }
-        rdma_addr { src => "src_addr", dst => "dst_addr", addr }
-        rdma_route { addr, path_rec, num_paths }
-        ibv_sa_path_rec {
+    layout_facts! {
+        struct rdma_ib_addr { sgid, dgid, pkey }
+        struct rdma_addr { src => "src_addr", dst => "dst_addr", addr }
+        struct rdma_route { addr, path_rec, num_paths }
+        struct ibv_sa_path_rec {
             dgid, sgid, dlid, slid, raw_traffic, flow_label, hop_limit, traffic_class, reversible,
             numb_path, pkey, sl, mtu_selector, mtu, rate_selector, rate,
             packet_life_time_selector, packet_life_time, preference
         }
-        rdma_event_channel { fd }
-        rdma_cm_id {
+        struct rdma_event_channel { fd }
+        struct rdma_cm_id {
             verbs, channel, context, qp, route, ps, port_num, event, send_cq_channel, send_cq,
             recv_cq_channel, recv_cq, srq, pd, qp_type
         }
-        rdma_conn_param {
+        struct rdma_conn_param {
             private_data, private_data_len, responder_resources, initiator_depth, flow_control,
             retry_count, rnr_retry_count, srq, qp_num
         }
-        rdma_ud_param { private_data, private_data_len, ah_attr, qp_num, qkey }
-        rdma_cm_event { id, listen_id, event, status, param }
-        rdma_addrinfo {
+        struct rdma_ud_param { private_data, private_data_len, ah_attr, qp_num, qkey }
+        struct rdma_cm_event { id, listen_id, event, status, param }
+        struct rdma_addrinfo {
             ai_flags, ai_family, ai_qp_type, ai_port_space, ai_src_len, ai_dst_len, ai_src_addr,
             ai_dst_addr, ai_src_canonname, ai_dst_canonname, ai_route_len, ai_route,
             ai_connect_len, ai_connect, ai_next
         }
-        rdma_cm_join_mc_attr_ex { comp_mask, join_flags, addr }
+        struct rdma_cm_join_mc_attr_ex { comp_mask, join_flags, addr }
     }
 }
 
@@ -82,26 +56,13 @@ fn constants() -> Vec<Fact> {
 
 #[test]
 fn sizes_offsets_and_numbers_are_those_of_the_installed_headers() {
-    let header = "/usr/include/rdma/rdma_cma.h";
-    if !fs::exists(header).unwrap_or(false) {
-        println!("skipped: {header} is missing; install librdmacm-dev");
-        return;
-    }
-    let mut source = String::from("#include <stddef.h>\n#include <rdma/rdma_cma.h>\n");
     let mut facts = facts();
     facts.extend(constants());
-    for Fact(name, value) in &facts {
-        let _ = writeln!(
-            source,
-            "_Static_assert({name} == {value}, \"{name} is not {value}\");"
-        );
-    }
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("layout.c");
-    fs::write(&file, source).unwrap();
-    let output = Command::new("cc").arg("-fsyntax-only").arg(&file).output();
-    let output = output.expect("a C compiler is there, as for any linking");
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{told}");
     assert!(facts.len() > 100, "{} facts", facts.len());
+    check_layout(
+        "layout of rdma_cma.h",
+        "rdma/rdma_cma.h",
+        "librdmacm-dev",
+        &facts,
+    );
 }

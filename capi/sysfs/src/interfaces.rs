@@ -9,7 +9,7 @@ use std::ffi::{c_int, c_void};
 use std::net::IpAddr;
 use std::{mem, ptr};
 
-use ferroce_crossing::cross;
+use ferroce_abi::crossing::cross;
 use ferroce_registry::Registry;
 use libc::{IFF_LOOPBACK, ifaddrs, sockaddr, sockaddr_in, sockaddr_in6};
 

@@ -11,7 +11,7 @@ use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-use ferroce_crossing::cross;
+use ferroce_abi::crossing::cross;
 use ferroce_registry::Registry;
 use libc::{msghdr, size_t, sockaddr, sockaddr_nl, socklen_t, ssize_t};
 

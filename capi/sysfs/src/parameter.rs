@@ -10,7 +10,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use ferroce_crossing::cross;
+use ferroce_abi::crossing::cross;
 use ferroce_registry::Registry;
 use ferroce_sysfs::{SetError, is_parameter, may_be_parameter, set_parameter};
 use libc::{FILE, size_t};

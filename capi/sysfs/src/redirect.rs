@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_char};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use ferroce_crossing::cross;
+use ferroce_abi::crossing::cross;
 
 use crate::live;
 

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! peer$ ibv_rc_pingpong -g 1                        # listens
-//! here$ cargo run --release -p ferroce-udp --example rc_pingpong -- 10.8.0.1 10.8.0.2
+//! here$ cargo run --release -p ferroce-runtime --example rc_pingpong -- 10.8.0.1 10.8.0.2
 //! ```
 //!
 //! The first argument is this device's address, the second the peer's; without the second one it

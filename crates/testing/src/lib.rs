@@ -12,6 +12,7 @@
 //! | [`register`] | accesses to registers of a device |
 //! | [`message`], [`oracle`] | messages between two queue pairs, and their expected results |
 //! | [`said`](said()) | the output of a program, and how it ended |
+//! | [`layout`] | layouts of structures, compared with those of C headers |
 //! | [`dice`], [`seeds`] | randomness from a seed, and runs that print their seed when they fail |
 //! | [`skip`](skip()) | the report of a test that cannot run here |
 //! | [`longest_wait`] | whether the machine had time for a test |
@@ -20,6 +21,7 @@
 
 pub mod dice;
 pub mod flight;
+pub mod layout;
 pub mod message;
 pub mod oracle;
 pub mod register;
@@ -33,6 +35,7 @@ pub mod world;
 
 pub use dice::Dice;
 pub use ferroce_fabric::{Fate, Frame, Network, Parcel, Rules, Stations};
+pub use layout::check_layout;
 pub use said::said;
 pub use side::{Region, SEND, Side, attr, card, config, local, recv_wr, srq_limit};
 pub use skips::skip;

@@ -8,8 +8,8 @@ use crate::workspace::{items, own_packages, report, text};
 ///
 /// Arrows point down only: a crate may use those of a lower level.
 const LEVELS: &[(&str, u8)] = &[
-    ("ferroce-border", 0),
-    ("ferroce-crossing", 0),
+    ("ferroce-abi-macros", 0),
+    ("ferroce-abi", 1),
     ("ferroce-time", 0),
     ("ferroce-units", 0),
     ("ferroce-wire", 0),
@@ -24,25 +24,29 @@ const LEVELS: &[(&str, u8)] = &[
     ("ferroce-hca", 3),
     ("ferroce-driver", 4),
     ("ferroce-fabric", 4),
-    ("ferroce-udp", 5),
+    ("ferroce-os", 1),
+    ("ferroce-registry", 5),
+    ("ferroce-sockets", 5),
+    ("ferroce-rings", 6),
+    ("ferroce-runtime", 7),
     ("ferroce-sweep", 5),
     ("ferroce-trial", 5),
     ("ferroce-testing", 5),
     ("ferroce-sysfs", 6),
     ("ferroce-nldev", 6),
-    ("ferroce-ibverbs", 7),
-    ("ferroce-rdmacm", 8),
-    ("ferroce-libibverbs", 9),
-    ("ferroce-librdmacm", 9),
-    ("ferroce-doca", 7),
+    ("ferroce-ibverbs", 8),
+    ("ferroce-rdmacm", 9),
+    ("ferroce-libibverbs", 10),
+    ("ferroce-librdmacm", 10),
+    ("ferroce-doca", 8),
     ("ferroce-libdoca-argp", 9),
     ("ferroce-libdoca-common", 9),
     ("ferroce-libdoca-telemetry", 9),
-    ("ferroce-fwctl-preload", 7),
+    ("ferroce-fwctl-preload", 8),
     ("ferroce-sysfs-preload", 7),
-    ("ferroce", 10),
-    ("ferroce-benches", 11),
-    ("ferroce-interop", 11),
+    ("ferroce", 11),
+    ("ferroce-benches", 12),
+    ("ferroce-interop", 12),
 ];
 
 /// Arrows that would point down and are forbidden all the same: real cards' registers have
@@ -53,7 +57,7 @@ const NOT_EVEN_DOWN: &[(&str, &str)] = &[
     ("ferroce-fwctl", "ferroce-wire"),
     ("ferroce-hca", "ferroce-fwctl"),
     // Two hosts of the same device.
-    ("ferroce-udp", "ferroce-fabric"),
+    ("ferroce-runtime", "ferroce-fabric"),
 ];
 
 /// Crates that know no others of the project than this one: what drives a device sees what the device

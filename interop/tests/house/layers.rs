@@ -25,6 +25,30 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "ferroce-wire",
+        &[
+            "aeth opcode pcapng",
+            "extension icrc",
+            "flows headers",
+            "cm packet",
+            "cnp",
+        ],
+    ),
+    (
+        "ferroce-transport",
+        &[
+            "attr owed packet resource",
+            "config work",
+            "services",
+            "answers fault recv",
+            "request",
+            "requester responder",
+            "completer unreliable window",
+            "qp",
+            "audit datagram",
+        ],
+    ),
+    (
         "ferroce-hca",
         &[
             "credit numbers settings srq",
@@ -39,15 +63,24 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "ferroce-udp",
+        "ferroce-registry",
         &[
-            "foreign netlink ring socket wait wall_clock",
-            "fault groups overflow spec tap",
-            "shared stage",
-            "attachment kept near question registry",
+            "netlink",
+            "spec",
+            "shared",
+            "question registry",
+            "observer",
+            "inquiry",
+        ],
+    ),
+    ("ferroce-sockets", &["fault groups overflow", "stage"]),
+    ("ferroce-rings", &["near"]),
+    (
+        "ferroce-runtime",
+        &[
             "steering",
-            "neighbours observer open_error",
-            "inquiry intake port",
+            "neighbours",
+            "intake port",
             "link",
             "engine",
             "device",
@@ -62,11 +95,9 @@ const KNOT_MAX: usize = 4;
 /// Larger knots that there are still. The numbers may only fall.
 const KNOTS: &[(&str, &[usize])] = &[
     ("ferroce-hca", &[5, 5, 7]),
-    ("ferroce-transport", &[5, 7]),
     ("ferroce-fabric", &[9]),
-    ("ferroce-udp", &[5, 6, 6]),
-    ("ferroce-ibverbs", &[24]),
-    ("ferroce-rdmacm", &[28]),
+    ("ferroce-registry", &[6, 6]),
+    ("ferroce-runtime", &[5]),
     ("ferroce", &[106]),
 ];
 

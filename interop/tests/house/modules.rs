@@ -108,7 +108,7 @@ impl Crate {
                 continue;
             }
             let child = self.modules.len();
-            let path = [&self.modules[module].path[..], &[name.clone()]].concat();
+            let path = [&self.modules[module].path[..], std::slice::from_ref(&name)].concat();
             self.modules.push(Module {
                 path,
                 parent: Some(module),

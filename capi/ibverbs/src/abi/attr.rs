@@ -4,7 +4,8 @@ use std::ffi::{c_int, c_uint, c_void};
 
 use libc::timespec;
 
-use super::*;
+use super::device::ibv_ah_attr;
+use super::object::{ibv_buf, ibv_comp_channel, ibv_cq, ibv_pd, ibv_srq, ibv_td, ibv_xrcd};
 
 #[repr(C)]
 #[derive(Clone, Copy, Default)]

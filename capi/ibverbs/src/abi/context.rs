@@ -4,7 +4,16 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 
 use libc::pthread_mutex_t;
 
-use super::*;
+use super::attr::{
+    ibv_alloc_dm_attr, ibv_cq_init_attr_ex, ibv_modify_cq_attr, ibv_parent_domain_init_attr,
+    ibv_qp_init_attr_ex, ibv_qp_open_attr, ibv_srq_init_attr_ex, ibv_td_init_attr, ibv_values_ex,
+    ibv_xrcd_init_attr,
+};
+use super::device::{ibv_device_attr_ex, ibv_port_attr};
+use super::object::{
+    ibv_cq, ibv_cq_ex, ibv_dm, ibv_mr, ibv_mw, ibv_pd, ibv_qp, ibv_srq, ibv_td, ibv_xrcd,
+};
+use super::work::{ibv_mw_bind, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_wc};
 
 #[repr(C)]
 pub struct ibv_device {

@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use super::*;
+use super::device::{ibv_ah_attr, ibv_gid};
 
 #[repr(C)]
 #[derive(Clone, Copy, Default)]

@@ -1,10 +1,12 @@
 //! Objects behind a program's pointers, as `verbs.h` lays them out.
 
 use std::ffi::{c_int, c_uint, c_void};
+use std::mem::zeroed;
 
 use libc::{pthread_cond_t, pthread_mutex_t};
 
-use super::*;
+use super::context::ibv_context;
+use super::work::{ibv_data_buf, ibv_mw_bind_info, ibv_poll_cq_attr, ibv_sge};
 
 #[repr(C)]
 pub struct ibv_pd {
@@ -111,6 +113,15 @@ pub struct ibv_cq_ex {
     pub read_completion_wallclock_ns: Option<unsafe extern "C" fn(*mut ibv_cq_ex) -> u64>,
 }
 
+impl ibv_cq_ex {
+    /// Without the functions that read completions field by field.
+    pub(crate) fn of(cq: ibv_cq) -> Self {
+        // SAFETY: zero is valid for numbers, pointers, mutexes, conditions and absent functions.
+        let zero: Self = unsafe { zeroed() };
+        Self { cq, ..zero }
+    }
+}
+
 #[repr(C)]
 pub struct ibv_srq {
     pub context: *mut ibv_context,
@@ -170,4 +181,13 @@ pub struct ibv_qp_ex {
     pub wr_abort: Option<unsafe extern "C" fn(*mut ibv_qp_ex)>,
     pub wr_atomic_write: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64, *const c_void)>,
     pub wr_flush: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64, usize, u8, u8)>,
+}
+
+impl ibv_qp_ex {
+    /// Without the functions that put work requests together.
+    pub(crate) fn of(qp_base: ibv_qp) -> Self {
+        // SAFETY: zero is valid for numbers, pointers, mutexes, conditions and absent functions.
+        let zero: Self = unsafe { zeroed() };
+        Self { qp_base, ..zero }
+    }
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::ptr::null_mut;
 use std::sync::Arc;
 
-use ferroce_border::border;
+use ferroce_abi::border;
 use ferroce_hca::{AccessFlags, RegFlags};
 
 use super::memory::memory;
@@ -28,7 +28,7 @@ const ACCESS: AccessFlags = AccessFlags::LOCAL_WRITE
     .union(AccessFlags::REMOTE_ATOMIC);
 
 /// Memory of a descriptor, mapped from its beginning.
-pub(super) struct Mapping {
+struct Mapping {
     base: *mut c_void,
     length: usize,
 }
@@ -106,24 +106,26 @@ pub(super) fn register(
     let size = size_of_file(fd)?;
     let end = offset.checked_add(length as u64).filter(|end| *end <= size);
     let Some(end) = end.and_then(|end| usize::try_from(end).ok()) else {
-        return Err(Error::Refused {
-            errno: libc::EINVAL,
-            what: format!(
+        return Err(Error::refused(
+            libc::EINVAL,
+            format!(
                 "fd {fd} ({name}) has {size} bytes; offset {offset} and length {length} reach \
                  beyond its end"
             ),
-        });
+        ));
     };
     let writable = flags.access.contains(AccessFlags::LOCAL_WRITE);
-    let mapping = Mapping::new(fd, end, writable).map_err(|error| Error::Refused {
-        errno: error.raw_os_error().unwrap_or(libc::EINVAL),
-        what: format!("fd {fd} ({name}) cannot be mapped: {error}"),
+    let mapping = Mapping::new(fd, end, writable).map_err(|error| {
+        Error::refused(
+            error.raw_os_error().unwrap_or(libc::EINVAL),
+            format!("fd {fd} ({name}) cannot be mapped: {error}"),
+        )
     })?;
     let start = mapping.base.wrapping_byte_add(offset as usize);
     let memory = memory(start, length, flags)?;
     let device = own.context.adapter.live()?;
     let info = device.with(|hca| hca.reg_mr_iova(own.id, memory, iova, flags.access))?;
-    let kind = Kind::Descriptor { _mapping: mapping };
+    let kind = Kind::kept(mapping);
     let mr = Mr::new(Arc::clone(&own.context), info.key, flags, kind);
     // Programs find the offset where other regions have their address.
     Ok(insert(pd, offset as *mut c_void, length, mr))
@@ -143,10 +145,10 @@ fn name_of(fd: c_int) -> Result<String, Error> {
     {
         return Ok(name);
     }
-    Err(Error::Refused {
-        errno: libc::EINVAL,
-        what: format!("fd {fd} is {name}; allowed: a DMA-buf that can be mapped, or a memfd"),
-    })
+    Err(Error::refused(
+        libc::EINVAL,
+        format!("fd {fd} is {name}; allowed: a DMA-buf that can be mapped, or a memfd"),
+    ))
 }
 
 fn size_of_file(fd: c_int) -> Result<u64, Error> {

@@ -13,7 +13,7 @@ use ferroce_ibverbs::{
     ibv_destroy_cq, ibv_get_cq_event,
 };
 
-use super::{Result, last_errno, set_nonblocking};
+use super::result::{Result, last_errno, set_nonblocking};
 
 /// Completions that are taken at a time.
 pub(super) const BATCH: usize = 16;

@@ -18,9 +18,9 @@ use libc::pollfd;
 
 use self::header::{Purpose, UdpHead};
 use self::port::{DATAGRAM_MAX, Handle, Port, Way};
+use super::result::{Result, last_errno};
 use super::source::Source;
 use super::wait::{LOOK_AGAIN_MS, SPIN, readable, rest, sleep};
-use super::{Result, last_errno};
 use crate::{address, resolve};
 
 /// Datagrams that wait for the program; more are lost, as with UDP.

@@ -11,11 +11,11 @@ use ferroce_ibverbs::abi::{
     ibv_qp, ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_wc,
 };
 
-use super::Result;
 use super::completions::{BATCH, Completions};
 use super::flow::{End, Flow, Parts, Place, Sizes};
 use super::maps::{Maps, Window};
 use super::region::Region;
+use super::result::Result;
 use super::source::Source;
 use super::wire::{Hello, Mapping, Message, OFFERS, Target};
 use crate::id::Id;
@@ -316,7 +316,7 @@ impl Link {
 
     /// Maps memory of the program for the peer, or only for this end.
     pub(super) fn map(&mut self, window: Window) -> Result<()> {
-        // SAFETY: a live object.
+        // SAFETY: the memory of an object is never freed.
         let pd = unsafe { (*self.id.abi()).pd };
         self.maps.add(pd, window, self.flow.peer_maps())
     }

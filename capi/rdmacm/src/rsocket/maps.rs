@@ -6,8 +6,8 @@ use ferroce_ibverbs::abi::{ibv_mr, ibv_pd};
 use ferroce_ibverbs::{ibv_dereg_mr, ibv_reg_mr};
 
 use super::region::{LOCAL_WRITE, REMOTE_WRITE};
+use super::result::{Result, last_errno};
 use super::wire::{Mapping, Target};
-use super::{Result, last_errno};
 
 /// What a program asks to be mapped.
 pub(super) struct Window {

@@ -2,13 +2,14 @@
 
 use std::ffi::{c_int, c_void};
 
-use ferroce_border::border;
+use ferroce_abi::border;
 use libc::socklen_t;
 
 use super::flow::Sizes;
+use super::result::{Result, answer};
+use super::socket::{Socket, find_or_bad};
 use super::state::{Phase, State};
 use super::stream::Stream;
-use super::{Result, Socket, answer, find_or_bad};
 use crate::abi::{RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, RDMA_OPTION_ID_REUSEADDR};
 use crate::option::rdma_set_option;
 
@@ -58,7 +59,7 @@ pub unsafe extern "C" fn rsetsockopt(
         if optval.is_null() {
             return Err(libc::EFAULT);
         }
-        // SAFETY: the program's own bytes.
+        // SAFETY: `optlen` bytes, valid during the call.
         let value = unsafe { std::slice::from_raw_parts(optval.cast::<u8>(), optlen as usize) };
         match &*it {
             Socket::Stream(stream) => set(stream, level, optname, value),
@@ -74,7 +75,7 @@ fn set_udp(socket: c_int, level: c_int, name: c_int, value: &[u8]) -> Result<()>
     // SAFETY: bytes of that length.
     match unsafe { libc::setsockopt(socket, level, name, value.as_ptr().cast(), length) } {
         0 => Ok(()),
-        _ => Err(super::last_errno()),
+        _ => Err(super::result::last_errno()),
     }
 }
 
@@ -92,7 +93,7 @@ fn set(stream: &Stream, level: c_int, name: c_int, value: &[u8]) -> Result<()> {
             rdma_set_option(id, RDMA_OPTION_ID, option, at, size_of::<c_int>())
         } {
             0 => Ok(()),
-            _ => Err(super::last_errno()),
+            _ => Err(super::result::last_errno()),
         }
     };
     match (level, name) {
@@ -147,14 +148,14 @@ pub unsafe extern "C" fn rgetsockopt(
             return Err(libc::EFAULT);
         }
         let Socket::Stream(stream) = &*it else {
-            // SAFETY: the program's own variables.
+            // SAFETY: pointers that the kernel checks.
             return match unsafe { libc::getsockopt(socket, level, optname, optval, optlen) } {
                 0 => Ok(0),
-                _ => Err(super::last_errno()),
+                _ => Err(super::result::last_errno()),
             };
         };
         let value = get(&mut stream.state(), level, optname)?;
-        // SAFETY: the program's own variables.
+        // SAFETY: variables that nothing else accesses during the call.
         unsafe {
             let room = (*optlen as usize).min(value.len());
             optval
@@ -210,7 +211,7 @@ pub unsafe extern "C" fn rfcntl(socket: c_int, cmd: c_int, arg: isize) -> c_int 
             // The descriptor's own.
             // SAFETY: takes a number, or nothing.
             libc::F_GETFD | libc::F_SETFD => match unsafe { libc::fcntl(socket, cmd, arg) } {
-                -1 => Err(super::last_errno()),
+                -1 => Err(super::result::last_errno()),
                 flags => Ok(flags),
             },
             _ => Err(libc::EOPNOTSUPP),

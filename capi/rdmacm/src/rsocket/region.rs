@@ -5,7 +5,7 @@ use std::ptr::null_mut;
 use ferroce_ibverbs::abi::{ibv_mr, ibv_pd};
 use ferroce_ibverbs::{ibv_dereg_mr, ibv_reg_mr};
 
-use super::{Errno, last_errno};
+use super::result::{Errno, last_errno};
 
 /// `IBV_ACCESS_LOCAL_WRITE`
 pub(super) const LOCAL_WRITE: i32 = 1;

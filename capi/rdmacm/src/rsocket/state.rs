@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::ffi::c_int;
 
-use super::Errno;
 use super::flow::{End, Sizes};
 use super::link::Link;
+use super::result::Errno;
 
 /// How far a socket has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

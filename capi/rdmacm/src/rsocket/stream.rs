@@ -7,11 +7,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use super::flow::Sizes;
 use super::link::Link;
 use super::maps::Window;
+use super::result::{Result, set_nonblocking};
 use super::source::Source;
 use super::state::{Phase, State};
 use super::wait::{readable, rest, sleep};
 use super::wire::{Hello, Message};
-use super::{Result, set_nonblocking};
 use crate::abi::{
     RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_CM_EVENT_CONNECT_RESPONSE, RDMA_CM_EVENT_DISCONNECTED,
     RDMA_CM_EVENT_ESTABLISHED, RDMA_CM_EVENT_REJECTED, RDMA_PS_TCP, rdma_cm_id, rdma_conn_param,
@@ -20,7 +20,7 @@ use crate::abi::{
 use crate::connect::{self, rdma_accept, rdma_connect, rdma_reject};
 use crate::id::{self, Id};
 use crate::listen::rdma_listen;
-use crate::{channel, resolve};
+use crate::{channel, life, resolve, wait};
 
 pub(super) struct Stream {
     id: Arc<Id>,
@@ -48,7 +48,7 @@ impl Stream {
     pub(super) fn new() -> Result<Self> {
         let channel = channel::create().map_err(|error| error.errno())?;
         let qp_type = ferroce_ibverbs::abi::IBV_QPT_RC;
-        let made = id::create(channel, std::ptr::null_mut(), RDMA_PS_TCP, qp_type);
+        let made = life::create(channel, std::ptr::null_mut(), RDMA_PS_TCP, qp_type);
         let id = made.map_err(|error| {
             channel::destroy(channel);
             error.errno()
@@ -93,7 +93,7 @@ impl Stream {
         if state.phase == Phase::Listening {
             return Ok(());
         }
-        // SAFETY: a live object.
+        // SAFETY: the memory of an object is never freed.
         called(unsafe { rdma_listen(self.id.abi(), backlog) })?;
         state.phase = Phase::Listening;
         Ok(())
@@ -126,9 +126,9 @@ impl Stream {
         let child = id::find(event.id).map_err(|error| error.errno())?;
         let made = self.answer_on(&child, event);
         if made.is_err() {
-            // SAFETY: a live object.
+            // SAFETY: the memory of an object is never freed.
             unsafe { rdma_reject(event.id, std::ptr::null(), 0) };
-            id::destroy(&child);
+            life::destroy(&child);
         }
         made
     }
@@ -144,7 +144,7 @@ impl Stream {
         let own = link.hello().encode();
         let mut param = parameters(&own);
         let channel = channel::create().map_err(|error| error.errno())?;
-        let moved = id::migrate(child, channel).map_err(|error| error.errno());
+        let moved = life::migrate(child, channel).map_err(|error| error.errno());
         // SAFETY: a live object and a local structure.
         let accepted = moved.and_then(|_| called(unsafe { rdma_accept(child.abi(), &mut param) }));
         if let Err(errno) = accepted {
@@ -252,7 +252,7 @@ impl Stream {
     }
 
     fn next_event(&self) -> Result<Option<Event>> {
-        let event = match channel::next(self.channel) {
+        let event = match wait::next(self.channel) {
             Ok(event) => event,
             Err(error) => {
                 return match error.errno() {
@@ -457,7 +457,7 @@ impl Stream {
             let _ = connect::disconnect(&self.id);
         }
         drop(link);
-        id::destroy(&self.id);
+        life::destroy(&self.id);
         channel::destroy(self.channel);
         self.changed.notify_all();
     }
@@ -480,6 +480,6 @@ fn parameters(private: &[u8]) -> rdma_conn_param {
 fn called(result: c_int) -> Result<()> {
     match result {
         0 => Ok(()),
-        _ => Err(super::last_errno()),
+        _ => Err(super::result::last_errno()),
     }
 }

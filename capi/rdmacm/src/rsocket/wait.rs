@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use libc::pollfd;
 
-use super::Result;
+use super::result::Result;
 use super::state::{Phase, State, Test};
 use super::stream::Stream;
 use crate::device::open_devices;
@@ -163,5 +163,5 @@ pub(super) fn sleep(descriptors: &mut [pollfd], timeout_ms: c_int) -> Result<usi
             timeout_ms,
         )
     };
-    usize::try_from(ready).map_err(|_| super::last_errno())
+    usize::try_from(ready).map_err(|_| super::result::last_errno())
 }

@@ -13,12 +13,13 @@ use ferroce_ibverbs::{ibv_create_ah, ibv_destroy_ah};
 
 use super::header::Head;
 use crate::abi::{RDMA_PS_UDP, RDMA_UDP_QKEY};
-use crate::event::path_attr;
-use crate::id::{self, Id};
+use crate::attr::path_attr;
+use crate::id::Id;
+use crate::life;
 use crate::rsocket::completions::{BATCH, Completions};
 use crate::rsocket::region::Region;
+use crate::rsocket::result::{Result, last_errno};
 use crate::rsocket::source::Source;
-use crate::rsocket::{Result, last_errno};
 use crate::{address, qp, resolve};
 
 /// Bytes of a datagram with its head.
@@ -52,7 +53,7 @@ struct OwnId(Arc<Id>);
 
 impl OwnId {
     fn new() -> Result<Self> {
-        let made = id::create(null_mut(), null_mut(), RDMA_PS_UDP, IBV_QPT_UD);
+        let made = life::create(null_mut(), null_mut(), RDMA_PS_UDP, IBV_QPT_UD);
         made.map(Self).map_err(|error| error.errno())
     }
 }
@@ -60,7 +61,7 @@ impl OwnId {
 impl Drop for OwnId {
     fn drop(&mut self) {
         qp::destroy(&self.0);
-        id::destroy(&self.0);
+        life::destroy(&self.0);
     }
 }
 
@@ -161,13 +162,13 @@ impl Port {
     }
 
     pub(super) fn qpn(&self) -> u32 {
-        // SAFETY: a live object.
+        // SAFETY: the memory of an object is never freed.
         unsafe { (*self.qp).qp_num }
     }
 
     /// The way to a queue pair of a peer.
     pub(super) fn handle(&self, way: &Way, qpn: u32) -> Result<Handle> {
-        // SAFETY: a live object.
+        // SAFETY: the memory of an object is never freed.
         way.handle(unsafe { (*self.id.0.abi()).pd }, qpn)
     }
 

@@ -7,9 +7,9 @@ use proc_macro::{Delimiter, Group, Ident, Punct, Spacing, Span, TokenStream, Tok
 /// cancellation of the thread passes it.
 ///
 /// The argument names a function in the module `border` of the crate, which runs the body and says
-/// what the program gets after a panic. In the verbs libraries: `status`, an error number; `number`,
-/// -1; `pointer`, null; `value`, 0; `nothing`, of a function without a result. In those of DOCA
-/// `code`, an error code, takes the place of `status` and `number`.
+/// what the program gets after a panic: `status`, an error number; `number`, -1; `pointer`, null;
+/// `value`, 0; `nothing`, of a function without a result. In most crates that module is
+/// `ferroce_abi::border`; the one of the DOCA libraries adds `code`, an error code.
 ///
 /// ```ignore
 /// #[border(status)]

@@ -1,15 +1,12 @@
-//! The layer between a C program and the library that it calls.
-//!
-//! It stops two things:
+//! The crossing from a C program into the library that it calls, which stops two things:
 //!
 //! - **Panics.** Unwinding into C would end the process. Instead, the call fails.
 //! - **Cancellation** (pthread_cancel(3)). The C library cancels a thread by unwinding it from
 //!   within a system call, which Rust code does not survive. The thread therefore cannot be
 //!   cancelled during a call.
 //!
-//! Each library decides what a call returns after a panic, and what else fails with it: the
-//! attribute `#[border(KIND)]` (`capi/border`) calls the function KIND in the module `border` of
-//! its crate.
+//! What a call returns after a panic, and what else fails with it, is decided by
+//! [`mod@crate::border`], or by the library itself.
 
 use std::any::Any;
 use std::ffi::c_int;
@@ -18,7 +15,7 @@ use std::ptr::{null, null_mut};
 
 /// Runs a call from C. After a panic it runs `failed`, and the result is `None`.
 ///
-/// Whatever a panic can have left half-done must not be used again; `failed` sees to that.
+/// What a panic can have left half-done must not be used again; `failed` sees to that.
 #[inline]
 pub fn cross<T>(call: impl FnOnce() -> T, failed: impl FnOnce()) -> Option<T> {
     let _uncancelled = Uncancelled::new();
@@ -47,7 +44,7 @@ pub fn catch<T>(call: impl FnOnce() -> T, failed: impl FnOnce()) -> Option<T> {
 
 #[cold]
 fn fail(payload: Box<dyn Any + Send>, failed: impl FnOnce()) {
-    // Whatever is wrong now is not worth another panic.
+    // Another panic would change nothing.
     let _ = catch_unwind(AssertUnwindSafe(|| drop(payload)));
     let _ = catch_unwind(AssertUnwindSafe(failed));
 }
@@ -89,7 +86,7 @@ struct Uncancelled {
 /// `PTHREAD_CANCEL_DISABLE` of pthread.h.
 const DISABLE: c_int = 1;
 
-// SAFETY: as pthread_setcancelstate(3) says.
+// SAFETY: the declaration of pthread_setcancelstate(3).
 unsafe extern "C" {
     fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
 }
@@ -98,7 +95,7 @@ impl Uncancelled {
     #[inline]
     fn new() -> Self {
         let mut before = 0;
-        // SAFETY: a state there is, and a local variable.
+        // SAFETY: a valid state, and a pointer to a local variable.
         unsafe { pthread_setcancelstate(DISABLE, &raw mut before) };
         Self { before }
     }
@@ -109,8 +106,8 @@ impl Drop for Uncancelled {
     fn drop(&mut self) {
         // Of a thread that could not be cancelled before, in a call within a call, nothing changes.
         if self.before != DISABLE {
-            // SAFETY: as above. A thread whose cancellation is deferred, as it is by default, is not
-            // cancelled by this call.
+            // SAFETY: a state that the same function returned; null asks for no result. A thread whose
+            // cancellation is deferred, as it is by default, is not cancelled by this call.
             unsafe { pthread_setcancelstate(self.before, null_mut()) };
         }
     }
@@ -126,7 +123,7 @@ mod tests {
     /// Whether the calling thread can be cancelled.
     fn is_cancellable() -> bool {
         let mut before = 0;
-        // SAFETY: states there are, and local variables.
+        // SAFETY: valid states, and pointers to local variables or null.
         unsafe {
             pthread_setcancelstate(DISABLE, &raw mut before);
             pthread_setcancelstate(before, null_mut());

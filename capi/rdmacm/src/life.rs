@@ -4,15 +4,16 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use ferroce_border::border;
+use ferroce_abi::border;
+use ferroce_abi::pointer::check;
 use ferroce_ibverbs::abi::{IBV_QPT_RC, IBV_QPT_UD};
 use ferroce_ibverbs::error::{Error, number};
 use ferroce_wire::cm::PortSpace;
 
-use super::{IDS, Id, State, find, make, place};
 use crate::abi::{RDMA_PS_IPOIB, RDMA_PS_UDP, rdma_cm_id, rdma_event_channel};
 use crate::channel;
-use crate::process::{lock, process};
+use crate::id::{IDS, Id, State, find, make};
+use crate::process::lock;
 
 /// Makes an identifier (rdma_create_id(3)). Without a channel each call on it waits for its event.
 #[border(number)]
@@ -26,9 +27,9 @@ pub unsafe extern "C" fn rdma_create_id(
         RDMA_PS_UDP | RDMA_PS_IPOIB => IBV_QPT_UD,
         _ => IBV_QPT_RC,
     };
-    let result = place("id", id).and_then(|id| {
+    let result = check("id", id).map_err(Error::from).and_then(|id| {
         let made = create(channel, context, ps, qp_type)?;
-        // SAFETY: the program's own variable.
+        // SAFETY: not null, and a variable that may be written to.
         unsafe { *id = made.abi() };
         Ok(0)
     });
@@ -84,25 +85,19 @@ pub(crate) fn destroy(id: &Arc<Id>) -> c_int {
     for (device, service) in listens {
         // It does listen.
         let _ = device.with(|hca, _| hca.cm_mut().unlisten(service));
-        process()
-            .routes_mut()
-            .listeners
-            .remove(&(device.key(), service));
+        id.unserve(device, service);
     }
     if let (Some(device), Some(comm)) = (device, comm) {
         // The device may have forgotten it first.
         let _ = device.with(|hca, now| hca.cm_mut().destroy(now, comm));
-        process()
-            .routes_mut()
-            .connections
-            .remove(&(device.key(), comm));
+        id.unfollow(device, comm);
     }
     id.withdraw();
-    id.drop_event();
+    channel::drop_event(id);
     id.wait_acknowledged();
     let pointer = id.abi();
     if id.is_sync() {
-        // SAFETY: a live object.
+        // SAFETY: the memory of an object is never freed.
         channel::destroy(unsafe { (*pointer).channel });
     }
     id.state().claims.clear();
@@ -135,10 +130,10 @@ pub(crate) fn migrate(id: &Arc<Id>, to: *mut rdma_event_channel) -> Result<c_int
         *queue = fresh;
     }
     let was_sync = id.sync.swap(sync, Ordering::AcqRel);
-    // SAFETY: a live object.
+    // SAFETY: the memory of an object is never freed.
     let from = unsafe { std::mem::replace(&mut (*id.abi()).channel, to) };
     if was_sync {
-        id.drop_event();
+        channel::drop_event(id);
     }
     id.wait_acknowledged();
     if was_sync {

@@ -1,0 +1,15 @@
+//! What the libraries that C programs load have in common.
+//!
+//! | module | content |
+//! |---|---|
+//! | [`mod@border`] | the results of calls that panic, by kind of result; and the attribute that puts a function's body behind it |
+//! | [`crossing`] | stops panics and cancellations |
+//! | [`pointer`] | pointers of the program to its own memory |
+//! | [`log`] | lines on standard error, as `FERROCE_LOG` allows |
+
+pub mod border;
+pub mod crossing;
+pub mod log;
+pub mod pointer;
+
+pub use ferroce_abi_macros::border;
