@@ -11,12 +11,12 @@ mod watch;
 
 use std::mem;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use ferroce_driver::{Ring, patience::WAIT_SPIN};
+use ferroce_driver::{Handshake, Ring, patience::WAIT_SPIN};
 use ferroce_hca::{
     Completion, CqId, DeviceState, Event, Hca, HcaConfig, Notify, RecvWr, SendWr, SrqId, Time,
     VerbsError,
@@ -29,12 +29,10 @@ use ferroce_rings::Near;
 use ferroce_sockets::{Options, Socket};
 use ferroce_wire::{Qpn, ROCE_V2_PORT, cm::PortSpace};
 
-use self::helper::SOON;
 use self::host::HostView;
 use self::lull::Lull;
 use self::progress::{Apart, Events, Held, Shared};
 pub use self::tandem::{Spent, Tandem};
-use self::watch::WatchState;
 use crate::attachment::{Attachment, random_secret};
 use crate::link::{Engine, HostClock, SocketLink};
 use crate::neighbours::Neighbours;
@@ -162,14 +160,11 @@ impl Device {
             events: Mutex::default(),
             sink: OnceLock::new(),
             announced: Condvar::new(),
-            last_poll_ps: Apart::default(),
             lull: Lull::default(),
-            helper_until_ps: AtomicU64::new(SOON),
-            awaits_absence: AtomicBool::new(false),
+            handshake: Handshake::default(),
             stop: AtomicBool::new(false),
             owner: Apart::default(),
             failed: AtomicBool::new(false),
-            watch: WatchState::default(),
             waker: waiter.waker(),
             helper: OnceLock::new(),
         });

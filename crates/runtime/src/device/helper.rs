@@ -7,27 +7,21 @@ use std::time::Duration;
 
 use ferroce_driver::patience::{LEAVE, LOOK_AGAIN, POLLING};
 use ferroce_driver::{Helper, Look, Next, Waited};
-use ferroce_hca::Time;
 use ferroce_os::{Clock, Waiter, shorten_slice, tighten_timer_slack};
 
 use super::progress::{Held, Shared};
-
-/// [`Shared::helper_until_ps`] of a helper that looks at the device by itself, and soon.
-pub(super) const SOON: u64 = 0;
-/// The same of one that sleeps until somebody wakes it.
-pub(super) const WHENEVER: u64 = u64::MAX;
 
 impl Shared {
     /// The engine for the helper, unless a program that is around has it. That counts as a poll,
     /// since it may last: a window takes hundreds of microseconds to send, and a helper that queues
     /// up for its lock costs such a program a system call each time.
     fn lock_for_helper(&self) -> Option<Held<'_>> {
-        if self.last_poll(Ordering::Relaxed).is_none() {
+        if self.handshake.last_poll().is_none() {
             return Some(self.lock());
         }
         let engine = self.try_lock();
         if engine.is_none() {
-            self.note_poll_unless_at_rest();
+            self.handshake.note_poll_unless_at_rest(|| Clock.now());
         }
         engine
     }
@@ -42,10 +36,10 @@ impl Shared {
         let _ = shorten_slice();
         let mut helper = Helper::new(Clock.now());
         while !self.stop.load(Ordering::Acquire) {
-            if self.watch.is_wanted.load(Ordering::Relaxed) {
+            if self.handshake.is_watch_wanted() {
                 self.keep_watch();
             }
-            match helper.look(Clock.now(), self.last_poll(Ordering::Relaxed)) {
+            match helper.look(Clock.now(), self.handshake.last_poll()) {
                 Look::StandBack(pause) => thread::park_timeout(pause.into()),
                 Look::AwaitAbsence(limit) => {
                     helper.has_waited(self.await_absence(&mut waiter, limit.into()));
@@ -89,8 +83,7 @@ impl Shared {
             }
         }
         if let Next::Sleep(until) = next {
-            let until_ps = until.map_or(WHENEVER, Time::as_picos);
-            self.helper_until_ps.store(until_ps, Ordering::Relaxed);
+            self.handshake.sleep_until(until);
         }
         drop(engine);
         match next {
@@ -101,7 +94,7 @@ impl Shared {
                 let left = until.map(|at| at.since(now).into());
                 let woken = waiter.wait_also(&*self.socket, self.besides(), left, blocked);
                 self.set_awake();
-                self.helper_until_ps.store(SOON, Ordering::Relaxed);
+                self.handshake.end_sleep();
                 if woken.is_err() {
                     thread::park_timeout(LOOK_AGAIN.into());
                 }
@@ -132,18 +125,16 @@ impl Shared {
     /// The helper, while the program polls: waits until something arrives that the program leaves
     /// lying.
     fn await_absence(&self, waiter: &mut Waiter, limit: Duration) -> Waited {
-        self.awaits_absence.store(true, Ordering::SeqCst);
-        // If the program came to rest before that, it did not know whom to wake.
-        let left = match self.last_poll(Ordering::SeqCst) {
-            None => Duration::ZERO,
-            Some(_) => limit,
+        let left = match self.handshake.await_absence() {
+            true => limit,
+            false => Duration::ZERO,
         };
         self.set_asleep();
         let has_near = self.try_lock().is_some_and(|engine| engine.link.has_near());
         let left = if has_near { Duration::ZERO } else { left };
         let woken = waiter.wait_also(&*self.socket, self.besides(), Some(left), false);
         self.set_awake();
-        self.awaits_absence.store(false, Ordering::SeqCst);
+        self.handshake.end_absence();
         // A program that polls takes what lies in a ring, and leaves what has woken the helper for it:
         // that would wake it again and again.
         if self.reader.is_some()

@@ -2,21 +2,20 @@
 
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::thread::{self, Thread};
 use std::time::Duration;
 use std::{fmt, ptr};
 
+use ferroce_driver::Handshake;
 use ferroce_hca::{DeviceState, Event, Hca, HcaConfig, Limits, Time};
 use ferroce_os::{self as os, Clock, Epoll, Waker};
 use ferroce_registry::{Mailbox, Reader};
 use ferroce_sockets::Socket;
 
 use super::EventSink;
-use super::helper::{SOON, WHENEVER};
 use super::lull::Lull;
-use super::watch::WatchState;
 use crate::link::{Engine, HostClock, SocketLink};
 use crate::open_error::OpenError;
 use crate::port::{Leaving, Left, Port};
@@ -58,20 +57,13 @@ pub(super) struct Shared {
     pub(super) events: Mutex<Events>,
     pub(super) sink: OnceLock<EventSink>,
     pub(super) announced: Condvar,
-    /// When the program polled last, in picoseconds of the devices' clock; 0 while it is at rest.
-    pub(super) last_poll_ps: Apart<AtomicU64>,
     pub(super) lull: Lull,
-    /// Until when the helper sleeps if nothing arrives and nobody wakes it. It goes to sleep only
-    /// by a value set while it holds the engine.
-    pub(super) helper_until_ps: AtomicU64,
-    /// The helper sleeps on the socket because the program polls, whatever the engine's deadline.
-    pub(super) awaits_absence: AtomicBool,
+    pub(super) handshake: Handshake,
     pub(super) stop: AtomicBool,
     /// The thread that has the engine, as [`this_thread`] names it; 0 if none has.
     pub(super) owner: Apart<AtomicUsize>,
     /// See [`Shared::fail`].
     pub(super) failed: AtomicBool,
-    pub(super) watch: WatchState,
     /// Ends the helper's sleep on the socket.
     pub(super) waker: Waker,
     /// Ends its sleep while it stands back.
@@ -106,7 +98,7 @@ impl fmt::Debug for Shared {
 pub(super) struct Held<'a> {
     engine: MutexGuard<'a, Engine>,
     owner: &'a AtomicUsize,
-    watch: &'a WatchState,
+    handshake: &'a Handshake,
 }
 
 impl Deref for Held<'_> {
@@ -129,7 +121,7 @@ impl Drop for Held<'_> {
     #[inline]
     fn drop(&mut self) {
         // Before another thread can have it.
-        self.watch.tell(self.engine.waiting());
+        self.handshake.tell(self.engine.waiting());
         self.owner.store(0, Ordering::Relaxed);
     }
 }
@@ -224,7 +216,7 @@ impl Shared {
         Held {
             engine,
             owner: &self.owner,
-            watch: &self.watch,
+            handshake: &self.handshake,
         }
     }
 
@@ -309,33 +301,13 @@ impl Shared {
     /// The program polls; returns the time.
     pub(super) fn note_poll(&self) -> Time {
         let now = Clock.now();
-        self.last_poll_ps.store(now.as_picos(), Ordering::Relaxed);
-        self.watch.note_rest(false);
+        self.handshake.note_poll(now);
         now
-    }
-
-    /// When the program polled last; `None` if it is at rest.
-    pub(super) fn last_poll(&self, order: Ordering) -> Option<Time> {
-        let last = self.last_poll_ps.load(order);
-        (last != 0).then(|| Time::from_picos(last))
-    }
-
-    /// What a program does that polls, and others do not only then. One that has come to rest, also
-    /// in this moment, stays there.
-    #[inline]
-    pub(super) fn note_poll_unless_at_rest(&self) {
-        let seen = self.last_poll_ps.load(Ordering::Relaxed);
-        if seen != 0 {
-            let (now, order) = (Clock.now().as_picos(), Ordering::Relaxed);
-            let _ = self.last_poll_ps.compare_exchange(seen, now, order, order);
-        }
     }
 
     /// The program stops polling: the helper takes over at once.
     pub(super) fn step_back(&self) {
-        self.last_poll_ps.store(0, Ordering::SeqCst);
-        self.watch.note_rest(true);
-        if self.awaits_absence.load(Ordering::SeqCst) {
+        if self.handshake.rest() {
             self.waker.wake();
         }
         // If it sleeps on the socket, it knows how long it may; see `rouse_helper`.
@@ -468,11 +440,7 @@ impl Shared {
     /// Wakes the helper if it means to sleep longer than the engine can wait. To be called after
     /// every change that the program might be the last to make for a while.
     pub(super) fn rouse_helper(&self, engine: &Engine) {
-        let until = self.helper_until_ps.load(Ordering::Relaxed);
-        if until == SOON {
-            return;
-        }
-        if engine.wanted_at().map_or(WHENEVER, Time::as_picos) < until {
+        if self.handshake.sleeps_past(|| engine.wanted_at()) {
             self.waker.wake();
         }
     }
