@@ -357,9 +357,9 @@ pub fn udp_source_port(src_qpn: Qpn, dst_qpn: Qpn) -> u16 {
 
 #[cfg(test)]
 mod tests {
+    use ferroce_base::time::Span;
     use ferroce_dcqcn::Rate;
     use ferroce_testing::Dice;
-    use ferroce_time::Span;
 
     use super::*;
     use crate::topology::{CableSpec, Dumbbell, FatTree, LeafSpine};

@@ -50,8 +50,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use ferroce_base::time::{Span, Time};
 use ferroce_hca::VerbsError;
-use ferroce_time::{Span, Time};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 

@@ -244,7 +244,7 @@ fn refused(text: &str, error: &toml::de::Error) -> SpecError {
     let start = error.span().map_or(0, |span| span.start);
     let above = text.bytes().take(start).filter(|byte| *byte == b'\n');
     let line = above.count() + 1;
-    let what = ferroce_units::plain(error.message());
+    let what = ferroce_base::complaint::plain(error.message());
     let setting = text.lines().nth(line - 1).unwrap_or_default().trim();
     SpecError::Toml {
         line,

@@ -1,6 +1,6 @@
 //! The sweep file.
 
-use ferroce_units::instead;
+use ferroce_base::names::instead;
 use toml::{Table, Value};
 
 use crate::lines::{Lines, Problem, Problems};

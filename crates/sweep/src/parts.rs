@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use ferroce_units::plain;
+use ferroce_base::complaint::plain;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 

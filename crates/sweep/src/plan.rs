@@ -9,8 +9,8 @@ use std::path::Path;
 use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
 
+use ferroce_base::complaint::plain;
 use ferroce_fabric::scenario::{Scenario, ScenarioError};
-use ferroce_units::plain;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;

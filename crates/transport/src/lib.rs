@@ -59,7 +59,7 @@ mod work;
 pub use attr::{AccessFlags, Attr, ModifyError, Mtu, QpAttr, QpModify, QpState};
 pub use bytes::Bytes;
 pub use counter::{Counter, CounterInfo};
-pub use ferroce_time::{Span, Time};
+pub use ferroce_base::time::{Span, Time};
 pub use host::{AccessError, AtomicOp, Data, Host, Key, MemoryRef, QpEvent, Segment, TimerExpiry};
 pub use packet::{Outgoing, Payload, frame_bytes};
 pub use qp::{Qp, QpCap, QpConfig};

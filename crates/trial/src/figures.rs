@@ -1,7 +1,7 @@
 //! The results of a policy's jobs.
 
 use ferroce_adp::{Policy, QpTimeouts};
-use ferroce_time::Span;
+use ferroce_base::time::Span;
 use rayon::prelude::*;
 
 use crate::outages::Train;

@@ -15,7 +15,7 @@ use argmin::solver::simulatedannealing::{Anneal, SATempFunc, SimulatedAnnealing}
 use ferroce_adp::{
     AckTimeoutFloor, Demand, Endurance, Policy, PolicyKind, Profile, QpTimeouts, RawProfile,
 };
-use ferroce_time::Span;
+use ferroce_base::time::Span;
 use thiserror::Error as ThisError;
 
 use self::candidates::{simpler, starts, varied};

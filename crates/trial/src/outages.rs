@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use ferroce_time::Span;
+use ferroce_base::time::Span;
 
 use crate::random::{mix, share};
 use crate::times::{ReadError, Times, settings, time};

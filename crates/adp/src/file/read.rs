@@ -5,8 +5,8 @@ use std::format;
 use std::string::{String, ToString};
 use std::vec::Vec;
 
+use ferroce_base::names::instead;
 use ferroce_prm::roce_accl;
-use ferroce_units::instead;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 

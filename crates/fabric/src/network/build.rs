@@ -1,6 +1,6 @@
 //! Parts and initial state of a network.
 
-use ferroce_time::{Span, Time};
+use ferroce_base::time::{Span, Time};
 
 use super::watch::Watch;
 use super::{FabricConfig, Network};

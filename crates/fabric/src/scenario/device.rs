@@ -5,12 +5,12 @@ use std::sync::Arc;
 use ferroce_adp::builtin;
 use ferroce_adp::file::Document;
 use ferroce_adp::{AckTimeoutFloor, Policy, PolicyKind, Profile, QpTimeouts};
+use ferroce_base::names::instead;
+use ferroce_base::time::Span;
 use ferroce_dcqcn::presets::{PRESETS, Preset};
 use ferroce_dcqcn::{Param, Params, Rate};
 use ferroce_hca::{Hca, HcaConfig, HostProfile, Mtu, Personality, Settings, SettingsParts};
 use ferroce_prm::{Image, roce_accl as reg};
-use ferroce_time::Span;
-use ferroce_units::instead;
 use toml::de::DeValue;
 
 use super::read::{Reader, Section, integer};

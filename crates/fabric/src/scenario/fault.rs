@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use ferroce_base::names::near;
+use ferroce_base::time::{Span, Time};
+use ferroce_base::units::TIME;
 use ferroce_dcqcn::Rate;
-use ferroce_time::{Span, Time};
-use ferroce_units::{TIME, near};
 use toml::de::DeValue;
 
 use super::keys;

@@ -1,8 +1,8 @@
 //! `[[job]]`.
 
 use ferroce_adp::QpTimeouts;
+use ferroce_base::time::{Span, Time};
 use ferroce_hca::QpAttr;
-use ferroce_time::{Span, Time};
 use toml::de::DeValue;
 
 use super::device::Device;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
 
-use ferroce_units::near;
+use ferroce_base::names::near;
 use toml::de::DeValue;
 
 use super::read::{Reader, Section, integer};

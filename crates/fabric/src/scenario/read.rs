@@ -4,9 +4,10 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
+use ferroce_base::names::instead;
+use ferroce_base::time::Span;
+use ferroce_base::units::{Probability, Quantity, RATE, SIZE, TIME};
 use ferroce_dcqcn::Rate;
-use ferroce_time::Span;
-use ferroce_units::{Probability, Quantity, RATE, SIZE, TIME, instead};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 

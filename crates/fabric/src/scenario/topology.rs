@@ -1,8 +1,8 @@
 //! `[topology]`.
 
+use ferroce_base::time::Span;
+use ferroce_base::units::{Probability, Quantity, RATE, TIME};
 use ferroce_dcqcn::Rate;
-use ferroce_time::Span;
-use ferroce_units::{Probability, Quantity, RATE, TIME};
 use toml::de::DeValue;
 
 use super::read::{NANOS_MAX, Reader, Section};
