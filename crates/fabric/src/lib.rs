@@ -55,7 +55,6 @@ pub mod results;
 pub mod route;
 mod rules;
 pub mod scenario;
-mod seed;
 mod simulation;
 mod switch;
 mod text;
