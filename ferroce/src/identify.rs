@@ -14,8 +14,8 @@ use ferroce_capture::{
 use ferroce_time::Span;
 use ferroce_units::TIME;
 
-use crate::cli::exit_codes;
 use crate::json::capture as json;
+use crate::output::exit_codes;
 use crate::output::{Failure, Output};
 use crate::pcap;
 

@@ -75,7 +75,6 @@ const KNOTS: &[(&str, &[usize])] = &[
     ("ferroce-fabric", &[9]),
     ("ferroce-ibverbs", &[24]),
     ("ferroce-rdmacm", &[28]),
-    ("ferroce", &[106]),
 ];
 
 /// The packages of the workspace, each with its crates: the library and the programs.
