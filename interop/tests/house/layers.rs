@@ -97,7 +97,6 @@ const KNOTS: &[(&str, &[usize])] = &[
     ("ferroce-hca", &[5, 5, 7]),
     ("ferroce-fabric", &[9]),
     ("ferroce-registry", &[6, 6]),
-    ("ferroce-runtime", &[5]),
     ("ferroce", &[106]),
 ];
 
