@@ -2,7 +2,7 @@
 //! and which of several threads does so.
 //!
 //! A [`Driver`] moves packets between an [`Hca`](ferroce_hca::Hca) and a [`Link`]. It has no clock,
-//! socket or thread: time and link are arguments, so its decisions are the same, and can be tested,
+//! socket or thread of its own: it is given a link and a clock, so its decisions are the same, and can be tested,
 //! on sockets, on memory, and on a simulated wire. A [`Helper`] makes the decisions of the thread
 //! that drives a device while its program does not, and [`drive_both`] those of a thread that
 //! drives two devices connected to each other. A [`Handshake`] is what the helper and the threads of
@@ -23,5 +23,5 @@ pub use doorbell::{Ring, Waiting, Watch, Watched};
 pub use driver::{Driver, Sent};
 pub use handshake::Handshake;
 pub use helper::{Helper, Look, Next, Round, Waited};
-pub use link::{Aside, Full, Link, Taken};
+pub use link::{Aside, Clock, Full, Link, Taken};
 pub use tandem::{Both, drive_both};

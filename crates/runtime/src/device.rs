@@ -34,7 +34,7 @@ use self::lull::Lull;
 use self::progress::{Apart, Events, Held, Shared};
 pub use self::tandem::{Spent, Tandem};
 use crate::attachment::{Attachment, random_secret};
-use crate::engine::Engine;
+use crate::link::{Engine, HostClock, SocketLink};
 use crate::neighbours::Neighbours;
 use crate::open_error::OpenError;
 use crate::port::Port;
@@ -140,7 +140,11 @@ impl Device {
         let socket = Arc::new(socket);
         let near = Self::near(&attachment, socket.address(), &groups)?;
         let reader = near.as_ref().map(|near| near.reader().clone());
-        let engine = Engine::new(hca, Arc::clone(&socket), tap, neighbours, near, watch);
+        let engine = Engine::new(
+            hca,
+            SocketLink::new(Arc::clone(&socket), tap, neighbours, near, watch),
+            HostClock,
+        );
         let waiter = Waiter::new().map_err(OpenError::Helper)?;
         let shared = Arc::new(Shared {
             socket,
@@ -204,7 +208,7 @@ impl Device {
         };
         let shared = Arc::clone(&self.shared);
         let own = self.attachment.spec.address;
-        let Some(view) = HostView::begin(own, &file, shared.lock().hca_mut()) else {
+        let Some(view) = HostView::begin(own, &file, &mut shared.lock().hca) else {
             return Ok(());
         };
         let waiter = Waiter::new().map_err(OpenError::Helper)?;
@@ -251,7 +255,7 @@ impl Device {
     /// straight here. They come anyway, but by way of another process, which may be stopped.
     pub fn expect_requests(&self) {
         let mut engine = self.shared.lock();
-        engine.listens();
+        engine.link.listens();
         self.shared.rouse_helper(&engine);
     }
 
@@ -300,8 +304,8 @@ impl Device {
     /// What this process has made on the device.
     pub fn resources(&self, query: Query) -> Vec<Resource> {
         let engine = self.shared.lock();
-        let links = || engine.peer_links();
-        rows(engine.hca(), self.address().ip(), self.now(), query, links)
+        let links = || engine.link.peer_links();
+        rows(&engine.hca, self.address().ip(), self.now(), query, links)
     }
 
     /// The port's GIDs. Of a device that was opened without a registry, its own address.
@@ -335,7 +339,7 @@ impl Device {
         // The acknowledgement of a message that has completed must leave before `f` can destroy the
         // queue pair that owes it.
         self.shared.send_deferred(&mut engine);
-        let result = f(engine.hca_mut());
+        let result = f(&mut engine.hca);
         self.shared.join_if_wanted(&mut engine);
         self.shared.send(&mut engine);
         result
@@ -347,7 +351,7 @@ impl Device {
     pub fn with_pass_on<R>(&self, f: impl FnOnce(&mut Hca) -> R) -> R {
         let mut engine = self.shared.lock();
         self.shared.send_deferred(&mut engine);
-        let result = f(engine.hca_mut());
+        let result = f(&mut engine.hca);
         self.shared.join_if_wanted(&mut engine);
         self.shared.send(&mut engine);
         // An error comes up again where it is looked for.
@@ -381,7 +385,7 @@ impl Device {
     #[inline]
     pub fn post_first<R>(&self, f: impl FnOnce(&mut Hca) -> R) -> (R, Option<Departure<'_>>) {
         let mut engine = self.shared.lock();
-        let result = f(engine.hca_mut());
+        let result = f(&mut engine.hca);
         let ring = self.shared.ring(&mut engine);
         let departure = (ring != Ring::Waits).then(|| Departure {
             shared: &self.shared,
@@ -421,7 +425,7 @@ impl Device {
     ) -> Result<(), VerbsError> {
         let mut engine = self.shared.lock();
         let mut requests = requests.into_iter();
-        let result = requests.try_for_each(|wr| post(engine.hca_mut(), wr));
+        let result = requests.try_for_each(|wr| post(&mut engine.hca, wr));
         // A queue pair in error completes it at once.
         self.shared.publish(&mut engine);
         result
@@ -474,10 +478,10 @@ impl Device {
         let Some(mut engine) = self.shared.try_lock() else {
             // Another thread drives the device, but what has completed must be seen: a program may
             // go to sleep on the word that there is nothing.
-            return take(self.shared.lock().hca_mut(), cq, max, &mut each);
+            return take(&mut self.shared.lock().hca, cq, max, &mut each);
         };
-        let taken = take(engine.hca_mut(), cq, max, &mut each)?;
-        if taken > 0 && engine.driver.is_fresh(now) {
+        let taken = take(&mut engine.hca, cq, max, &mut each)?;
+        if taken > 0 && engine.is_fresh(now) {
             return Ok(taken);
         }
         if taken == 0 && empty.is_some() {
@@ -488,7 +492,7 @@ impl Device {
         if taken > 0 {
             return Ok(taken);
         }
-        let taken = take(engine.hca_mut(), cq, max, &mut each)?;
+        let taken = take(&mut engine.hca, cq, max, &mut each)?;
         if taken == 0 && engine.is_in_lull(now) {
             self.shared.lull.begin(cq);
         }
@@ -541,7 +545,7 @@ impl Device {
             let seen = self.shared.events().announcements;
             let taken = {
                 let mut engine = self.shared.lock();
-                let hca = engine.hca_mut();
+                let hca = &mut engine.hca;
                 let taken = take(hca, cq, max, &mut |completion| out.push(completion))?;
                 if taken == 0 {
                     hca.req_notify_cq(cq, Notify::Any)?;

@@ -82,7 +82,6 @@ const LAYERS: &[(&str, &[&str])] = &[
             "neighbours",
             "intake port",
             "link",
-            "engine",
             "device",
             "attach connect",
         ],

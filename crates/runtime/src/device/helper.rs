@@ -7,10 +7,9 @@ use std::time::Duration;
 
 use ferroce_driver::patience::{LEAVE, LOOK_AGAIN, POLLING};
 use ferroce_driver::{Helper, Look, Next, Waited};
-use ferroce_os::{Waiter, shorten_slice, tighten_timer_slack};
+use ferroce_os::{Clock, Waiter, shorten_slice, tighten_timer_slack};
 
 use super::progress::{Held, Shared};
-use crate::engine::Engine;
 
 impl Shared {
     /// The engine for the helper, unless a program that is around has it. That counts as a poll,
@@ -22,7 +21,7 @@ impl Shared {
         }
         let engine = self.try_lock();
         if engine.is_none() {
-            self.handshake.note_poll_unless_at_rest(Engine::now);
+            self.handshake.note_poll_unless_at_rest(|| Clock.now());
         }
         engine
     }
@@ -35,12 +34,12 @@ impl Shared {
         let _ = tighten_timer_slack();
         // Without it one that has given its core away may get it back 4 ms later.
         let _ = shorten_slice();
-        let mut helper = Helper::new(Engine::now());
+        let mut helper = Helper::new(Clock.now());
         while !self.stop.load(Ordering::Acquire) {
             if self.handshake.is_watch_wanted() {
                 self.keep_watch();
             }
-            match helper.look(Engine::now(), self.handshake.last_poll()) {
+            match helper.look(Clock.now(), self.handshake.last_poll()) {
                 Look::StandBack(pause) => thread::park_timeout(pause.into()),
                 Look::AwaitAbsence(limit) => {
                     helper.has_waited(self.await_absence(&mut waiter, limit.into()));
@@ -61,7 +60,7 @@ impl Shared {
         // It looks again before it sleeps, so nothing needs to wake it until then.
         self.set_awake();
         if helper.leaves_answer(round) {
-            engine.driver.defer();
+            engine.defer();
             self.publish(&mut engine);
             drop(engine);
             thread::park_timeout(LEAVE.into());
@@ -72,13 +71,13 @@ impl Shared {
         }
         let sent = engine.send();
         self.publish(&mut engine);
-        let (now, deadline) = (Engine::now(), engine.poll_timeout());
-        let blocked = engine.awaits_socket();
+        let (now, deadline) = (Clock.now(), engine.poll_timeout());
+        let blocked = engine.link.awaits_socket();
         let next = helper.next(now, round, sent, deadline);
         let mut next = engine.tidy(round, next);
         if matches!(next, Next::Sleep(_)) {
             self.set_asleep();
-            if engine.has_near() {
+            if engine.link.has_near() {
                 self.set_awake();
                 next = Next::Again;
             }
@@ -131,7 +130,7 @@ impl Shared {
             false => Duration::ZERO,
         };
         self.set_asleep();
-        let has_near = self.try_lock().is_some_and(|engine| engine.has_near());
+        let has_near = self.try_lock().is_some_and(|engine| engine.link.has_near());
         let left = if has_near { Duration::ZERO } else { left };
         let woken = waiter.wait_also(&*self.socket, self.besides(), Some(left), false);
         self.set_awake();
@@ -142,7 +141,7 @@ impl Shared {
             && woken.as_ref().is_ok_and(|wake| wake.readable)
             && let Some(mut engine) = self.try_lock()
         {
-            engine.look_at_lines();
+            engine.link.look_at_lines();
         }
         match woken {
             Ok(wake) if wake.readable || has_near => {
@@ -170,13 +169,14 @@ impl Drop for FailOnPanic<'_> {
 mod tests {
     use super::*;
     use crate::device::tests::{Side, pair};
+    use crate::link::Engine;
 
     /// What the helper does last before it sleeps; whether it may.
     fn falls_asleep(side: &Side) -> bool {
         let shared = &side.device.shared;
         let engine = shared.lock();
         shared.set_asleep();
-        !engine.has_near()
+        !engine.link.has_near()
     }
 
     /// Whether the helper, asleep, would wake now.

@@ -16,9 +16,9 @@ use ferroce_sockets::Socket;
 
 use super::EventSink;
 use super::lull::Lull;
-use crate::engine::Engine;
+use crate::link::{Engine, HostClock, SocketLink};
 use crate::open_error::OpenError;
-use crate::port::{Left, Port};
+use crate::port::{Leaving, Left, Port};
 
 /// How often whoever drives the device in a loop yields to a thread that waits for it. A mutex is not
 /// fair, and waking up takes longer than taking it again.
@@ -27,6 +27,11 @@ const GIVE_WAY: usize = 100;
 const LAST_ROUNDS: Duration = Duration::from_millis(100);
 /// How long it waits after that for other processes to take what has come here for them.
 const HAND_ON: Duration = Duration::from_secs(1);
+/// How long a process that joins waits until the kernel knows all sockets. It takes some hundred
+/// microseconds, but on busy machines.
+const SETTLE_NS: u64 = 100_000_000;
+/// How often a process that leaves empties its mailbox, which others may go on filling.
+const HURRIED_LOOKS: usize = 100;
 /// Asynchronous events kept for a program that does not ask for them. The oldest go first.
 const EVENTS_MAX: usize = 1 << 16;
 
@@ -116,7 +121,7 @@ impl Drop for Held<'_> {
     #[inline]
     fn drop(&mut self) {
         // Before another thread can have it.
-        self.handshake.tell(self.engine.driver.waiting());
+        self.handshake.tell(self.engine.waiting());
         self.owner.store(0, Ordering::Relaxed);
     }
 }
@@ -128,6 +133,33 @@ fn this_thread() -> usize {
         static OWN: u8 = const { 0 };
     }
     OWN.with(|own| ptr::from_ref(own) as usize)
+}
+
+/// The process shares the device's port from now on. Waits a little until packets for it come straight
+/// to it, so that whatever it begins with depends on no other process.
+fn settle(engine: &mut Engine) {
+    let started = Clock.now_ns();
+    engine.link.joined();
+    while engine.link.is_unsettled() && Clock.now_ns() - started < SETTLE_NS {
+        let now = Clock.now();
+        // What it does not find now it will not find later.
+        let _ = engine.receive();
+        engine.run_timers(now);
+        thread::yield_now();
+    }
+}
+
+/// The process leaves: gives its place among the sockets of the port to another process, if there is
+/// reason to and one takes it. Nothing is received any more then.
+fn hand_over(engine: &mut Engine, leaving: &Leaving<'_>) -> bool {
+    // With the mail come places that others have just given to this process.
+    for _ in 0..HURRIED_LOOKS {
+        if !engine.link.has_mail() {
+            break;
+        }
+        engine.receive_aside();
+    }
+    engine.link.hand_over(leaving)
 }
 
 #[derive(Debug, Default)]
@@ -167,14 +199,8 @@ impl Shared {
                 ..HcaConfig::default()
             };
             let (socket, watch) = (Arc::clone(&self.socket), Arc::clone(&self.groups));
-            Mutex::new(Engine::new(
-                Hca::new(config),
-                socket,
-                None,
-                None,
-                None,
-                watch,
-            ))
+            let link = SocketLink::new(socket, None, None, None, watch);
+            Mutex::new(Engine::new(Hca::new(config), link, HostClock))
         })
     }
 
@@ -215,7 +241,7 @@ impl Shared {
             leaving.end(&self.socket, false);
         }
         match self.sink.get() {
-            Some(sink) => sink(self.lock_nothing().hca_mut(), Event::DeviceFatal),
+            Some(sink) => sink(&mut self.lock_nothing().hca, Event::DeviceFatal),
             None => self.events().push(Event::DeviceFatal),
         }
         self.announced.notify_all();
@@ -274,7 +300,7 @@ impl Shared {
 
     /// The program polls; returns the time.
     pub(super) fn note_poll(&self) -> Time {
-        let now = Engine::now();
+        let now = Clock.now();
         self.handshake.note_poll(now);
         now
     }
@@ -306,7 +332,7 @@ impl Shared {
 
     /// Sends what the last poll has left.
     pub(super) fn send_deferred(&self, engine: &mut Engine) {
-        if engine.driver.is_deferred() {
+        if engine.is_deferred() {
             self.send(engine);
         }
     }
@@ -318,7 +344,7 @@ impl Shared {
             && !self.is_orphaned()
         {
             port.join(&self.socket)?;
-            engine.joined();
+            settle(engine);
         }
         Ok(())
     }
@@ -327,8 +353,8 @@ impl Shared {
     #[inline]
     pub(super) fn join_if_wanted(&self, engine: &mut Engine) {
         let is_out = self.port.as_ref().is_some_and(Port::is_out);
-        if is_out && engine.hca().wants_link() && self.join(engine).is_err() {
-            engine.not_joined();
+        if is_out && engine.hca.wants_link() && self.join(engine).is_err() {
+            engine.link.faults.fatal();
         }
     }
 
@@ -348,22 +374,22 @@ impl Shared {
         while is_ours && Clock.now_ns() - started < LAST_ROUNDS.as_nanos() as u64 {
             // Whoever has the engine may be the thread that now ends the process.
             if let Some(mut engine) = self.try_lock() {
-                engine.hca_mut().revoke_memory();
+                engine.hca.revoke_memory();
                 // What leaves in this round may come back in the next, to be passed on.
-                let slow = engine.hca().holds_sent_packets();
+                let slow = engine.hca.holds_sent_packets();
                 self.send_deferred(&mut engine);
                 let received = engine.receive().unwrap_or(0) + engine.receive_aside();
                 // Acknowledgements first: who hears of the end may destroy what waits for them.
                 self.send(&mut engine);
-                engine.hca_mut().cm_mut().destroy_all(Engine::now());
+                engine.hca.cm_mut().destroy_all(Clock.now());
                 self.send(&mut engine);
-                let held = slow || engine.hca().holds_sent_packets() || engine.holds_mail();
-                let left = held || engine.is_blocked() || engine.driver.is_deferred();
+                let held = slow || engine.hca.holds_sent_packets() || engine.link.holds_mail();
+                let left = held || engine.is_blocked() || engine.is_deferred();
                 if received == 0 && !left {
                     if has_repeated {
                         return;
                     }
-                    engine.hca_mut().cm_mut().repeat_last();
+                    engine.hca.cm_mut().repeat_last();
                     has_repeated = true;
                 }
             }
@@ -391,7 +417,7 @@ impl Shared {
         let Some(leaving) = port.begin_leaving() else {
             return;
         };
-        let hand_over = |engine: &mut Held<'_>| engine.hand_over(&leaving);
+        let hand_over = |engine: &mut Held<'_>| hand_over(engine, &leaving);
         let given = engine.as_mut().is_some_and(hand_over);
         let left = leaving.end(&self.socket, given);
         drop(engine);
@@ -403,7 +429,7 @@ impl Shared {
         while in_time(HAND_ON) {
             if let Some(mut engine) = self.try_lock() {
                 let received = engine.receive().unwrap_or(0) + engine.receive_aside();
-                if received == 0 && !engine.holds_mail() {
+                if received == 0 && !engine.link.holds_mail() {
                     return;
                 }
             }
@@ -437,7 +463,7 @@ impl Shared {
         while let Some(event) = next {
             is_removed |= event == Event::DeviceRemoved;
             if let Some(sink) = self.sink.get() {
-                sink(engine.hca_mut(), event);
+                sink(&mut engine.hca, event);
             }
             match event {
                 Event::Completion(_) => events.announcements += 1,

@@ -4,9 +4,10 @@ use std::sync::atomic::Ordering;
 use std::thread;
 
 use ferroce_driver::{Ring, Watch, Watched};
+use ferroce_os::Clock;
 
 use super::progress::Shared;
-use crate::engine::Engine;
+use crate::link::Engine;
 
 impl Shared {
     /// What becomes of what the program has posted.
@@ -20,13 +21,13 @@ impl Shared {
         match ring {
             Ring::Waits => {}
             Ring::Fill => {
-                self.handshake.note_poll_unless_at_rest(Engine::now);
+                self.handshake.note_poll_unless_at_rest(|| Clock.now());
                 engine.send_batches();
                 self.publish(engine);
             }
             Ring::Leaves { wants_watch } => {
                 // Who posts goes on to poll.
-                self.handshake.note_poll_unless_at_rest(Engine::now);
+                self.handshake.note_poll_unless_at_rest(|| Clock.now());
                 self.send(engine);
                 let polls = self.handshake.last_poll().is_some();
                 if wants_watch && polls && self.handshake.ask_for_watch() {
@@ -39,13 +40,13 @@ impl Shared {
     /// The helper stays awake for requests that wait, until the program turns to something else.
     pub(super) fn keep_watch(&self) {
         self.handshake.begin_watch();
-        let mut watch = Watch::new(Engine::now());
+        let mut watch = Watch::new(Clock.now());
         loop {
             let watched = match self.stop.load(Ordering::Acquire) {
                 true => Watched::End,
                 false => {
                     let is_at_rest = self.handshake.is_at_rest();
-                    watch.look(Engine::now(), self.handshake.waiting(), is_at_rest)
+                    watch.look(Clock.now(), self.handshake.waiting(), is_at_rest)
                 }
             };
             if watched != Watched::Again
