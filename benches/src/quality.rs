@@ -5,7 +5,7 @@ use std::error::Error;
 use std::time::Instant;
 
 use ferroce_adp::{AckTimeoutFloor, Demand, Policy, PolicyKind, QpTimeouts, builtin};
-use ferroce_time::Span;
+use ferroce_base::time::Span;
 use ferroce_trial::fit::{Question, State};
 use ferroce_trial::{Link, compare};
 use serde::Serialize;

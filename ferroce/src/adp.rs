@@ -27,8 +27,8 @@ use ferroce_adp::{
     AckTimeoutFloor, DecTrigger, FIRMWARE_EXPONENTS, Policy, PolicyKind, Profile, QpTimeouts,
     Report,
 };
+use ferroce_base::names::near;
 use ferroce_designer::findings::{Problem, problems};
-use ferroce_units::near;
 
 use crate::lines::finding;
 use crate::output::{Failure, Output};

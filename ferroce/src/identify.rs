@@ -8,11 +8,11 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use ferroce_base::time::Span;
+use ferroce_base::units::TIME;
 use ferroce_capture::{
     Analysis, Answer, End, Ladder, Log, Sure, Way, explain_failures, identify, identify_together,
 };
-use ferroce_time::Span;
-use ferroce_units::TIME;
 
 use crate::cli::exit_codes;
 use crate::json::capture as json;
@@ -72,7 +72,7 @@ pub(crate) struct Identify {
     json: bool,
 }
 
-fn time(text: &str) -> Result<Span, ferroce_units::Invalid> {
+fn time(text: &str) -> Result<Span, ferroce_base::units::Invalid> {
     TIME.read(text).map(Span::from_nanos)
 }
 

@@ -11,8 +11,8 @@ mod table;
 use std::fmt;
 use std::io::{self, Write};
 
+use ferroce_base::time::Span;
 use ferroce_registry::RegistryError;
-use ferroce_time::Span;
 
 pub(crate) use self::look::{filled_columns, look};
 pub use self::table::Table;

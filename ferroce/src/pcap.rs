@@ -8,8 +8,8 @@ use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
+use ferroce_base::time::Span;
 use ferroce_capture::{Analysis, FileEnd, ReadError, Way, analyse};
-use ferroce_time::Span;
 use ferroce_wire::Service;
 
 use crate::json::capture as json;

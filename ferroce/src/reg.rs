@@ -4,10 +4,10 @@ mod change;
 mod show;
 
 use clap::{Args, Subcommand};
+use ferroce_base::names::instead;
 use ferroce_hca::Method;
 use ferroce_prm::adp_retx_histogram::ADP_RETX_HISTOGRAM;
 use ferroce_prm::{REGISTERS, Register, by_id, by_name, mlxreg};
-use ferroce_units::instead;
 
 use crate::cli::exit_codes;
 use crate::naming::{self, DeviceArg};

@@ -1,7 +1,7 @@
 //! Outages as operators write them, and saved states of a search.
 
 use ferroce_adp::{AckTimeoutFloor, Demand, QpTimeouts};
-use ferroce_time::Span;
+use ferroce_base::time::Span;
 use ferroce_trial::fit::{Question, State};
 use ferroce_trial::{Link, Outages, Times};
 

@@ -5,7 +5,7 @@ use ferroce_adp::{
     AckTimeoutFloor, PROFILE_SIZE, Policy, PolicyKind, Profile, QpTimeouts, RANGE_NUM_MAX,
     RawProfile, RawRange, RetryState, file,
 };
-use ferroce_time::Span;
+use ferroce_base::time::Span;
 
 use crate::Cursor;
 

@@ -34,8 +34,8 @@ pub fn sweep(data: &[u8]) {
     let sweep = match Sweep::parse(text) {
         Ok(sweep) => sweep,
         Err(problems) => {
-            assert!(!problems.0.is_empty(), "a reason");
-            assert!(problems.0.iter().all(|it| !it.text.is_empty()));
+            assert!(!problems.problems.is_empty(), "a reason");
+            assert!(problems.problems.iter().all(|it| !it.text.is_empty()));
             return;
         }
     };

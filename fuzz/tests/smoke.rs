@@ -7,27 +7,15 @@
 use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
 
+use ferroce_base::random::Dice;
 use ferroce_fuzz::{TARGETS, Target, to_hex};
 
-/// splitmix64: a stream that is the same everywhere.
-struct Rng(u64);
+fn below(dice: &mut Dice, n: usize) -> usize {
+    dice.below(n as u64) as usize
+}
 
-impl Rng {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, n: usize) -> usize {
-        (self.next() % n as u64) as usize
-    }
-
-    fn bytes(&mut self, len: usize) -> Vec<u8> {
-        (0..len).map(|_| self.next() as u8).collect()
-    }
+fn bytes(dice: &mut Dice, len: u64) -> Vec<u8> {
+    (0..len).map(|_| dice.next() as u8).collect()
 }
 
 fn number(name: &str, default: u64) -> u64 {
@@ -61,37 +49,36 @@ fn corpus(target: &str) -> Vec<(String, Vec<u8>)> {
 }
 
 /// An input: random, or a seed with a few changes.
-fn make(rng: &mut Rng, seeds: &[(String, Vec<u8>)]) -> Vec<u8> {
-    if seeds.is_empty() || rng.below(3) == 0 {
-        let len = match rng.below(4) {
-            0 => rng.below(64),
-            1 => rng.below(300),
-            _ => rng.below(1500),
+fn make(dice: &mut Dice, seeds: &[(String, Vec<u8>)]) -> Vec<u8> {
+    if seeds.is_empty() || dice.below(3) == 0 {
+        let len = match dice.below(4) {
+            0 => dice.below(64),
+            1 => dice.below(300),
+            _ => dice.below(1500),
         };
-        return rng.bytes(len);
+        return bytes(dice, len);
     }
-    let mut bytes = seeds[rng.below(seeds.len())].1.clone();
-    for _ in 0..=rng.below(8) {
-        let at = rng.below(bytes.len() + 1);
-        match rng.below(6) {
-            0 if at < bytes.len() => bytes[at] ^= 1 << rng.below(8),
-            1 if at < bytes.len() => bytes[at] = rng.next() as u8,
-            2 => bytes.insert(at, rng.next() as u8),
-            3 if at < bytes.len() => drop(bytes.remove(at)),
+    let mut input = seeds[below(dice, seeds.len())].1.clone();
+    for _ in 0..=dice.below(8) {
+        let at = below(dice, input.len() + 1);
+        match dice.below(6) {
+            0 if at < input.len() => input[at] ^= 1 << dice.below(8),
+            1 if at < input.len() => input[at] = dice.next() as u8,
+            2 => input.insert(at, dice.next() as u8),
+            3 if at < input.len() => drop(input.remove(at)),
             4 => {
-                let other = &seeds[rng.below(seeds.len())].1;
-                let from = rng.below(other.len() + 1);
-                bytes.truncate(at);
-                bytes.extend_from_slice(&other[from..]);
+                let other = &seeds[below(dice, seeds.len())].1;
+                let from = below(dice, other.len() + 1);
+                input.truncate(at);
+                input.extend_from_slice(&other[from..]);
             }
             _ => {
-                let len = rng.below(16);
-                let more = rng.bytes(len);
-                bytes.extend(more);
+                let len = dice.below(16);
+                input.extend(bytes(dice, len));
             }
         }
     }
-    bytes
+    input
 }
 
 fn run(name: &str, what: &str, target: Target, input: &[u8]) {
@@ -118,7 +105,7 @@ fn smoke(name: &str, runs_default: u64) {
     }
     let first = number("FERROCE_FUZZ_SEED", 1);
     for seed in first..first + number("FERROCE_FUZZ_RUNS", runs_default) {
-        let input = make(&mut Rng(seed), &seeds);
+        let input = make(&mut Dice::new(seed), &seeds);
         run(name, &format!("seed {seed}"), target, &input);
     }
 }

@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use ferroce_adp::{Policy, PolicyKind, Profile, QpTimeouts, RawProfile, RawRange, RetryState};
-use ferroce_time::Time;
+use ferroce_base::time::Time;
 
 fn decision(c: &mut Criterion) {
     let mut raw = RawProfile {

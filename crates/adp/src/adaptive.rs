@@ -1,6 +1,6 @@
 //! Timeouts under an active profile: the vendor's documented algorithm, with its gaps filled.
 
-use ferroce_time::{Span, Time};
+use ferroce_base::time::{Span, Time};
 
 use crate::policy::{DecTrigger, Policy};
 use crate::profile::{DecMode, Profile, Range};

@@ -6,7 +6,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use ferroce_time::Span;
+use ferroce_base::time::Span;
 
 use self::suspicion::Suspicion;
 use crate::policy::{AckTimeoutFloor, QpTimeouts};

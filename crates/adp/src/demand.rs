@@ -1,6 +1,6 @@
 //! From outages to settings: finds the QP attributes, or the profile, that survive given outages.
 
-use ferroce_time::Span;
+use ferroce_base::time::Span;
 
 use crate::endurance::Endurance;
 use crate::policy::{Policy, PolicyKind, QpTimeouts};

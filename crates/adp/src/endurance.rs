@@ -7,7 +7,7 @@
 //! error, and a link that returns during that last wait is too late: a QP that gives up after 60 s
 //! does not survive an outage of 59 s if its last wait is 8 s.
 
-use ferroce_time::{Span, Time};
+use ferroce_base::time::{Span, Time};
 
 use crate::policy::{Policy, PolicyKind, QpTimeouts};
 use crate::state::{Expiry, RetryState};

@@ -34,10 +34,9 @@ mod write;
 
 use std::collections::BTreeMap;
 use std::format;
-use std::string::{String, ToString};
-use std::vec::Vec;
+use std::string::String;
 
-use toml::de::DeTable;
+use ferroce_base::toml_file::{Problems, parse};
 
 pub use self::schema::json_schema;
 pub use self::write::to_toml;
@@ -53,7 +52,8 @@ pub struct Document {
     raw: RawProfile,
     /// Integers too large for any profile field.
     oversize: BTreeMap<Place, Oversize>,
-    lines: BTreeMap<Place, usize>,
+    /// By the paths of their keys.
+    lines: BTreeMap<String, usize>,
 }
 
 /// Key and range of a value.
@@ -71,16 +71,7 @@ impl Document {
     /// Parses a file. All problems of its form are reported at once; [`check`](Self::check) checks
     /// the values.
     pub fn parse(text: &str) -> Result<Self, FileError> {
-        let table = DeTable::parse(text).map_err(|error| {
-            let line = error.span().map(|span| line_of(text, span.start));
-            FileError {
-                problems: Vec::from([Problem::Syntax {
-                    line,
-                    message: error.message().into(),
-                }]),
-            }
-        })?;
-        read::document(text, table.get_ref())
+        read::document(text, parse(text)?.get_ref())
     }
 
     /// Returns the values. Integers that do not fit are replaced by the nearest value that does.
@@ -92,7 +83,14 @@ impl Document {
     /// Returns the line of a field, counted from 1.
     #[must_use]
     pub fn line(&self, field: FieldName) -> Option<usize> {
-        self.lines.get(&(field.name, field.range)).copied()
+        let line = self.lines.get(&full(field.name, field.range));
+        // What a file leaves out is the number of its tables.
+        let line = line.or_else(|| {
+            self.lines
+                .get("timeout_range")
+                .filter(|_| field.name == "range_num")
+        });
+        line.copied()
     }
 
     /// [`RawProfile::check`], with the integers as the file has them.
@@ -154,117 +152,8 @@ impl Document {
 }
 
 /// The error for a file that is not a profile, regardless of its values.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}", .problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
-pub struct FileError {
-    /// The problems, at least one, in the order of the file.
-    pub problems: Vec<Problem>,
-}
-
-/// A problem with the form of a file.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Problem {
-    /// A profile's key is in a place where it has no meaning.
-    #[error("{key} is a key of {place}")]
-    Misplaced {
-        /// The key, with its range.
-        key: String,
-        /// Where it belongs.
-        place: &'static str,
-        /// Where it is.
-        line: Option<usize>,
-    },
-    /// A required key is missing.
-    #[error("{key} is missing; add {example}")]
-    Missing {
-        /// The key, with its range.
-        key: String,
-        /// A valid example line.
-        example: String,
-        /// The line where its table begins.
-        line: Option<usize>,
-    },
-    /// `range_num` is larger than the number of tables.
-    #[error(
-        "range_num = {range_num}, but there are {tables} [[timeout_range]] tables; leave range_num out or write {tables}"
-    )]
-    RangeNum {
-        /// The file's value.
-        range_num: i64,
-        /// The number of tables.
-        tables: usize,
-        /// The line.
-        line: Option<usize>,
-    },
-    /// The file is not TOML.
-    #[error("not TOML: {message}")]
-    Syntax {
-        /// The parser's message.
-        message: String,
-        /// The line.
-        line: Option<usize>,
-    },
-    /// A key is not one of a profile.
-    #[error("unknown key {key}; {instead}")]
-    UnknownKey {
-        /// The key, with its range.
-        key: String,
-        /// What to write instead.
-        instead: String,
-        /// The line.
-        line: Option<usize>,
-    },
-    /// A word is not a value of an enumeration.
-    #[error("{key} = \"{value}\" is unknown; allowed: {allowed}")]
-    UnknownValue {
-        /// The key, with its range.
-        key: String,
-        /// The word.
-        value: String,
-        /// The valid words.
-        allowed: String,
-        /// The line.
-        line: Option<usize>,
-    },
-    /// A value has the wrong type.
-    #[error("{key} takes {expected}, not {got}")]
-    WrongType {
-        /// The key, with its range.
-        key: String,
-        /// The expected type.
-        expected: &'static str,
-        /// The type found.
-        got: &'static str,
-        /// The line.
-        line: Option<usize>,
-    },
-}
-
-impl Problem {
-    /// Returns the line, counted from 1.
-    #[must_use]
-    pub const fn line(&self) -> Option<usize> {
-        match self {
-            Self::Misplaced { line, .. }
-            | Self::Missing { line, .. }
-            | Self::RangeNum { line, .. }
-            | Self::Syntax { line, .. }
-            | Self::UnknownKey { line, .. }
-            | Self::UnknownValue { line, .. }
-            | Self::WrongType { line, .. } => *line,
-        }
-    }
-}
+pub type FileError = Problems;
 
 fn full(name: &str, range: Option<usize>) -> String {
     range.map_or_else(|| name.into(), |i| format!("timeout_range[{i}].{name}"))
-}
-
-fn line_of(text: &str, offset: usize) -> usize {
-    1 + text
-        .bytes()
-        .take(offset)
-        .filter(|&byte| byte == b'\n')
-        .count()
 }

@@ -14,7 +14,7 @@
 //! loss is first answered within milliseconds, regardless of the QP's timeout, so here progress
 //! returns the wait to `X`.
 
-use ferroce_time::{Span, Time};
+use ferroce_base::time::{Span, Time};
 
 use crate::ib::Ib;
 use crate::policy::{AckTimeoutFloor, FIRMWARE_EXPONENTS, INITIAL_WAIT_PERCENT, Policy, UNIT};

@@ -1,6 +1,6 @@
 //! Plain InfiniBand: the same wait every time, as often as the retry count allows.
 
-use ferroce_time::{Span, Time};
+use ferroce_base::time::{Span, Time};
 
 use crate::policy::Policy;
 use crate::state::{Algorithm, Expiry, RetryState};

@@ -17,7 +17,7 @@
 //!
 //! ```
 //! use ferroce_adp::{Expiry, Policy, PolicyKind, QpTimeouts, RetryState};
-//! use ferroce_time::Time;
+//! use ferroce_base::time::Time;
 //!
 //! let policy = Policy::new(PolicyKind::FIRMWARE);
 //! let qp = QpTimeouts { timeout: 14, retry_cnt: 7 };

@@ -1,6 +1,6 @@
 //! The device's retransmission settings, which apply to all of its QPs.
 
-use ferroce_time::Span;
+use ferroce_base::time::Span;
 
 use crate::profile::Profile;
 use crate::rng;

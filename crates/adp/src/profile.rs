@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use ferroce_time::Span;
+use ferroce_base::time::Span;
 
 use crate::raw::{PROFILE_SIZE, RANGE_NUM_MAX, RawProfile, RawRange};
 use crate::violation::{InvalidProfile, Violation, violations};

@@ -1,6 +1,6 @@
 //! What happens to a QP's retransmission state, by the algorithm in force.
 
-use ferroce_time::{Span, Time};
+use ferroce_base::time::{Span, Time};
 
 use crate::adaptive::Adaptive;
 use crate::firmware::Firmware;

@@ -1,22 +1,17 @@
 //! Stateless randomness: a hash of what identifies the draw (D26).
 
+use ferroce_base::random::mix;
+
 /// A uniform number in `0..n`, the same for the same key.
 ///
-/// The key is mixed with the finaliser of splitmix64 after each word. `n` is at most 510, so the
+/// The key is mixed after each word. `n` is at most 510, so the
 /// bias of the multiplication is below 2^-54.
 pub(crate) fn draw(n: u16, key: [u64; 3]) -> u16 {
-    let hash = key.into_iter().fold(0, |hash, word| mix(hash ^ word));
+    let hash = key.into_iter().fold(0, |hash, word| mix(hash ^ word, 0));
     // The high half of hash * n is below n, and n is a u16.
     #[expect(clippy::cast_possible_truncation)]
     let drawn = ((u128::from(hash) * u128::from(n)) >> 64) as u16;
     drawn
-}
-
-fn mix(word: u64) -> u64 {
-    let mut z = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The retransmission state of one QP, and what an algorithm makes of it.
 
-use ferroce_time::{Span, Time};
+use ferroce_base::time::{Span, Time};
 
 use crate::policy::{Policy, QpTimeouts};
 

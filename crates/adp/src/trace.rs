@@ -1,6 +1,6 @@
 //! Replays of one QP, with a silent peer or with a list of events.
 
-use ferroce_time::{Span, Time};
+use ferroce_base::time::{Span, Time};
 
 use crate::policy::{Policy, QpTimeouts};
 use crate::state::{Expiry, RetryState};

@@ -8,7 +8,7 @@ use ferroce_adp::{
     AckTimeoutFloor, Demand, Endurance, Policy, PolicyKind, Profile, QpTimeouts, RawProfile,
     RawRange,
 };
-use ferroce_time::Span;
+use ferroce_base::time::Span;
 use proptest::prelude::*;
 
 const OUT_OF_THE_BOX: PolicyKind = PolicyKind::Firmware {

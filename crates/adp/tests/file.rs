@@ -29,7 +29,7 @@ fn problems(text: &str) -> Vec<(Option<usize>, String)> {
     error
         .problems
         .iter()
-        .map(|problem| (problem.line(), problem.to_string()))
+        .map(|problem| (problem.line, problem.to_string()))
         .collect()
 }
 
@@ -226,10 +226,8 @@ fn integers_that_fit_no_field_are_violations_with_their_own_value() {
             Ok(document) => document,
             // TOML itself stops at 64 bits.
             Err(error) => {
-                assert!(
-                    matches!(error.problems[..], [file::Problem::Syntax { .. }]),
-                    "{error}"
-                );
+                assert_eq!(error.problems.len(), 1);
+                assert!(error.to_string().starts_with("not TOML: "), "{error}");
                 continue;
             }
         };

@@ -4,7 +4,7 @@
 use std::ops::RangeInclusive;
 
 use ferroce_adp::ack_timeout;
-use ferroce_time::Span;
+use ferroce_base::time::Span;
 
 /// The smallest timeout that cards enforce.
 const FLOOR: u8 = 16;

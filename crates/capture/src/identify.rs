@@ -12,7 +12,7 @@ mod profile;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-use ferroce_time::Span;
+use ferroce_base::time::Span;
 
 pub use plain::Reading;
 pub use profile::Step;

@@ -1,6 +1,6 @@
 //! The waits of a queue pair that hears nothing.
 
-use ferroce_time::Span;
+use ferroce_base::time::Span;
 use ferroce_wire::Psn;
 
 /// Waits kept of one ladder: more than any policy has before it gives up, but for profiles of

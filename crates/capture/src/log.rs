@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Read};
 
-use ferroce_time::Span;
+use ferroce_base::time::Span;
 
 /// Bytes of a line that are looked at.
 const LINE_MAX: u64 = 16 << 10;

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use ferroce_time::Span;
+use ferroce_base::time::Span;
 use ferroce_wire::{Headers, Opcode, Psn};
 
 use crate::ladder::{End, Ladder, Start};

@@ -4,11 +4,11 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
+use ferroce_base::time::Time;
 use ferroce_dcqcn::np::{Arrival, CnpTimer, NotificationPoint};
 use ferroce_dcqcn::presets::PAPER_RED;
 use ferroce_dcqcn::rp::{NvidiaConfig, NvidiaRp, PaperConfig, PaperParams, PaperRp, ReactionPoint};
 use ferroce_dcqcn::{AlphaPrecision, Params, Rate, Switches};
-use ferroce_time::Time;
 
 const LINE: Rate = Rate::from_mbps(100_000);
 

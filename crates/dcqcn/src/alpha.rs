@@ -1,6 +1,6 @@
 //! One flow's estimate of congestion, evaluated on demand.
 
-use ferroce_time::{Span, Time};
+use ferroce_base::time::{Span, Time};
 
 use crate::param::Param;
 use crate::params::Params;

@@ -1,7 +1,7 @@
 //! The notification point: decides when a receiver of marked packets sends a CNP, and with which
 //! priority.
 
-use ferroce_time::{Span, Time};
+use ferroce_base::time::{Span, Time};
 
 use crate::param::Param;
 use crate::params::Params;
@@ -58,7 +58,7 @@ pub enum Moderation {
 /// The notification point of a port.
 ///
 /// ```
-/// use ferroce_time::Time;
+/// use ferroce_base::time::Time;
 /// use ferroce_dcqcn::{Params, np::{Arrival, CnpTimer, NotificationPoint}};
 ///
 /// let mut port = NotificationPoint::new(&Params::default());

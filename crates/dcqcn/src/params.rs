@@ -6,7 +6,7 @@ use core::fmt;
 
 use thiserror::Error;
 
-use ferroce_time::Span;
+use ferroce_base::time::Span;
 
 use crate::param::{Param, Unit, Vocabulary};
 use crate::rate::Rate;

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use ferroce_time::Span;
+use ferroce_base::time::Span;
 
 /// A rate in bit/s, at most [`Rate::MAX`].
 ///
@@ -11,7 +11,7 @@ use ferroce_time::Span;
 ///
 /// ```
 /// use ferroce_dcqcn::Rate;
-/// use ferroce_time::Span;
+/// use ferroce_base::time::Span;
 /// assert_eq!(Rate::from_mbps(40_000).to_string(), "40 Gb/s");
 /// assert_eq!(Rate::from_mbps(40_000).transmission(1_000), Span::from_nanos(200));
 /// ```

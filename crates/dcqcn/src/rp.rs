@@ -8,7 +8,7 @@ pub use increase::Phase;
 pub use nvidia::{NvidiaConfig, NvidiaRp};
 pub use paper::{PaperConfig, PaperParams, PaperRp};
 
-use ferroce_time::Time;
+use ferroce_base::time::Time;
 
 use crate::rate::Rate;
 

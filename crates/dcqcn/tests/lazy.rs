@@ -1,12 +1,12 @@
 //! Lazy evaluation against a reference that ticks: bit for bit, on random trains of CNPs, bytes and
 //! questions, with random parameters and switches.
 
+use ferroce_base::time::Time;
 use ferroce_dcqcn::rp::{NvidiaConfig, NvidiaRp, PaperConfig, PaperParams, PaperRp, ReactionPoint};
 use ferroce_dcqcn::{
     AlphaPrecision, AlphaWeight, ByteResetUnit, FirstCnp, FullRate, HyperIncrease, MinDecFac,
     Param, Params, Rate, StageComparison, Switches, Tie,
 };
-use ferroce_time::Time;
 use proptest::prelude::*;
 use proptest::sample::select;
 

@@ -1,11 +1,11 @@
 //! Every rule of NVIDIA's reaction point, and every answer to what the sources leave open.
 
+use ferroce_base::time::Time;
 use ferroce_dcqcn::rp::{NvidiaConfig, NvidiaRp, ReactionPoint};
 use ferroce_dcqcn::{
     AlphaPrecision, AlphaWeight, ByteResetUnit, FirstCnp, FullRate, HyperIncrease, MinDecFac,
     Param, Params, Rate, StageComparison, Switches, Tie,
 };
-use ferroce_time::Time;
 
 const US: u64 = 1_000;
 const LINE_MBPS: u32 = 100_000;

@@ -1,8 +1,8 @@
 //! The rules of the published algorithm.
 
+use ferroce_base::time::Time;
 use ferroce_dcqcn::rp::{PaperConfig, PaperParams, PaperRp, ReactionPoint};
 use ferroce_dcqcn::{HyperIncrease, RangeError, Rate, StageComparison};
-use ferroce_time::Time;
 
 const LINE: Rate = Rate::from_mbps(40_000);
 const G: f64 = 1.0 / 256.0;

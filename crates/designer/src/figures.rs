@@ -1,7 +1,7 @@
 //! Behaviour in outages, in words and as JSON.
 
 use ferroce_adp::{Endurance, QpTimeouts};
-use ferroce_time::Span;
+use ferroce_base::time::Span;
 use serde::Serialize;
 
 /// The figures of an [`Endurance`]; what has no end is null.

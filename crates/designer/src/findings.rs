@@ -56,7 +56,7 @@ pub fn problems(error: &ImportError) -> Vec<Problem> {
         ImportError::File(error) => {
             let problems = error.problems.iter();
             problems
-                .map(|it| problem(it.line(), it.to_string()))
+                .map(|it| problem(it.line, it.to_string()))
                 .collect()
         }
         ImportError::Line { line, reason } => vec![problem(Some(*line), reason.clone())],

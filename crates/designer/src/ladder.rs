@@ -2,7 +2,7 @@
 
 use ferroce_adp::trace::{Event, SilentPeer, Wait};
 use ferroce_adp::{Policy, PolicyKind, QpTimeouts, RetryState};
-use ferroce_time::Span;
+use ferroce_base::time::Span;
 use serde::Serialize;
 
 /// Timers that are followed. A picture shows no more, and a profile may have a billion of them.

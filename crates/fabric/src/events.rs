@@ -12,7 +12,7 @@
 mod heap;
 mod ring;
 
-use ferroce_time::{Span, Time};
+use ferroce_base::time::{Span, Time};
 
 use self::heap::Heap;
 use self::ring::Ring;

@@ -5,12 +5,12 @@ mod capture;
 
 use std::io;
 
+use ferroce_base::time::Time;
 use ferroce_dcqcn::Rate;
 use ferroce_hca::{
     Attr, Completion, Counter, Data, Event, Hca, Outgoing, QpAttr, QpModify, QpState, Received,
     VerbsError,
 };
-use ferroce_time::Time;
 use ferroce_transport::Qp;
 
 use self::answers::Answers;

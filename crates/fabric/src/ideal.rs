@@ -3,8 +3,8 @@
 mod max_min;
 mod path;
 
+use ferroce_base::time::Span;
 use ferroce_dcqcn::Rate;
-use ferroce_time::Span;
 
 pub use self::max_min::{fair_shares, max_min};
 pub use self::path::{Framing, Hop, Path};

@@ -55,7 +55,6 @@ pub mod results;
 pub mod route;
 mod rules;
 pub mod scenario;
-mod seed;
 mod simulation;
 mod switch;
 mod text;
@@ -64,8 +63,8 @@ pub mod validation;
 pub mod workload;
 
 pub use fabric::Fabric;
+pub use ferroce_base::time::{Span, Time};
 pub use ferroce_dcqcn::Rate;
-pub use ferroce_time::{Span, Time};
 pub use frame::{Ecn, Frame, Parcel};
 pub use host::{Host, address, card};
 pub use line::{LineCounters, Loss};

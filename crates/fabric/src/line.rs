@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
+use ferroce_base::time::{Span, Time};
 use ferroce_dcqcn::Rate;
-use ferroce_time::{Span, Time};
 use ferroce_wire::ethernet;
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;

@@ -7,7 +7,7 @@ mod watch;
 
 use std::fmt;
 
-use ferroce_time::{Span, Time};
+use ferroce_base::time::{Span, Time};
 use rand::Rng;
 
 pub(crate) use self::watch::Passed;

@@ -3,8 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 
+use ferroce_base::time::{Span, Time};
 use ferroce_hca::{Completion, Event, QpAttr, Qpn, TimerExpiry, VerbsError, WcOpcode, WcStatus};
-use ferroce_time::{Span, Time};
 
 use crate::fabric::Fabric;
 use crate::host::Host;

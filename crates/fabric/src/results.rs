@@ -2,9 +2,9 @@
 
 mod ideal;
 
+use ferroce_base::time::{Span, Time};
 use ferroce_dcqcn::Rate;
 use ferroce_hca::{Counter, HistogramConfig};
-use ferroce_time::{Span, Time};
 use serde::Serialize;
 
 use self::ideal::Paths;

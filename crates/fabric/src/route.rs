@@ -5,9 +5,9 @@
 
 use std::collections::HashMap;
 
+use ferroce_base::random::mix;
 use ferroce_hca::Qpn;
 
-use crate::seed::sub_seed;
 use crate::topology::{NodeId, Port, Ports, Topology};
 
 /// The ports of every switch that lead to every host on a shortest path.
@@ -323,7 +323,7 @@ pub fn pick(ports: &[u16], flow_hash: u32, switch_salt: u32) -> Option<u16> {
     if let [] | [_] = ports {
         return ports.first().copied();
     }
-    let mixed = sub_seed(flow_hash.into(), switch_salt.into()) >> 32;
+    let mixed = mix(flow_hash.into(), switch_salt.into()) >> 32;
     // As even as a remainder, without a division.
     let at = (mixed * ports.len() as u64) >> 32;
     ports.get(at as usize).copied()
@@ -335,7 +335,7 @@ pub fn pick(ports: &[u16], flow_hash: u32, switch_salt: u32) -> Option<u16> {
 #[must_use]
 pub fn flow_hash(src_host: u32, dst_host: u32, udp_source_port: u16) -> u32 {
     let ends = (u64::from(src_host) << 32) | u64::from(dst_host);
-    (sub_seed(ends, udp_source_port.into()) >> 32) as u32
+    (mix(ends, udp_source_port.into()) >> 32) as u32
 }
 
 /// Returns the UDP source port of a queue pair's packets, derived from the numbers of both queue
@@ -357,9 +357,9 @@ pub fn udp_source_port(src_qpn: Qpn, dst_qpn: Qpn) -> u16 {
 
 #[cfg(test)]
 mod tests {
+    use ferroce_base::time::Span;
     use ferroce_dcqcn::Rate;
     use ferroce_testing::Dice;
-    use ferroce_time::Span;
 
     use super::*;
     use crate::topology::{CableSpec, Dumbbell, FatTree, LeafSpine};

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use ferroce_time::Span;
+use ferroce_base::time::Span;
 
 /// What happens to a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -6,8 +6,6 @@
 //! | module | purpose |
 //! |---|---|
 //! | `keys` | the table of all keys |
-//! | `read` | TOML values, and errors in them |
-//! | `plain` | replacing values |
 //! | `names` | hosts and cables by name |
 //! | `topology`, `switches`, `device`, `job`, `fault` | one table of the file each |
 //! | `check` | finds what can never happen, or is certainly fatal |
@@ -40,18 +38,16 @@ mod hash;
 mod job;
 mod keys;
 mod names;
-mod plain;
-mod read;
 mod schema;
 mod switches;
 mod topology;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fmt;
 
+use ferroce_base::time::{Span, Time};
+use ferroce_base::toml_file::{Problems, Reader, Section, parse, plain_table, set};
 use ferroce_hca::VerbsError;
-use ferroce_time::{Span, Time};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -59,7 +55,6 @@ pub use self::check::Finding;
 pub use self::device::{Device, settings_of};
 pub use self::estimate::Estimate;
 pub use self::fault::FaultSpan;
-use self::read::Reader;
 pub use self::schema::json_schema;
 use crate::topology::Topology;
 use crate::{
@@ -104,33 +99,8 @@ pub struct Scenario {
     lines: BTreeMap<String, usize>,
 }
 
-/// An error in a file.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Problem {
-    /// The line it is on, counted from 1.
-    pub line: Option<usize>,
-    /// What it is, and what to write instead.
-    pub text: String,
-}
-
 /// The error for a file that is not a scenario that can be run.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ScenarioError {
-    /// The errors, at least one, in the order of the file.
-    pub problems: Vec<Problem>,
-}
-
-impl fmt::Display for ScenarioError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, problem) in self.problems.iter().enumerate() {
-            let separator = if at == 0 { "" } else { "\n" };
-            write!(f, "{separator}{}", problem.text)?;
-        }
-        Ok(())
-    }
-}
-
-impl std::error::Error for ScenarioError {}
+pub type ScenarioError = Problems;
 
 impl Scenario {
     /// Parses a scenario. `resolve` reads the files that it refers to, by the names it uses.
@@ -161,18 +131,12 @@ impl Scenario {
             Ok(text)
         };
         let scenario = read_all(&mut reader, table.get_ref(), &mut resolve);
-        match scenario {
-            Some(mut scenario) if reader.problems.is_empty() => {
-                scenario.hash = hash::of(plain::table(table.get_ref()), &files);
-                scenario.lines = reader.lines;
-                Ok(scenario)
-            }
-            _ => {
-                let mut problems = reader.problems;
-                problems.sort_by_key(|problem| problem.line);
-                Err(ScenarioError { problems })
-            }
-        }
+        let lines = reader.end()?;
+        let mut scenario =
+            scenario.ok_or_else(|| Problems::one(None, "is not a scenario".into()))?;
+        scenario.hash = hash::of(plain_table(table.get_ref()), &files);
+        scenario.lines = lines;
+        Ok(scenario)
     }
 
     /// Returns the port with a name: its cable, and which end of it (0 or 1). `leaf0-spine1` is
@@ -278,7 +242,7 @@ fn busiest(workload: &Workload, topology: &Topology) -> Span {
 }
 
 /// `[record]`; `busy` is about how long there is much to see.
-fn read_recording<'t>(reader: &mut Reader<'t>, root: &read::Section<'t>, busy: Span) -> Recording {
+fn read_recording<'t>(reader: &mut Reader<'t>, root: &Section<'t>, busy: Span) -> Recording {
     let section = reader.section(root, "record", keys::RECORD);
     let mut flag = |name, otherwise| reader.flag(&section, name).unwrap_or(otherwise);
     let (queues, links, rates) = (
@@ -309,29 +273,21 @@ fn read_recording<'t>(reader: &mut Reader<'t>, root: &read::Section<'t>, busy: S
 /// Returns an error if it is not TOML, or has no place for a value.
 pub fn text_with(text: &str, values: &[(String, String)]) -> Result<String, ScenarioError> {
     let table = table_with(text, values)?;
-    Ok(plain::table(table.get_ref()).to_string())
+    Ok(plain_table(table.get_ref()).to_string())
 }
 
 fn table_with<'t>(
     text: &'t str,
     values: &'t [(String, String)],
 ) -> Result<Spanned<DeTable<'t>>, ScenarioError> {
-    let mut table = DeTable::parse(text).map_err(|error| ScenarioError {
-        problems: vec![Problem {
-            line: error.span().map(|span| read::line_of(text, span.start)),
-            text: format!("not TOML: {}", error.message()),
-        }],
-    })?;
+    let mut table = parse(text)?;
     for (path, value) in values {
         let value = DeValue::parse(value).map_or_else(
             |_| DeValue::String(Cow::Borrowed(value)),
             |value| value.into_inner(),
         );
-        if let Err(error) = plain::set(table.get_mut(), path, &value) {
-            let text = format!("cannot set {path}: {error}");
-            let problems = vec![Problem { line: None, text }];
-            return Err(ScenarioError { problems });
-        }
+        set(table.get_mut(), path, &value)
+            .map_err(|error| Problems::one(None, format!("cannot set {path}: {error}")))?;
     }
     Ok(table)
 }

@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
+use ferroce_base::time::{Span, Time};
 use ferroce_dcqcn::Rate;
 use ferroce_hca::VerbsError;
-use ferroce_time::{Span, Time};
 
 use crate::fabric::Fabric;
 use crate::line::Loss;

@@ -34,9 +34,9 @@ mod ports;
 mod rail;
 mod simple;
 
+use ferroce_base::time::Span;
+use ferroce_base::units::Probability;
 use ferroce_dcqcn::Rate;
-use ferroce_time::Span;
-use ferroce_units::Probability;
 
 pub use self::error::TopologyError;
 pub use self::fat_tree::FatTree;

@@ -28,7 +28,7 @@ mod plan;
 mod poisson;
 mod random;
 
-use ferroce_time::{Span, Time};
+use ferroce_base::time::{Span, Time};
 
 pub use self::cdf::Cdf;
 pub use self::check::Dependents;

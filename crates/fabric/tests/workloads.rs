@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use ferroce_base::hash::Fnv;
 use ferroce_fabric::ideal::all_reduce_bytes;
 use ferroce_fabric::topology::CableSpec;
 use ferroce_fabric::workload::{Cdf, Collective, Poisson, Requests, incast, permutation};
@@ -130,12 +131,8 @@ fn poisson(name: &str, seed: u64) -> Poisson {
 
 /// FNV-1a over all that a workload says.
 fn digest(workload: &Workload) -> u64 {
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    let mut add = |number: u64| {
-        for byte in number.to_le_bytes() {
-            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        }
-    };
+    let mut hash = Fnv::of(&[]);
+    let mut add = |number: u64| hash.add(&number.to_le_bytes());
     for it in &workload.transfers {
         let numbers = [it.src, it.dst, it.bytes, it.job.into()];
         numbers.into_iter().for_each(|number| add(number.into()));
@@ -146,7 +143,7 @@ fn digest(workload: &Workload) -> u64 {
         add(before.0.into());
         add(after.0.into());
     }
-    hash
+    hash.value()
 }
 
 /// On every machine, in every version: results are compared by seed.

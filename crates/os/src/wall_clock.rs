@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use ferroce_time::Time;
+use ferroce_base::time::Time;
 
 /// How often both clocks are read to find out how far they are apart.
 const READINGS: usize = 8;

@@ -1,6 +1,6 @@
 //! Link impairments as text: a list of parts, or `none`.
 //!
-//! Probabilities, times, rates and sizes have the usual form ([`ferroce_units`]):
+//! Probabilities, times, rates and sizes have the usual form ([`ferroce_base::units`]):
 //!
 //! ```
 //! use ferroce_registry::impairment;
@@ -16,10 +16,10 @@
 
 use std::ops::RangeInclusive;
 
+use ferroce_base::units::{DECIMAL_SIZE, Decimal, Invalid, Probability, RATE, TIME};
 use ferroce_dcqcn::CongestionPoint;
 use ferroce_hca::impair::{Blackout, Bottleneck, BurstLoss};
 use ferroce_hca::{Impairment, Rate, Span, Time};
-use ferroce_units::{DECIMAL_SIZE, Decimal, Invalid, Probability, RATE, TIME};
 use thiserror::Error;
 
 /// Why a text is not an impairment.

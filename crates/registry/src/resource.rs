@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::process;
 
+use ferroce_base::time::Span;
 use ferroce_hca::{Hca, LimitLook, Phase, QpState, Time, cm::CmState};
-use ferroce_time::Span;
 use serde::{Deserialize, Serialize};
 
 /// Which resources to tell of.

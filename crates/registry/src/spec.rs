@@ -12,6 +12,8 @@ mod window;
 use std::net::{IpAddr, Ipv4Addr};
 
 use ferroce_adp::DecTrigger;
+use ferroce_base::complaint::plain;
+use ferroce_base::toml_file::line_of;
 use ferroce_hca::Personality;
 use ferroce_prm::PciAddress;
 use ferroce_wire::ROCE_V2_PORT;
@@ -241,10 +243,8 @@ pub enum SpecError {
 
 /// Where a device's file is wrong, and what stands there.
 fn refused(text: &str, error: &toml::de::Error) -> SpecError {
-    let start = error.span().map_or(0, |span| span.start);
-    let above = text.bytes().take(start).filter(|byte| *byte == b'\n');
-    let line = above.count() + 1;
-    let what = ferroce_units::plain(error.message());
+    let line = line_of(text, error.span().map_or(0, |span| span.start));
+    let what = plain(error.message());
     let setting = text.lines().nth(line - 1).unwrap_or_default().trim();
     SpecError::Toml {
         line,

@@ -1,9 +1,10 @@
 //! Combinations of the axes' values.
 
+use ferroce_base::random::{mix, share};
 use toml::Value;
 
 use crate::file::{Axis, Choice, Choices, Design};
-use crate::random::{mix, permutation, share};
+use crate::random::permutation;
 
 /// One combination.
 #[derive(Clone, PartialEq, Debug)]

@@ -2,7 +2,7 @@
 
 use toml::{Table, Value};
 
-use ferroce_units::near;
+use ferroce_base::names::near;
 
 /// The keys that tell the tables of an array apart, the best one first.
 const NAMES: &[&str] = &["name", "workload", "kind"];

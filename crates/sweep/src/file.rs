@@ -1,9 +1,9 @@
 //! The sweep file.
 
-use ferroce_units::instead;
-use toml::{Table, Value};
+use ferroce_base::toml_file::{self, Problems, Reader, Section, integer, plain_table, plain_value};
+use toml::Value;
+use toml::de::DeTable;
 
-use crate::lines::{Lines, Problem, Problems};
 use crate::range::Range;
 
 /// A sweep as its file describes it.
@@ -100,8 +100,7 @@ const AXIS: &[&str] = &[
 ];
 const CASE: &[&str] = &["name", "set"];
 const DRAW: &[&str] = &["field", "range", "scale"];
-const DESIGNS: &[&str] = &["grid", "list", "random", "latin-hypercube"];
-const SCALES: &[&str] = &["lin", "log"];
+const DESIGNS: [&str; 4] = ["grid", "list", "random", "latin-hypercube"];
 
 /// Values of one axis at most, and seeds.
 const MANY: i64 = 1_000_000;
@@ -112,380 +111,279 @@ impl Sweep {
     /// # Errors
     /// Returns all errors in the file.
     pub fn parse(text: &str) -> Result<Self, Problems> {
-        let lines = Lines::of(text)?;
-        let table: Table = text.parse().map_err(|error: toml::de::Error| {
-            let text = format!("not TOML: {}", error.message());
-            Problems(vec![Problem { line: None, text }])
-        })?;
-        let mut reader = Reader {
-            lines,
-            problems: Vec::new(),
-        };
-        let sweep = reader.sweep(&table);
-        match (sweep, reader.problems) {
-            (Some(sweep), problems) if problems.is_empty() => Ok(sweep),
-            (_, mut problems) => {
-                problems.sort_by_key(|problem| problem.line);
-                Err(Problems(problems))
-            }
-        }
+        let table = toml_file::parse(text)?;
+        // Numbers that are too large are found here only.
+        text.parse::<toml::Table>()
+            .map_err(|error| Problems::one(None, format!("not TOML: {}", error.message())))?;
+        let mut reader = Reader::new(text);
+        let sweep = read(&mut reader, table.get_ref());
+        reader.end()?;
+        sweep.ok_or_else(|| Problems::one(None, "is not a sweep".into()))
     }
 }
 
-struct Reader {
-    lines: Lines,
-    problems: Vec<Problem>,
+fn read<'t>(reader: &mut Reader<'t>, table: &'t DeTable<'t>) -> Option<Sweep> {
+    let root = &reader.root(table, ROOT);
+    let mut text = |name| reader.string(root, name).unwrap_or_default().to_owned();
+    let [title, assumption, scenario] = ["title", "assumption", "scenario"].map(&mut text);
+    if !root.has("scenario") {
+        reader.missing(root, "scenario", "\"FILE.toml\"");
+    }
+    let seeds = count(reader, root, "seeds", (1, MANY)).unwrap_or(1);
+    let first_seed = count(reader, root, "first_seed", (0, i64::MAX - MANY));
+    let baseline = reader.flag(root, "baseline").unwrap_or(false);
+    let design = read_design(reader, root);
+    let axes = tables(reader, root, "axis", AXIS);
+    let axes: Vec<_> = axes
+        .iter()
+        .map(|section| axis(reader, section, design?))
+        .collect();
+    let draws = tables(reader, root, "draw", DRAW);
+    let draws: Vec<_> = draws.iter().map(|section| draw(reader, section)).collect();
+    if design == Some(Design::List) {
+        check_lengths(reader, root, &axes);
+    }
+    Some(Sweep {
+        title,
+        scenario,
+        assumption,
+        design: design?,
+        seeds: u32::try_from(seeds).ok()?,
+        first_seed: u64::try_from(first_seed.unwrap_or(1)).ok()?,
+        baseline,
+        axes: axes.into_iter().collect::<Option<_>>()?,
+        draws: draws.into_iter().collect::<Option<_>>()?,
+    })
 }
 
-impl Reader {
-    fn sweep(&mut self, root: &Table) -> Option<Sweep> {
-        self.check_keys(root, "", ROOT);
-        let text = |reader: &mut Self, name| reader.text(root, name).unwrap_or_default();
-        let title = text(self, "title");
-        let assumption = text(self, "assumption");
-        if !root.contains_key("scenario") {
-            self.problem("", "missing scenario; add scenario = \"FILE.toml\"");
-        }
-        let scenario = text(self, "scenario");
-        let seeds = self.count(root, "seeds", (1, MANY)).unwrap_or(1);
-        let first_seed = self.count(root, "first_seed", (0, i64::MAX - MANY));
-        let baseline = match root.get("baseline") {
-            None => false,
-            Some(Value::Boolean(flag)) => *flag,
-            Some(_) => {
-                self.problem("baseline", "invalid baseline: must be true or false");
-                false
-            }
+fn read_design<'t>(reader: &mut Reader<'t>, root: &Section<'t>) -> Option<Design> {
+    let words = DESIGNS.map(|word| (word, word));
+    let word = reader.word(root, "design", &words).unwrap_or("grid");
+    let is_drawn = matches!(word, "random" | "latin-hypercube");
+    if root.has("samples") != is_drawn {
+        let line = reader.line(root, "samples");
+        let text = match is_drawn {
+            true => format!("missing samples; add samples = 100: design = \"{word}\" needs it"),
+            false => format!("samples: has no meaning for design = \"{word}\"; leave it out"),
         };
-        let design = self.design(root);
-        let axes = self.tables(root, "axis");
-        let axes: Vec<_> = axes
-            .iter()
-            .map(|(path, table)| self.axis(path, table, design?))
-            .collect();
-        let draws = self.tables(root, "draw");
-        let draws: Vec<_> = draws
-            .iter()
-            .map(|(path, table)| self.draw(path, table))
-            .collect();
-        if design == Some(Design::List) {
-            self.check_lengths(&axes);
-        }
-        Some(Sweep {
-            title,
-            scenario,
-            assumption,
-            design: design?,
-            seeds: u32::try_from(seeds).ok()?,
-            first_seed: u64::try_from(first_seed.unwrap_or(1)).ok()?,
-            baseline,
-            axes: axes.into_iter().collect::<Option<_>>()?,
-            draws: draws.into_iter().collect::<Option<_>>()?,
-        })
+        reader.problem(line, text);
+        return None;
     }
+    let samples = count(reader, root, "samples", (1, MANY));
+    let samples = samples.and_then(|it| u32::try_from(it).ok());
+    Some(match word {
+        "list" => Design::List,
+        "random" => Design::Random(samples?),
+        "latin-hypercube" => Design::LatinHypercube(samples?),
+        _ => Design::Grid,
+    })
+}
 
-    fn design(&mut self, root: &Table) -> Option<Design> {
-        let word = self.word(root, "", "design", DESIGNS).unwrap_or("grid");
-        let drawn = matches!(word, "random" | "latin-hypercube");
-        if root.contains_key("samples") != drawn {
-            let text = match drawn {
-                true => format!("missing samples; add samples = 100: design = \"{word}\" needs it"),
-                false => format!("samples: has no meaning for design = \"{word}\"; leave it out"),
-            };
-            self.problem("samples", text);
-            return None;
-        }
-        let samples = self.count(root, "samples", (1, MANY));
-        let samples = samples.and_then(|it| u32::try_from(it).ok());
-        Some(match word {
-            "list" => Design::List,
-            "random" => Design::Random(samples?),
-            "latin-hypercube" => Design::LatinHypercube(samples?),
-            _ => Design::Grid,
-        })
+fn axis<'t>(reader: &mut Reader<'t>, section: &Section<'t>, design: Design) -> Option<Axis> {
+    let forms = ["values", "range", "case"].map(|key| section.has(key));
+    if forms.iter().filter(|it| **it).count() != 1 {
+        let text = " must have one of values = [...], range = [from, to] or [[axis.case]]";
+        reader.refuse(section, text);
+        return None;
     }
+    let [_, is_range, is_cases] = forms;
+    let idle: &[&str] = match (is_range, is_cases) {
+        (true, _) => &["name"],
+        (_, true) => &["field", "points", "scale"],
+        _ => &["name", "points", "scale"],
+    };
+    reader.idle(section, idle, "has no meaning here");
+    if is_cases {
+        let name = reader.string(section, "name").unwrap_or("case").to_owned();
+        let choices = Choices::Listed(cases(reader, section)?);
+        return Some(Axis { name, choices });
+    }
+    let name = field(reader, section)?;
+    let choices = match is_range {
+        true => spread(reader, section, &name, design)?,
+        false => Choices::Listed(values(reader, section, &name)?),
+    };
+    Some(Axis { name, choices })
+}
 
-    fn axis(&mut self, path: &str, table: &Table, design: Design) -> Option<Axis> {
-        self.check_keys(table, path, AXIS);
-        let forms = ["values", "range", "case"].map(|key| table.contains_key(key));
-        if forms.iter().filter(|it| **it).count() != 1 {
-            let text = format!(
-                "{path} must have one of values = [...], range = [from, to] or [[axis.case]]"
-            );
-            self.problem(path, text);
-            return None;
-        }
-        let [_, is_range, is_cases] = forms;
-        let idle: &[&str] = match (is_range, is_cases) {
-            (true, _) => &["name"],
-            (_, true) => &["field", "points", "scale"],
-            _ => &["name", "points", "scale"],
+fn field<'t>(reader: &mut Reader<'t>, section: &Section<'t>) -> Option<String> {
+    if !section.has("field") {
+        reader.missing(section, "field", "\"fault[0].for\", for example");
+    }
+    let field = reader.string(section, "field")?;
+    if field == "seed" {
+        let text = "seeds have keys of their own: seeds = 20, first_seed = 1";
+        reader.bad(section, "field", text);
+        return None;
+    }
+    Some(field.to_owned())
+}
+
+fn values<'t>(reader: &mut Reader<'t>, section: &Section<'t>, field: &str) -> Option<Vec<Choice>> {
+    let values = reader.value(section, "values")?.get_ref().as_array();
+    let Some(values) = values.filter(|values| !values.is_empty()) else {
+        let text = format!("invalid {}values: must be a list of values", section.path);
+        reader.problem(reader.line(section, "values"), text);
+        return None;
+    };
+    let choices = values
+        .iter()
+        .map(|it| Choice::of(field, plain_value(it.get_ref())));
+    let choices: Vec<_> = choices.collect();
+    let lines: Vec<_> = values.iter().map(|it| Some(reader.line_of(it))).collect();
+    check_labels(reader, section, "values", &choices, &lines);
+    Some(choices)
+}
+
+fn cases<'t>(reader: &mut Reader<'t>, section: &Section<'t>) -> Option<Vec<Choice>> {
+    let tables = tables(reader, section, "case", CASE);
+    let (mut cases, mut lines) = (Vec::new(), Vec::new());
+    for table in &tables {
+        let label = reader.string(table, "name");
+        let set = reader.value(table, "set");
+        let set = set.and_then(|set| set.get_ref().as_table());
+        let (Some(label), Some(set)) = (label, set) else {
+            let text = " must have name = \"NAME\" and set = { \"device.profile\" = \"patient\" }";
+            reader.refuse(table, text);
+            continue;
         };
-        for key in idle.iter().filter(|key| table.contains_key(**key)) {
-            let text = format!("{path}.{key}: has no meaning here; leave it out");
-            self.problem(&format!("{path}.{key}"), text);
-        }
-        if is_cases {
-            let name = self.text_of(table, path, "name");
-            let name = name.unwrap_or_else(|| "case".into());
-            let cases = self.cases(path, table)?;
-            let choices = Choices::Listed(cases);
-            return Some(Axis { name, choices });
-        }
-        let field = self.field(path, table)?;
-        let choices = match is_range {
-            true => self.spread(path, table, &field, design)?,
-            false => Choices::Listed(self.values(path, table, &field)?),
-        };
-        let name = field;
-        Some(Axis { name, choices })
-    }
-
-    fn field(&mut self, path: &str, table: &Table) -> Option<String> {
-        if !table.contains_key("field") {
-            let text = format!("missing {path}.field; add field = \"fault[0].for\", for example");
-            self.problem(path, text);
-        }
-        let field = self.text_of(table, path, "field")?;
-        if field == "seed" {
-            let text =
-                format!("{path}.field: seeds have keys of their own: seeds = 20, first_seed = 1");
-            self.problem(&format!("{path}.field"), text);
-            return None;
-        }
-        Some(field)
-    }
-
-    fn values(&mut self, path: &str, table: &Table, field: &str) -> Option<Vec<Choice>> {
-        let key = format!("{path}.values");
-        let values = table.get("values").and_then(Value::as_array);
-        let Some(values) = values.filter(|values| !values.is_empty()) else {
-            self.problem(&key, format!("invalid {key}: must be a list of values"));
-            return None;
-        };
-        let choices = values.iter().map(|it| Choice::of(field, it.clone()));
-        let choices: Vec<_> = choices.collect();
-        self.check_labels(&key, &choices);
-        Some(choices)
-    }
-
-    fn cases(&mut self, path: &str, table: &Table) -> Option<Vec<Choice>> {
-        let tables = self.tables_in(table, path, "case");
-        let mut cases = Vec::new();
-        for (path, table) in &tables {
-            self.check_keys(table, path, CASE);
-            let label = self.text_of(table, path, "name");
-            let set = table.get("set").and_then(Value::as_table);
-            let (Some(label), Some(set)) = (label, set) else {
-                let text = format!(
-                    "{path} must have name = \"NAME\" and set = {{ \"device.profile\" = \"patient\" }}"
-                );
-                self.problem(path, text);
-                continue;
-            };
-            let set = set
-                .iter()
-                .map(|(field, value)| (field.clone(), value.clone()));
-            cases.push(Choice {
-                label,
-                set: set.collect(),
-            });
-        }
-        self.check_labels(&format!("{path}.case"), &cases);
-        (!cases.is_empty() && cases.len() == tables.len()).then_some(cases)
-    }
-
-    fn spread(
-        &mut self,
-        path: &str,
-        table: &Table,
-        field: &str,
-        design: Design,
-    ) -> Option<Choices> {
-        let range = self.range(path, table)?;
-        let key = format!("{path}.points");
-        let is_drawn = matches!(design, Design::Random(_) | Design::LatinHypercube(_));
-        if table.contains_key("points") == is_drawn {
-            let text = match is_drawn {
-                true => format!("{key}: the design draws the values; leave it out"),
-                false => format!("missing {key}; add points = 9, for example"),
-            };
-            self.problem(&key, text);
-            return None;
-        }
-        if is_drawn {
-            return Some(Choices::Range(range));
-        }
-        let points = self.count_of(table, path, "points", (2, MANY))?;
-        match range.spread(u32::try_from(points).ok()?) {
-            Ok(values) => {
-                let choices = values.into_iter().map(|it| Choice::of(field, it));
-                Some(Choices::Listed(choices.collect()))
-            }
-            Err(error) => {
-                self.problem(&key, format!("invalid {key} {points}: the range {error}"));
-                None
-            }
-        }
-    }
-
-    fn range(&mut self, path: &str, table: &Table) -> Option<Range> {
-        let is_log = self.word(table, path, "scale", SCALES) == Some("log");
-        let key = format!("{path}.range");
-        let ends = table.get("range").and_then(Value::as_array);
-        let ends = ends.and_then(|it| <[Value; 2]>::try_from(it.clone()).ok());
-        let range = ends
-            .ok_or_else(|| "must be two values, for example [\"1ms\", \"10s\"]".to_owned())
-            .and_then(|ends| Range::new(ends, is_log));
-        match range {
-            Ok(range) => Some(range),
-            Err(error) => {
-                self.problem(&key, format!("invalid {key}: {error}"));
-                None
-            }
-        }
-    }
-
-    fn draw(&mut self, path: &str, table: &Table) -> Option<Draw> {
-        self.check_keys(table, path, DRAW);
-        let field = self.field(path, table);
-        let range = self.range(path, table);
-        Some(Draw {
-            field: field?,
-            range: range?,
-        })
-    }
-
-    /// Those of a list stand side by side.
-    fn check_lengths(&mut self, axes: &[Option<Axis>]) {
-        let length = |axis: &Option<Axis>| match &axis.as_ref()?.choices {
-            Choices::Listed(choices) => Some(choices.len()),
-            Choices::Range(_) => None,
-        };
-        let Some(first) = axes.first().and_then(length) else {
-            return;
-        };
-        for (at, axis) in axes.iter().enumerate() {
-            if let Some(count) = length(axis).filter(|count| *count != first) {
-                let path = format!("axis[{at}]");
-                let text = format!(
-                    "{path} has {count} values and axis[0] has {first}; design = \"list\" takes one of each \
-                     at a time, so write as many, or design = \"grid\""
-                );
-                self.problem(&path, text);
-            }
-        }
-    }
-
-    fn check_labels(&mut self, path: &str, choices: &[Choice]) {
-        for (at, choice) in choices.iter().enumerate() {
-            if choices[..at].iter().any(|it| it.label == choice.label) {
-                let text = format!("{path} has {} twice; leave one out", choice.label);
-                self.problem(&format!("{path}[{at}]"), text);
-            }
-        }
-    }
-
-    fn check_keys(&mut self, table: &Table, path: &str, keys: &[&str]) {
-        for name in table.keys().filter(|name| !keys.contains(&name.as_str())) {
-            let instead = instead(name, keys.iter().copied());
-            let path = join(path, name);
-            let text = format!("unknown key {path}; {instead}");
-            self.problem(&path, text);
-        }
-    }
-
-    fn tables<'t>(&mut self, root: &'t Table, name: &str) -> Vec<(String, &'t Table)> {
-        self.tables_in(root, "", name)
-    }
-
-    fn tables_in<'t>(
-        &mut self,
-        table: &'t Table,
-        path: &str,
-        name: &str,
-    ) -> Vec<(String, &'t Table)> {
-        let path = join(path, name);
-        let Some(value) = table.get(name) else {
-            return Vec::new();
-        };
-        let entries = value.as_array().map_or(&[][..], Vec::as_slice);
-        let tables: Vec<_> = entries.iter().filter_map(Value::as_table).collect();
-        if tables.is_empty() || tables.len() != entries.len() {
-            self.problem(&path, format!("invalid {path}: must be [[{name}]] tables"));
-            return Vec::new();
-        }
-        let paths = (0..).map(|at: usize| format!("{path}[{at}]"));
-        paths.zip(tables).collect()
-    }
-
-    fn text(&mut self, root: &Table, name: &str) -> Option<String> {
-        self.text_of(root, "", name)
-    }
-
-    fn text_of(&mut self, table: &Table, path: &str, name: &str) -> Option<String> {
-        let value = table.get(name)?;
-        let text = value.as_str();
-        if text.is_none() {
-            let path = join(path, name);
-            self.problem(&path, format!("invalid {path}: must be a string"));
-        }
-        text.map(str::to_owned)
-    }
-
-    fn word(
-        &mut self,
-        table: &Table,
-        path: &str,
-        name: &str,
-        words: &[&'static str],
-    ) -> Option<&'static str> {
-        let text = self.text_of(table, path, name)?;
-        let found = words.iter().find(|word| **word == text).copied();
-        if found.is_none() {
-            let path = join(path, name);
-            let instead = instead(&text, words.iter().copied());
-            let text = format!("invalid {path} {text:?}: {instead}");
-            self.problem(&path, text);
-        }
-        found
-    }
-
-    fn count(&mut self, root: &Table, name: &str, range: (i64, i64)) -> Option<i64> {
-        self.count_of(root, "", name, range)
-    }
-
-    fn count_of(
-        &mut self,
-        table: &Table,
-        path: &str,
-        name: &str,
-        (min, max): (i64, i64),
-    ) -> Option<i64> {
-        let value = table.get(name)?;
-        let count = value.as_integer().filter(|it| (min..=max).contains(it));
-        if count.is_none() {
-            let path = join(path, name);
-            let text =
-                format!("invalid {path} {value}: must be a whole number from {min} to {max}");
-            self.problem(&path, text);
-        }
-        count
-    }
-
-    fn problem(&mut self, path: &str, text: impl Into<String>) {
-        self.problems.push(Problem {
-            line: self.lines.line(path),
-            text: text.into(),
+        cases.push(Choice {
+            label: label.to_owned(),
+            set: plain_table(set).into_iter().collect(),
         });
+        lines.push(reader.line(table, ""));
+    }
+    check_labels(reader, section, "case", &cases, &lines);
+    (!cases.is_empty() && cases.len() == tables.len()).then_some(cases)
+}
+
+fn spread<'t>(
+    reader: &mut Reader<'t>,
+    section: &Section<'t>,
+    field: &str,
+    design: Design,
+) -> Option<Choices> {
+    let range = range(reader, section)?;
+    let is_drawn = matches!(design, Design::Random(_) | Design::LatinHypercube(_));
+    match (section.has("points"), is_drawn) {
+        (false, true) => return Some(Choices::Range(range)),
+        (true, true) => {
+            reader.idle(section, &["points"], "the design draws the values");
+            return None;
+        }
+        (false, false) => {
+            reader.missing(section, "points", "9, for example");
+            return None;
+        }
+        (true, false) => {}
+    }
+    let points = count(reader, section, "points", (2, MANY))?;
+    match range.spread(u32::try_from(points).ok()?) {
+        Ok(values) => {
+            let choices = values.into_iter().map(|it| Choice::of(field, it));
+            Some(Choices::Listed(choices.collect()))
+        }
+        Err(error) => {
+            let must = format_args!("the range {error}");
+            reader.invalid(section, "points", points, must);
+            None
+        }
     }
 }
 
-fn join(path: &str, name: &str) -> String {
-    match path {
-        "" => name.to_owned(),
-        _ => format!("{path}.{name}"),
+fn range<'t>(reader: &mut Reader<'t>, section: &Section<'t>) -> Option<Range> {
+    let is_log = reader.word(section, "scale", &[("lin", false), ("log", true)]);
+    let ends = reader.value(section, "range");
+    let ends = ends.and_then(|it| it.get_ref().as_array());
+    let range = match ends.map(|ends| ends.iter().collect::<Vec<_>>()).as_deref() {
+        Some([from, to]) => {
+            let ends = [from, to].map(|it| plain_value(it.get_ref()));
+            Range::new(ends, is_log == Some(true))
+        }
+        _ => Err("must be two values, for example [\"1ms\", \"10s\"]".to_owned()),
+    };
+    if let Err(error) = &range {
+        let text = format!("invalid {}range: {error}", section.path);
+        reader.problem(reader.line(section, "range"), text);
     }
+    range.ok()
+}
+
+fn draw<'t>(reader: &mut Reader<'t>, section: &Section<'t>) -> Option<Draw> {
+    let field = field(reader, section);
+    let range = range(reader, section);
+    Some(Draw {
+        field: field?,
+        range: range?,
+    })
+}
+
+/// Those of a list stand side by side.
+fn check_lengths<'t>(reader: &mut Reader<'t>, root: &Section<'t>, axes: &[Option<Axis>]) {
+    let length = |axis: &Option<Axis>| match &axis.as_ref()?.choices {
+        Choices::Listed(choices) => Some(choices.len()),
+        Choices::Range(_) => None,
+    };
+    let Some(first) = axes.first().and_then(length) else {
+        return;
+    };
+    for (at, axis) in axes.iter().enumerate() {
+        if let Some(count) = length(axis).filter(|count| *count != first) {
+            let path = format!("axis[{at}]");
+            let text = format!(
+                "{path} has {count} values and axis[0] has {first}; design = \"list\" takes one of each \
+                 at a time, so write as many, or design = \"grid\""
+            );
+            reader.problem(reader.line(root, &path), text);
+        }
+    }
+}
+
+fn check_labels<'t>(
+    reader: &mut Reader<'t>,
+    section: &Section<'t>,
+    name: &str,
+    choices: &[Choice],
+    lines: &[Option<usize>],
+) {
+    for (at, (choice, line)) in choices.iter().zip(lines).enumerate() {
+        if choices[..at].iter().any(|it| it.label == choice.label) {
+            let path = &section.path;
+            let text = format!("{path}{name} has {} twice; leave one out", choice.label);
+            reader.problem(*line, text);
+        }
+    }
+}
+
+/// The tables of an array, which has some if it is there.
+fn tables<'t>(
+    reader: &mut Reader<'t>,
+    parent: &Section<'t>,
+    name: &str,
+    keys: &'static [&'static str],
+) -> Vec<Section<'t>> {
+    let before = reader.problem_count();
+    let tables = reader.sections(parent, name, keys);
+    if tables.is_empty() && parent.has(name) && reader.problem_count() == before {
+        let text = format!("invalid {}{name}: must be [[{name}]] tables", parent.path);
+        reader.problem(reader.line(parent, name), text);
+    }
+    tables
+}
+
+fn count<'t>(
+    reader: &mut Reader<'t>,
+    section: &Section<'t>,
+    name: &str,
+    (min, max): (i64, i64),
+) -> Option<i64> {
+    let value = reader.value(section, name)?.get_ref();
+    let count = integer(value).filter(|it| (min..=max).contains(it));
+    if count.is_none() {
+        let must = format!("must be a whole number from {min} to {max}");
+        reader.invalid(section, name, plain_value(value), must);
+    }
+    count
 }
 
 #[cfg(test)]
@@ -608,7 +506,9 @@ range = ["0", "1ms"]
             ("title =", "title ", 2, "not TOML"),
         ] {
             assert!(GOOD.contains(old), "{old}");
-            let problems = Sweep::parse(&GOOD.replacen(old, new, 1)).unwrap_err().0;
+            let problems = Sweep::parse(&GOOD.replacen(old, new, 1))
+                .unwrap_err()
+                .problems;
             let found = problems.iter().find(|it| it.text.contains(must));
             let found = found.unwrap_or_else(|| panic!("{must}: {problems:?}"));
             assert_eq!(found.line.unwrap_or(0), line, "{problems:?}");

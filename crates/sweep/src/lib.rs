@@ -8,7 +8,6 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | `lines` | lines of a TOML file by the path of a key |
 //! | `random` | random numbers that never change between versions |
 //! | `stats` | means and shares, with their confidence intervals |
 //! | `field` | a field of a scenario by its path |
@@ -28,7 +27,6 @@ pub mod collect;
 mod design;
 mod field;
 mod file;
-mod lines;
 mod outcome;
 pub mod parts;
 mod plan;
@@ -40,8 +38,8 @@ pub mod stats;
 pub mod survival;
 
 pub use collect::Collected;
+pub use ferroce_base::toml_file::{Problem, Problems};
 pub use file::{Design, Sweep};
-pub use lines::{Problem, Problems};
 pub use outcome::{METRICS, Metric, Outcome, Standing};
 pub use plan::{Group, Id, Plan, PlanError, Point, Resolve, Run};
 pub use range::number;

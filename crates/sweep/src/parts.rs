@@ -11,13 +11,14 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use ferroce_units::plain;
+use ferroce_base::complaint::plain;
+use ferroce_base::hash::Fnv;
+use ferroce_base::random::mix;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::outcome::Outcome;
 use crate::plan::Id;
-use crate::random::{hash, mix};
 
 /// One result.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, Debug)]
@@ -112,7 +113,7 @@ fn rows(text: &[u8]) -> Result<Vec<Row>, String> {
     let end = body.iter().rposition(|byte| *byte == b'\n');
     let (body, end) = body.split_at(end.ok_or_else(cut_short)? + 1);
     let end: End = serde_json::from_slice(end).map_err(|_| cut_short())?;
-    if format!("{:016x}", hash(body)) != end.hash {
+    if format!("{:016x}", Fnv::of(body).value()) != end.hash {
         return Err("is damaged: its hash is another one".into());
     }
     let lines = body.split_inclusive(|byte| *byte == b'\n');
@@ -140,12 +141,12 @@ pub fn add(directory: &Path, rows: &[Row]) -> Result<(), StoreError> {
     }
     let end = End {
         rows: rows.len(),
-        hash: format!("{:016x}", hash(&text)),
+        hash: format!("{:016x}", Fnv::of(&text).value()),
     };
     // Two runs of one point are two parts, which are compared one day.
     let nonce = SystemTime::now().duration_since(UNIX_EPOCH);
     let nonce = nonce.map_or(0, |since| since.as_nanos() as u64);
-    let name = mix(mix(hash(&text), nonce), process::id().into());
+    let name = mix(mix(Fnv::of(&text).value(), nonce), process::id().into());
     serde_json::to_writer(&mut text, &end)
         .map_err(|error| StoreError::new(directory, error.into()))?;
     text.push(b'\n');

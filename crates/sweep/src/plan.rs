@@ -9,8 +9,10 @@ use std::path::Path;
 use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
 
+use ferroce_base::complaint::plain;
+use ferroce_base::hash::Fnv;
+use ferroce_base::random::{mix, share};
 use ferroce_fabric::scenario::{Scenario, ScenarioError};
-use ferroce_units::plain;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -20,7 +22,6 @@ use crate::design::{Combination, combinations, count};
 use crate::field;
 use crate::file::{Draw, Sweep};
 use crate::parts::{self, StoreError};
-use crate::random::{hash, mix, share};
 
 /// The name of a plan's file in the sweep's directory.
 const FILE: &str = "plan.json";
@@ -380,7 +381,10 @@ fn blame(problem: &str, fields: &[(String, &str, &Value)]) -> String {
 }
 
 fn id(scenario: u64, seed: u64, version: &str) -> Id {
-    Id(mix(mix(scenario, seed), hash(version.as_bytes())))
+    Id(mix(
+        mix(scenario, seed),
+        Fnv::of(version.as_bytes()).value(),
+    ))
 }
 
 struct Maker<'a, 'b, 'c> {

@@ -1,6 +1,6 @@
 //! Ranges of numbers, times, sizes, rates and probabilities.
 
-use ferroce_units::{DECIMAL_SIZE, Quantity, RATE, SIZE, TIME};
+use ferroce_base::units::{DECIMAL_SIZE, Quantity, RATE, SIZE, TIME};
 use toml::Value;
 
 /// A range, and how its values are spread.

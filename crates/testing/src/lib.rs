@@ -13,13 +13,12 @@
 //! | [`message`], [`oracle`] | messages between two queue pairs, and their expected results |
 //! | [`said`](said()) | the output of a program, and how it ended |
 //! | [`layout`] | layouts of structures, compared with those of C headers |
-//! | [`dice`], [`seeds`] | randomness from a seed, and runs that print their seed when they fail |
+//! | [`Dice`], [`seeds`] | randomness from a seed, and runs that print their seed when they fail |
 //! | [`skip`](skip()) | the report of a test that cannot run here |
 //! | [`longest_wait`] | whether the machine had time for a test |
 
 #![forbid(unsafe_code)]
 
-pub mod dice;
 pub mod flight;
 pub mod layout;
 pub mod message;
@@ -33,7 +32,7 @@ pub mod socket;
 mod waits;
 pub mod world;
 
-pub use dice::Dice;
+pub use ferroce_base::random::Dice;
 pub use ferroce_fabric::{Fate, Frame, Network, Parcel, Rules, Stations};
 pub use layout::check_layout;
 pub use said::said;

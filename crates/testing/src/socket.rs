@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
+use ferroce_base::random::Dice;
 use ferroce_hca::{Span, Time};
 
-use crate::dice::Dice;
 use crate::flight::Flight;
 
 /// Packets that a socket hands over in one call.

@@ -1,7 +1,7 @@
 //! For tests and simulators: checks that a queue pair's state is consistent and bounded, and a way
 //! to age a connection.
 
-use ferroce_time::{Span, Time};
+use ferroce_base::time::{Span, Time};
 use ferroce_wire::rnr_timer_ns;
 
 use crate::config::QpCap;

@@ -1,7 +1,7 @@
 //! The receiving half of the requester: acknowledgements, responses and timeouts.
 
 use ferroce_adp::{Expiry, PolicyKind};
-use ferroce_time::{Span, Time};
+use ferroce_base::time::{Span, Time};
 use ferroce_wire::{Aeth, Headers, NakCode, Opcode, Psn, Qpn, Syndrome, rnr_timer_ns};
 
 use crate::attr::QpAttr;

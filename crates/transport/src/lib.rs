@@ -63,7 +63,7 @@ pub use attr::{AccessFlags, Attr, ModifyError, Mtu, QpAttr, QpModify, QpState};
 pub use bytes::Bytes;
 pub use config::{Allowance, HeldBack, QpCap, QpConfig};
 pub use counter::{Counter, CounterInfo};
-pub use ferroce_time::{Span, Time};
+pub use ferroce_base::time::{Span, Time};
 pub use memory::{AccessError, AtomicOp, Data, Key, MemoryRef, Segment};
 pub use packet::{Outgoing, Payload, frame_bytes};
 pub use qp::Qp;

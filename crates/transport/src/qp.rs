@@ -2,7 +2,7 @@
 //! go in; packets, completions and events come out.
 
 use ferroce_adp::{Policy, QpTimeouts, RetryState};
-use ferroce_time::Time;
+use ferroce_base::time::Time;
 use ferroce_wire::{Headers, Psn, Qpn, Service};
 
 use crate::attr::{AccessFlags, Attr, ModifyError, QpAttr, QpModify, QpState};

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use ferroce_adp::{Policy, QpTimeouts, RetryState};
-use ferroce_time::{Span, Time};
+use ferroce_base::time::{Span, Time};
 use ferroce_wire::{Psn, Qpn};
 
 use crate::attr::QpAttr;

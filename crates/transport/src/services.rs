@@ -1,7 +1,7 @@
 //! What a queue pair needs from its device: memory, completion queues, counters, events.
 
 use ferroce_adp::Policy;
-use ferroce_time::{Span, Time};
+use ferroce_base::time::{Span, Time};
 use ferroce_wire::Srqn;
 
 use crate::counter::Counter;

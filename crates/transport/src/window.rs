@@ -1,6 +1,6 @@
 //! Limits on the amount of data that a requester has in flight.
 
-use ferroce_time::{Span, Time};
+use ferroce_base::time::{Span, Time};
 use ferroce_wire::Psn;
 
 use crate::attr::QpAttr;

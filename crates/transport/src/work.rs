@@ -1,7 +1,7 @@
 //! Work requests and completions.
 
 use bitflags::bitflags;
-use ferroce_time::Time;
+use ferroce_base::time::Time;
 use ferroce_wire::Qpn;
 use smallvec::SmallVec;
 use thiserror::Error;

@@ -1,12 +1,12 @@
 //! The results of a policy's jobs.
 
 use ferroce_adp::{Policy, QpTimeouts};
-use ferroce_time::Span;
+use ferroce_base::random::mix;
+use ferroce_base::time::Span;
 use rayon::prelude::*;
 
 use crate::outages::Train;
 use crate::pair::{Fate, Link, TrialError, fate};
-use crate::random::mix;
 
 /// The result of a job that experienced outages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,7 +15,8 @@ use argmin::solver::simulatedannealing::{Anneal, SATempFunc, SimulatedAnnealing}
 use ferroce_adp::{
     AckTimeoutFloor, Demand, Endurance, Policy, PolicyKind, Profile, QpTimeouts, RawProfile,
 };
-use ferroce_time::Span;
+use ferroce_base::random::mix;
+use ferroce_base::time::Span;
 use thiserror::Error as ThisError;
 
 use self::candidates::{simpler, starts, varied};
@@ -23,7 +24,7 @@ pub use self::state::{State, StateError};
 use crate::figures::{Fared, jobs};
 use crate::outages::{Outages, Train};
 use crate::pair::{Link, TrialError};
-use crate::random::{Dice, mix};
+use crate::random::Dice;
 
 /// The requirements for a profile, and the parameters of the search.
 #[derive(Clone, PartialEq, Debug)]

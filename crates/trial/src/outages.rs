@@ -3,9 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use ferroce_time::Span;
+use ferroce_base::random::{mix, share};
+use ferroce_base::time::Span;
 
-use crate::random::{mix, share};
 use crate::times::{ReadError, Times, settings, time};
 
 /// How often a link may flap in one trial.

@@ -5,17 +5,17 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use ferroce_adp::{Endurance, Policy, QpTimeouts};
+use ferroce_base::random::{mix, share};
+use ferroce_base::time::{Span, Time};
 use ferroce_fabric::scenario::settings_of;
 use ferroce_fabric::topology::CableSpec;
 use ferroce_fabric::{
     Fabric, FabricConfig, Fate as PacketFate, Host, Loss, Rate, SwitchConfig, Topology, card,
 };
 use ferroce_hca::{Completion, Counter, Event, Hca, QpAttr, Qpn, Settings, VerbsError, WcStatus};
-use ferroce_time::{Span, Time};
 use thiserror::Error;
 
 use crate::outages::Train;
-use crate::random::{mix, share};
 use crate::times::Times;
 
 /// Messages after each outage, sent one after another: enough to return to the first wait of any

@@ -1,23 +1,11 @@
-//! Random numbers that are the same on every machine and in every version.
+//! Random numbers for solvers.
 
 use std::cell::Cell;
 
+use ferroce_base::random::mix;
 use rand_core::RngCore;
 
-/// Mixes a number into another one (splitmix64): neighbours have nothing in common.
-pub(crate) fn mix(seed: u64, part: u64) -> u64 {
-    let mut z = seed.wrapping_add(part.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ z >> 31
-}
-
-/// From 0 to 1, without 1.
-pub(crate) fn share(random: u64) -> f64 {
-    (random >> 11) as f64 / (1_u64 << 53) as f64
-}
-
-/// Random numbers, one after another.
+/// The numbers of a seed, one after another, also for those that share it.
 #[derive(Debug)]
 pub(crate) struct Dice {
     seed: u64,

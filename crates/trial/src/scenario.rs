@@ -1,10 +1,10 @@
 //! Policies on a whole fabric: the jobs of a scenario, with and without its faults.
 
 use ferroce_adp::Policy;
+use ferroce_base::time::Span;
 use ferroce_fabric::scenario::{FaultSpan, Scenario};
 use ferroce_fabric::{Simulation, Standing, Time, Timeout};
 use ferroce_hca::{Counter, VerbsError};
-use ferroce_time::Span;
 
 use crate::pair::Fate;
 

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use ferroce_time::Span;
-use ferroce_units::TIME;
+use ferroce_base::time::Span;
+use ferroce_base::units::TIME;
 use thiserror::Error;
 
 /// No time of a distribution is longer.

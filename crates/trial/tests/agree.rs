@@ -2,7 +2,7 @@
 
 use ferroce_adp::trace::{Event, SilentPeer};
 use ferroce_adp::{Endurance, Policy, PolicyKind, QpTimeouts, RetryState, builtin};
-use ferroce_time::Span;
+use ferroce_base::time::Span;
 use ferroce_trial::{Fate, Link, Times, Train, fate};
 use proptest::prelude::*;
 

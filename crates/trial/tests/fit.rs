@@ -2,7 +2,7 @@
 //! it did not write are refused.
 
 use ferroce_adp::{AckTimeoutFloor, Demand, Endurance, QpTimeouts, builtin};
-use ferroce_time::Span;
+use ferroce_base::time::Span;
 use ferroce_trial::Link;
 use ferroce_trial::fit::{FitError, Impossible, Question, State, StateError};
 use proptest::prelude::*;

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use ferroce_adp::file::to_toml;
 use ferroce_adp::{Demand, Endurance, Policy, PolicyKind};
-use ferroce_time::Span;
+use ferroce_base::time::Span;
+use ferroce_base::units::{Probability, TIME};
 use ferroce_trial::fit::{FitError, Question, Round, State};
-use ferroce_units::{Probability, TIME};
 
 use super::compare::{Tried, all_policies, kind, try_policy};
 use super::progress::Progress;

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use clap::Args;
 use ferroce_adp::trace::{Event, SilentPeer, Wait};
 use ferroce_adp::{PolicyKind, QpTimeouts, RetryState};
-use ferroce_time::Span;
+use ferroce_base::time::Span;
 
 use super::{Chosen, CommonQpArgs, DeviceArgs, PersonalityArgs, choose};
 use crate::json::adp as json;

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 use ferroce_adp::builtin::{self, BuiltIn};
-use ferroce_units::instead;
+use ferroce_base::names::instead;
 
 use super::codec::decoded;
 use crate::json::adp as json;

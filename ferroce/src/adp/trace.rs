@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use ferroce_adp::trace::{Event, Input, Replay, SilentPeer, Step, Wait};
 use ferroce_adp::{PolicyKind, RetryState};
-use ferroce_time::Span;
+use ferroce_base::time::Span;
 
 use super::{Chosen, DeviceArgs, PersonalityArgs, QpArgs, choose};
 use crate::json::adp as json;

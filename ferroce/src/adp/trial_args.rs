@@ -3,9 +3,9 @@
 use std::fmt;
 
 use clap::Args;
-use ferroce_time::Span;
+use ferroce_base::time::Span;
+use ferroce_base::units::Probability;
 use ferroce_trial::{Link, Outages, Times, Train};
-use ferroce_units::Probability;
 
 use super::import;
 use crate::output::Failure;

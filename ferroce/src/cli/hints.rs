@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::Command;
 use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
-use ferroce_units::near;
+use ferroce_base::names::near;
 
 use crate::spelling;
 

@@ -19,10 +19,10 @@ mod terminal;
 use std::io;
 
 use clap::Args;
+use ferroce_base::units::{Invalid, RATE};
 use ferroce_dcqcn::Rate;
 use ferroce_dcqcn::presets::{PRESETS, Preset};
 use ferroce_os::Tap;
-use ferroce_units::{Invalid, RATE};
 
 use self::plan::Plan;
 use super::progress::Progress;

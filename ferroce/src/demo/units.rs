@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
-use ferroce_units::{Decimal, Invalid, Probability, SIZE, TIME};
+use ferroce_base::units::{Decimal, Invalid, Probability, SIZE, TIME};
 
 use super::plan::{Blackout, Start};
 

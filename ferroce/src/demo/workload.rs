@@ -1,5 +1,6 @@
 //! The messages of a run and their contents. Both depend only on the seed.
 
+use ferroce_base::random::mix;
 use rand::seq::SliceRandom;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -102,14 +103,6 @@ impl Pattern {
         let start = mix(self.seed, message.number) % PATTERN_STARTS;
         &self.text[start as usize..][..message.len as usize]
     }
-}
-
-/// Two numbers made one, well mixed (SplitMix64).
-fn mix(a: u64, b: u64) -> u64 {
-    let mut z = a.wrapping_add(b.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ z >> 31
 }
 
 #[cfg(test)]

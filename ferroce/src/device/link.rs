@@ -4,12 +4,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
+use ferroce_base::units::TIME;
 use ferroce_hca::carrier::{Outages, Schedule};
 use ferroce_hca::{Function, Span, Time};
 use ferroce_os::Clock;
 use ferroce_registry::{Observer, Registry};
 use ferroce_sysfs::netdev_of;
-use ferroce_units::TIME;
 
 use super::format::{Row, print};
 use super::{each, observe, registry};

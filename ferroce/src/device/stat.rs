@@ -3,9 +3,9 @@
 mod rates;
 
 use clap::{Args, Subcommand};
+use ferroce_base::names::near;
 use ferroce_hca::{Counter, DeviceState, PortCounter};
 use ferroce_registry::Registry;
-use ferroce_units::near;
 
 pub(super) use self::rates::{per_second, thousandths};
 use super::format::{Format, Row, print};

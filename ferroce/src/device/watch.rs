@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use clap::Args;
-use ferroce_units::{Decimal, Invalid, TIME};
+use ferroce_base::units::{Decimal, Invalid, TIME};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 

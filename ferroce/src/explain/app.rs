@@ -4,7 +4,7 @@ mod ucx;
 
 use clap::ValueEnum;
 use ferroce_adp::{QpTimeouts, ack_timeout};
-use ferroce_units::instead;
+use ferroce_base::names::instead;
 
 pub(super) use crate::json::explain::{Remark, Setting};
 use crate::output::Failure;

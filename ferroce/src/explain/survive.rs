@@ -2,8 +2,8 @@
 
 use ferroce_adp::builtin::{self, BuiltIn};
 use ferroce_adp::{Answer, Demand, Endurance, Policy, PolicyKind, Profile, QpTimeouts};
+use ferroce_base::time::Span;
 use ferroce_designer::figures::{qp_name, sentence, span_range};
-use ferroce_time::Span;
 
 use super::app::App;
 use crate::adp::Chosen;

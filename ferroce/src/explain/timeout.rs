@@ -8,9 +8,9 @@ use ferroce_adp::trace::{Event, SilentPeer, Wait};
 use ferroce_adp::{
     AckTimeoutFloor, Demand, Endurance, Policy, PolicyKind, QpTimeouts, RetryState, ack_timeout,
 };
+use ferroce_base::time::Span;
+use ferroce_base::units::TIME;
 use ferroce_designer::figures::{sentence, span_range};
-use ferroce_time::Span;
-use ferroce_units::TIME;
 
 use super::app::{App, Asked, Setting};
 use super::survive::Survive;

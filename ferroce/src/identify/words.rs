@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 use std::ops::RangeInclusive;
 
+use ferroce_base::time::Span;
 use ferroce_capture::{
     Answer, End, Failures, Ladder, Log, Policy, Reading, Start, Step, Sure, Tolerant, Tolerates,
     Way,
 };
-use ferroce_time::Span;
 
 use super::sure;
 use crate::json::capture as json;

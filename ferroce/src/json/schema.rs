@@ -1,7 +1,7 @@
 //! `ferroce schema`: the JSON Schemas of what commands print and of what they read; and `version`.
 
 use clap::Args;
-use ferroce_units::near;
+use ferroce_base::names::near;
 use serde::Serialize;
 
 use super::{DOCUMENTS, Known};

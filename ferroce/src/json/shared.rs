@@ -1,9 +1,9 @@
 //! Parts that several documents have.
 
 use ferroce_adp::QpTimeouts;
+use ferroce_base::time::Span;
 use ferroce_designer::ladder::word;
 use ferroce_hca::HistogramConfig;
-use ferroce_time::Span;
 use serde::ser::{Serialize, Serializer};
 
 /// Values by name, in an order that means something to people.

@@ -1,7 +1,7 @@
 //! Findings about one direction, as text.
 
+use ferroce_base::time::Span;
 use ferroce_capture::{End, Ladder, Way};
-use ferroce_time::Span;
 
 use super::grouped;
 

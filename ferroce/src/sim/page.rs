@@ -5,10 +5,10 @@ mod plots;
 
 use std::fmt::Write as _;
 
+use ferroce_base::time::Span;
 use ferroce_fabric::Simulation;
 use ferroce_fabric::results::{Fate, Results};
 use ferroce_fabric::scenario::Scenario;
-use ferroce_time::Span;
 
 use self::plot::escape;
 use super::report::{grouped, kilobytes, loss_names, switches};

@@ -3,8 +3,8 @@
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
+use ferroce_base::time::{Span, Time};
 use ferroce_fabric::Simulation;
-use ferroce_time::{Span, Time};
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 const EVERY: Duration = Duration::from_millis(200);

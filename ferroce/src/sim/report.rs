@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
+use ferroce_base::time::Span;
 use ferroce_fabric::Topology;
 use ferroce_fabric::results::{Ended, Fate, Results, Slowdown, Totals};
 use ferroce_fabric::scenario::Scenario;
-use ferroce_time::Span;
 
 use crate::lines::{lines, wrapped};
 use crate::output::look::columns;

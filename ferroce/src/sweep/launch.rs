@@ -6,9 +6,9 @@ use std::time::Duration;
 use std::{env, fs};
 
 use clap::{Args, ValueEnum};
+use ferroce_base::units::TIME;
 use ferroce_sweep::parts::Parts;
 use ferroce_sweep::{Options, Shard};
-use ferroce_units::TIME;
 
 use super::batch::{Batch, kubernetes, slurm};
 use super::run;
@@ -62,7 +62,7 @@ enum On {
     K8s,
 }
 
-fn time(text: &str) -> Result<Duration, ferroce_units::Invalid> {
+fn time(text: &str) -> Result<Duration, ferroce_base::units::Invalid> {
     TIME.read(text).map(Duration::from_nanos)
 }
 

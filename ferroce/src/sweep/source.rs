@@ -155,7 +155,7 @@ fn built_in(name: &Path) -> Option<&'static BuiltIn> {
 fn read_sweep(file: &Path, text: &str) -> Result<Sweep, Failure> {
     Sweep::parse(text).map_err(|problems| {
         let line = |it: &Problem| finding(file, it.line, "error", &it.text) + "\n";
-        Failure::Input(problems.0.iter().map(line).collect())
+        Failure::Input(problems.problems.iter().map(line).collect())
     })
 }
 

@@ -10,8 +10,7 @@ use crate::workspace::{items, own_packages, report, text};
 const LEVELS: &[(&str, u8)] = &[
     ("ferroce-abi-macros", 0),
     ("ferroce-abi", 1),
-    ("ferroce-time", 0),
-    ("ferroce-units", 0),
+    ("ferroce-base", 0),
     ("ferroce-wire", 0),
     ("ferroce-prm", 0),
     ("ferroce-adp", 1),

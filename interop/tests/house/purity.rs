@@ -7,7 +7,7 @@ use crate::workspace::{report, sources_under};
 
 /// Crates that know no clock, socket, thread, file or global random source.
 const SANS_IO: &[&str] = &[
-    "time",
+    "base",
     "wire",
     "prm",
     "adp",

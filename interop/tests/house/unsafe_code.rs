@@ -7,7 +7,7 @@ use crate::workspace::{all_sources, read, report};
 
 /// Crates without any.
 const FORBIDDEN: &[&str] = &[
-    "time",
+    "base",
     "wire",
     "prm",
     "adp",

@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use ferroce_time::Span;
+use ferroce_base::time::Span;
 
 use super::{FLOOD, FLOOD_OUTAGE, ROUND_TRIP_LOADED, ROUND_TRIP_MIN, Report, TOTAL_MIN, Warning};
 use crate::endurance::Endurance;

@@ -1,67 +1,73 @@
 //! Reads a profile from TOML and collects problems with its form.
 
-use std::borrow::{Cow, ToOwned};
 use std::format;
-use std::string::{String, ToString};
 use std::vec::Vec;
 
+use ferroce_base::toml_file::{Reader, Section, Value, integer, type_of};
 use ferroce_prm::roce_accl;
-use ferroce_units::instead;
-use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::key::{HEADER, Header, Key, Needed, RANGE, Takes, is_known};
-use super::{Document, FileError, Oversize, Problem, full, line_of};
+use super::{Document, FileError, Oversize, full};
 use crate::raw::RawRange;
+
+impl<F> ferroce_base::toml_file::Key for Key<F> {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+}
 
 /// The profile in a table of TOML that was made of `text`.
 pub(super) fn document(text: &str, table: &DeTable<'_>) -> Result<Document, FileError> {
-    let mut reader = Reader {
-        text,
-        problems: Vec::new(),
+    let mut reading = Reading {
+        reader: Reader::new(text).with_misplaced(misplaced),
         document: Document::empty(),
     };
-    reader.document(table);
-    if reader.problems.is_empty() {
-        return Ok(reader.document);
-    }
-    reader.problems.sort_by_key(Problem::line);
-    Err(FileError {
-        problems: reader.problems,
+    reading.document(table);
+    let lines = reading.reader.end()?;
+    Ok(Document {
+        lines,
+        ..reading.document
     })
 }
 
-struct Reader<'a> {
-    text: &'a str,
-    problems: Vec<Problem>,
+fn misplaced(section: &Section<'_>, name: &str) -> Option<&'static str> {
+    let place = match section.name() {
+        "" => "is a key of a range; move it below a [[timeout_range]]",
+        _ => "is a key of the profile; move it above the first [[timeout_range]]",
+    };
+    is_known(name).then_some(place)
+}
+
+struct Reading<'t> {
+    reader: Reader<'t>,
     document: Document,
 }
 
-impl Reader<'_> {
-    fn document(&mut self, table: &DeTable<'_>) {
+impl<'t> Reading<'t> {
+    fn document(&mut self, table: &'t DeTable<'t>) {
+        let root = self.reader.root(table, HEADER);
         let mut tables = None;
         let mut range_num = None;
-        for (name, value) in table {
-            let Some(key) = self.key(HEADER, name, None) else {
+        for key in HEADER {
+            let Some(value) = self.reader.value(&root, key.name) else {
                 continue;
             };
+            let place = (key.name, None);
             match &key.field {
-                Header::Ranges => tables = self.ranges(value),
+                Header::Ranges => tables = self.ranges(&root, value),
                 Header::RangeNum => {
-                    let max = u8::MAX.into();
-                    range_num = self.value((key.name, None), key.takes, max, value);
+                    range_num = self.value(place, key.takes, u8::MAX.into(), value);
                 }
                 Header::Field(field) => {
-                    let place = (key.name, None);
                     if let Some(value) = self.value(place, key.takes, field.max(), value) {
                         field.set(&mut self.document.raw, value);
                     }
                 }
             }
         }
-        let own_total = table
-            .get("qp_total_timeout")
-            .and_then(|value| value.get_ref().as_bool());
+        let own_total = self.reader.value(&root, "qp_total_timeout");
+        let own_total = own_total.and_then(|value| value.get_ref().as_bool());
         // No range at all is a question of values when the file says so itself.
         let says_none = range_num == Some(0);
         for key in HEADER {
@@ -71,95 +77,68 @@ impl Reader<'_> {
                 Needed::UnlessNone(example) => (!says_none).then_some(example),
                 Needed::No => None,
             };
-            self.require(table, key.name, example, None, None);
+            self.require(&root, key.name, example);
         }
-        self.count_ranges(range_num, tables.unwrap_or_else(|| usize::from(!says_none)));
+        let tables = tables.unwrap_or_else(|| usize::from(!says_none));
+        self.count_ranges(&root, range_num, tables);
     }
 
     /// Settles how many ranges are in use, when the file says `range_num` and has so many tables.
-    fn count_ranges(&mut self, range_num: Option<u16>, tables: usize) {
+    fn count_ranges(&mut self, root: &Section<'t>, range_num: Option<u16>, tables: usize) {
         let in_use = range_num.map_or(tables, usize::from);
         self.document.raw.range_num = u8::try_from(in_use).unwrap_or(u8::MAX);
         if in_use > tables {
-            let place = ("range_num", None);
-            let oversize = self.document.oversize.get(&place);
-            let line = self.document.lines.get(&place).copied();
-            self.problems.push(Problem::RangeNum {
-                range_num: oversize.map_or(in_use as i64, |oversize| oversize.value),
-                tables,
-                line,
-            });
+            let oversize = self.document.oversize.get(&("range_num", None));
+            let range_num = oversize.map_or(in_use as i64, |oversize| oversize.value);
+            let text = format!(
+                "range_num = {range_num}, but there are {tables} [[timeout_range]] tables; leave \
+                 range_num out or write {tables}"
+            );
+            let line = self.reader.line(root, "range_num");
+            self.reader.problem(line, text);
         }
     }
 
     /// Reads the ranges and returns how many there are.
-    fn ranges(&mut self, value: &Spanned<DeValue<'_>>) -> Option<usize> {
-        self.note("timeout_range", None, value);
-        self.note("range_num", None, value);
-        let DeValue::Array(array) = value.get_ref() else {
-            let name = "timeout_range".to_owned();
-            self.wrong_type(name, "[[timeout_range]] tables", value);
+    fn ranges(&mut self, root: &Section<'t>, value: &'t Value<'t>) -> Option<usize> {
+        let Some(array) = value.get_ref().as_array() else {
+            self.wrong_type("timeout_range", "[[timeout_range]] tables", value);
             return None;
         };
-        for (i, value) in array.iter().enumerate() {
-            let DeValue::Table(table) = value.get_ref() else {
-                self.wrong_type(format!("timeout_range[{i}]"), "a table", value);
-                continue;
-            };
-            let line = line_of(self.text, value.span().start);
-            let range = self.range(i, line, table);
-            // More than four are counted, and refused by the check.
-            if let Some(entry) = self.document.raw.timeout_range.get_mut(i) {
-                *entry = range;
+        let others = array.iter().enumerate();
+        let others: Vec<_> = others.filter(|(_, it)| !it.get_ref().is_table()).collect();
+        for (i, value) in &others {
+            self.wrong_type(&format!("timeout_range[{i}]"), "a table", value);
+        }
+        if others.is_empty() {
+            let sections = self.reader.sections(root, "timeout_range", RANGE);
+            for (i, section) in sections.iter().enumerate() {
+                let range = self.range(i, section);
+                // More than four are counted, and refused by the check.
+                if let Some(entry) = self.document.raw.timeout_range.get_mut(i) {
+                    *entry = range;
+                }
             }
         }
         Some(array.len())
     }
 
-    fn range(&mut self, i: usize, line: usize, table: &DeTable<'_>) -> RawRange {
+    fn range(&mut self, i: usize, section: &Section<'t>) -> RawRange {
         let mut range = RawRange::EMPTY;
-        for (name, value) in table {
-            let Some(key) = self.key(RANGE, name, Some(i)) else {
-                continue;
-            };
+        for key in RANGE {
             let place = (key.name, Some(i));
-            if let Some(value) = self.value(place, key.takes, key.field.max(), value) {
+            if let Some(value) = self.reader.value(section, key.name)
+                && let Some(value) = self.value(place, key.takes, key.field.max(), value)
+            {
                 key.field.set(&mut range, value);
             }
-        }
-        for key in RANGE {
             let example = match key.needed {
                 Needed::Always(example) => Some(example),
                 _ => None,
             };
-            self.require(table, key.name, example, Some(i), Some(line));
+            self.require(section, key.name, example);
         }
         range
-    }
-
-    fn key<F>(
-        &mut self,
-        keys: &'static [Key<F>],
-        name: &Spanned<Cow<'_, str>>,
-        range: Option<usize>,
-    ) -> Option<&'static Key<F>> {
-        let found = keys.iter().find(|key| key.name == name.get_ref());
-        if found.is_none() {
-            let key = full(name.get_ref(), range);
-            let line = Some(line_of(self.text, name.span().start));
-            self.problems.push(if is_known(name.get_ref()) {
-                let place = match range {
-                    Some(_) => "the profile; move it above the first [[timeout_range]]",
-                    None => "a range; move it below a [[timeout_range]]",
-                };
-                Problem::Misplaced { key, place, line }
-            } else {
-                let names = keys.iter().map(|key| key.name);
-                let instead = instead(name.get_ref(), names);
-                Problem::UnknownKey { key, instead, line }
-            });
-        }
-        found
     }
 
     /// The value as an integer of at most `max`: booleans are 0 and 1, words their numbers.
@@ -168,19 +147,16 @@ impl Reader<'_> {
         place: (&'static str, Option<usize>),
         takes: Takes,
         max: u16,
-        value: &Spanned<DeValue<'_>>,
+        value: &Value<'t>,
     ) -> Option<u16> {
         let (name, range) = place;
-        self.note(name, range, value);
         let expected = match (takes, value.get_ref()) {
             (Takes::Boolean, DeValue::Boolean(value)) => return Some((*value).into()),
             (
                 Takes::Integer { .. } | Takes::PowerOfTwo | Takes::DecMode,
-                DeValue::Integer(digits),
+                number @ DeValue::Integer(_),
             ) => {
-                let negative = digits.as_str().starts_with('-');
-                let beyond = if negative { i64::MIN } else { i64::MAX };
-                let value = i64::from_str_radix(digits.as_str(), digits.radix()).unwrap_or(beyond);
+                let value = integer(number)?;
                 let held = value.clamp(0, max.into());
                 if held != value {
                     let max = takes.max();
@@ -194,7 +170,7 @@ impl Reader<'_> {
             (Takes::DecMode, _) => "\"TO_DIV_4\", \"TO_DIV_2\" or \"TO_LOW_BOUND\"",
             (Takes::Integer { .. } | Takes::PowerOfTwo | Takes::Ranges, _) => "an integer",
         };
-        self.wrong_type(full(name, range), expected, value);
+        self.wrong_type(&full(name, range), expected, value);
         None
     }
 
@@ -202,60 +178,30 @@ impl Reader<'_> {
         &mut self,
         (name, range): (&'static str, Option<usize>),
         word: &str,
-        value: &Spanned<DeValue<'_>>,
+        value: &Value<'t>,
     ) -> Option<u16> {
         let modes = &roce_accl::DEC_MODE[0];
         let number = modes.value_named(word);
         if number.is_none() {
             let words = modes.values().iter().map(|(_, name)| *name);
-            self.problems.push(Problem::UnknownValue {
-                key: full(name, range),
-                value: word.to_string(),
-                allowed: words.collect::<Vec<_>>().join(", "),
-                line: Some(line_of(self.text, value.span().start)),
-            });
+            let allowed = words.collect::<Vec<_>>().join(", ");
+            let key = full(name, range);
+            let text = format!("{key} = \"{word}\" is unknown; allowed: {allowed}");
+            self.reader.problem(Some(self.reader.line_of(value)), text);
         }
         number.and_then(|number| u16::try_from(number).ok())
     }
 
-    fn wrong_type(&mut self, key: String, expected: &'static str, value: &Spanned<DeValue<'_>>) {
-        let line = Some(line_of(self.text, value.span().start));
-        let got = match value.get_ref() {
-            DeValue::Array(_) => "an array",
-            DeValue::Boolean(_) => "a boolean",
-            DeValue::Datetime(_) => "a date",
-            DeValue::Float(_) => "a number with a fraction",
-            DeValue::Integer(_) => "an integer",
-            DeValue::String(_) => "a string",
-            DeValue::Table(_) => "a table",
-        };
-        self.problems.push(Problem::WrongType {
-            key,
-            expected,
-            got,
-            line,
-        });
+    fn wrong_type(&mut self, key: &str, expected: &str, value: &Value<'t>) {
+        let got = type_of(value.get_ref());
+        let text = format!("{key} takes {expected}, not {got}");
+        self.reader.problem(Some(self.reader.line_of(value)), text);
     }
 
-    fn require(
-        &mut self,
-        table: &DeTable<'_>,
-        name: &'static str,
-        example: Option<&str>,
-        range: Option<usize>,
-        line: Option<usize>,
-    ) {
-        if let Some(example) = example.filter(|_| !table.contains_key(name)) {
-            self.problems.push(Problem::Missing {
-                key: full(name, range),
-                example: example.to_owned(),
-                line,
-            });
+    fn require(&mut self, section: &Section<'t>, name: &str, example: Option<&str>) {
+        if let Some(example) = example.filter(|_| !section.has(name)) {
+            let text = format!("{}{name} is missing; add {example}", section.path);
+            self.reader.problem(self.reader.line(section, name), text);
         }
-    }
-
-    fn note(&mut self, name: &'static str, range: Option<usize>, value: &Spanned<DeValue<'_>>) {
-        let line = line_of(self.text, value.span().start);
-        self.document.lines.entry((name, range)).or_insert(line);
     }
 }

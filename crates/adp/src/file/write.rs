@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use std::format;
 use std::string::{String, ToString};
 
+use ferroce_base::time::Span;
 use ferroce_prm::roce_accl;
-use ferroce_time::Span;
 
 use crate::raw::{RANGE_NUM_MAX, RawProfile, RawRange};
 

@@ -5,7 +5,7 @@ use ferroce_adp::trace::{Event, Input, Replay, SilentPeer, Step, Wait};
 use ferroce_adp::{
     AckTimeoutFloor, Policy, PolicyKind, Profile, QpTimeouts, RawProfile, RawRange, RetryState,
 };
-use ferroce_time::{Span, Time};
+use ferroce_base::time::{Span, Time};
 
 pub(crate) fn qp(timeout: u8, retry_cnt: u8) -> QpTimeouts {
     QpTimeouts { timeout, retry_cnt }

@@ -5,7 +5,7 @@
 //! timer explains. There are two kinds of senders: those with exact timers, captured at the sender, and
 //! cards, whose timers are coarse.
 
-use ferroce_time::Span;
+use ferroce_base::time::Span;
 
 use crate::ladder::{Ladder, Start};
 

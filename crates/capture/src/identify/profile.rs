@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
 use ferroce_adp::ack_timeout;
-use ferroce_time::Span;
+use ferroce_base::time::Span;
 
 use super::likelihood::{Sender, within};
 use super::{Explanation, Policy};

@@ -5,8 +5,8 @@ use ferroce_adp::trace::{Event, SilentPeer};
 use ferroce_adp::{
     AckTimeoutFloor, Policy as Device, PolicyKind, Profile, QpTimeouts, RawProfile, RetryState,
 };
+use ferroce_base::time::Span;
 use ferroce_capture::{Policy, Step, Sure, analyse, identify};
-use ferroce_time::Span;
 use ferroce_wire::pcapng::{UdpMeta, Writer};
 use ferroce_wire::{Connection, Headers, IcrcFlow, IpPair, Place, Psn, Qpn, Reth};
 use rand::{RngExt, SeedableRng};

@@ -1,7 +1,7 @@
 //! Recovery of a rate: fast recovery, additive increase, hyper increase. Shared by both reaction
 //! points.
 
-use ferroce_time::{Span, Time};
+use ferroce_base::time::{Span, Time};
 
 use crate::rate::Rate;
 use crate::switches::{HyperIncrease, StageComparison};

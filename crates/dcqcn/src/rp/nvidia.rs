@@ -6,7 +6,7 @@
 //! they would cost an event each. Instead, alpha is updated when a cut needs it, and only a period
 //! with a CNP leads to a cut, so a flow has one deadline: its next cut or its next increase.
 
-use ferroce_time::{Span, Time};
+use ferroce_base::time::{Span, Time};
 
 use super::ReactionPoint;
 use super::increase::{Increase, Phase, Recovery};
@@ -114,7 +114,7 @@ impl NvidiaConfig {
 /// ```
 /// use ferroce_dcqcn::rp::{NvidiaConfig, NvidiaRp, ReactionPoint};
 /// use ferroce_dcqcn::{Params, Rate, Switches};
-/// use ferroce_time::Time;
+/// use ferroce_base::time::Time;
 ///
 /// let line = Rate::from_mbps(100_000);
 /// let config = NvidiaConfig::new(&Params::default(), &Switches::default(), line);

@@ -4,7 +4,7 @@
 //! Each CNP causes an immediate cut, then raises alpha. Without CNPs, alpha falls once in every
 //! `alpha_timer`.
 
-use ferroce_time::{Span, Time};
+use ferroce_base::time::{Span, Time};
 
 use super::ReactionPoint;
 use super::increase::{Increase, Recovery};

@@ -1,6 +1,6 @@
 //! Events at any time, in a heap whose entries can be found and moved.
 
-use ferroce_time::Time;
+use ferroce_base::time::Time;
 
 use super::Source;
 

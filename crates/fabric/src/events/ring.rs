@@ -1,6 +1,6 @@
 //! Events of the near future, in a ring of short buckets.
 
-use ferroce_time::{Span, Time};
+use ferroce_base::time::{Span, Time};
 
 use super::Source;
 

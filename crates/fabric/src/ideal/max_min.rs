@@ -68,8 +68,8 @@ pub fn fair_shares(topology: &Topology, paths: &[Path]) -> Vec<f64> {
 
 #[cfg(test)]
 mod tests {
+    use ferroce_base::time::Span;
     use ferroce_dcqcn::Rate;
-    use ferroce_time::Span;
     use proptest::collection::{btree_set, vec};
     use proptest::prelude::*;
 

@@ -1,7 +1,7 @@
 //! The time a path takes when it carries nothing else.
 
+use ferroce_base::time::Span;
 use ferroce_dcqcn::Rate;
-use ferroce_time::Span;
 
 use super::duration;
 use crate::route::Routes;

@@ -1,6 +1,7 @@
 //! Parts and initial state of a network.
 
-use ferroce_time::{Span, Time};
+use ferroce_base::random::mix;
+use ferroce_base::time::{Span, Time};
 
 use super::watch::Watch;
 use super::{FabricConfig, Network};
@@ -10,7 +11,6 @@ use crate::line::{Line, Loss, Way};
 use crate::packets::Packets;
 use crate::route::Routes;
 use crate::rules::Rules;
-use crate::seed::sub_seed;
 use crate::switch::{Switch, SwitchConfig};
 use crate::topology::{CableSpec, NodeId, RATE_MIN, Topology};
 
@@ -32,7 +32,7 @@ impl<P: Parcel> Network<P> {
             }
         }
         let switches = (0..).zip(of_switches).map(|(number, leaving)| {
-            let own = sub_seed(sub_seed(seed, 1), number);
+            let own = mix(mix(seed, 1), number);
             Switch::new(leaving.iter().copied(), switch.clone(), own)
         });
         Self {
@@ -100,7 +100,7 @@ fn make_lines(topology: &Topology, seed: u64) -> (Vec<Line>, Vec<Vec<u32>>) {
     let mut lines = Vec::with_capacity(2 * ports.len());
     for (cable, [first, second]) in topology.cables.iter().zip(ports) {
         for (from, to) in [(first, second), (second, first)] {
-            let own = sub_seed(sub_seed(seed, 0), lines.len() as u64);
+            let own = mix(mix(seed, 0), lines.len() as u64);
             let mut line = Line::new(Way { from, to }, cable.rate, cable.delay, own);
             line.set_loss(Loss::random(cable.loss_share()));
             lines.push(line);

@@ -1,6 +1,6 @@
 //! Information about a network and the frames on it, and consistency checks.
 
-use ferroce_time::Span;
+use ferroce_base::time::Span;
 
 use super::Network;
 use crate::frame::{Frame, Parcel};

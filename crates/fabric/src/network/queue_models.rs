@@ -1,7 +1,7 @@
 //! Compares a port's queue with the formulas for queues with random arrivals.
 
+use ferroce_base::time::{Span, Time};
 use ferroce_dcqcn::Rate;
-use ferroce_time::{Span, Time};
 use ferroce_transport::Outgoing;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;

@@ -1,6 +1,6 @@
 //! Observers of packets: those that pass a port, and those that are lost.
 
-use ferroce_time::Time;
+use ferroce_base::time::Time;
 
 use crate::frame::{Frame, Parcel};
 use crate::packets::{PacketId, Packets};

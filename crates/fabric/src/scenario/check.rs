@@ -1,8 +1,8 @@
 //! Finds what can never happen in a scenario, or is certainly fatal, before it runs.
 
 use ferroce_adp::QpTimeouts;
+use ferroce_base::time::{Span, Time};
 use ferroce_dcqcn::Rate;
-use ferroce_time::{Span, Time};
 
 use super::Scenario;
 use crate::topology::NodeId;

@@ -5,18 +5,18 @@ use std::sync::Arc;
 use ferroce_adp::builtin;
 use ferroce_adp::file::Document;
 use ferroce_adp::{AckTimeoutFloor, Policy, PolicyKind, Profile, QpTimeouts};
+use ferroce_base::names::instead;
+use ferroce_base::random::mix;
+use ferroce_base::time::Span;
 use ferroce_dcqcn::presets::{PRESETS, Preset};
 use ferroce_dcqcn::{Param, Params, Rate};
 use ferroce_hca::{Hca, HcaConfig, HostProfile, Mtu, Personality, Settings, SettingsParts};
 use ferroce_prm::{Image, roce_accl as reg};
-use ferroce_time::Span;
-use ferroce_units::instead;
 use toml::de::DeValue;
 
-use super::read::{Reader, Section, integer};
-use super::{Resolver, keys, plain};
-use crate::seed::sub_seed;
+use super::{Resolver, keys};
 use crate::topology::{NodeId, Topology};
+use ferroce_base::toml_file::{Reader, Section, integer, plain_table};
 
 /// The NIC of every host.
 #[derive(Clone, PartialEq, Debug)]
@@ -58,7 +58,7 @@ impl Device {
                 }
             }
         }
-        let seed = sub_seed(seed, 2);
+        let seed = mix(seed, 2);
         let mut profile = HostProfile::sockets();
         (0..).zip(rates).map(move |(host, rate)| {
             if profile.port_rate != Some(rate) {
@@ -68,7 +68,7 @@ impl Device {
                 host: Arc::clone(&profile),
                 speed: rate,
                 window_bytes: self.window_bytes,
-                ..crate::card(sub_seed(seed, host))
+                ..crate::card(mix(seed, host))
             };
             Hca::with_settings(config, Arc::clone(&self.settings))
         })
@@ -172,7 +172,7 @@ fn profile<'t>(
     let value = reader.value(section, "profile")?;
     let (name, text) = match value.get_ref() {
         DeValue::Table(table) => {
-            let text = plain::table(table).to_string();
+            let text = plain_table(table).to_string();
             ("in the scenario".to_owned(), Some(text))
         }
         DeValue::String(name) => {
@@ -195,7 +195,7 @@ fn profile<'t>(
         Err(error) => {
             for problem in &error.problems {
                 let line = problem
-                    .line()
+                    .line
                     .map_or(String::new(), |line| format!(" line {line}:"));
                 reader.bad(section, "profile", format_args!("{name}:{line} {problem}"));
             }

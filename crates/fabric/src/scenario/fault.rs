@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use ferroce_base::names::near;
+use ferroce_base::time::{Span, Time};
+use ferroce_base::toml_file::{NANOS_MAX, Reader, Section};
+use ferroce_base::units::TIME;
 use ferroce_dcqcn::Rate;
-use ferroce_time::{Span, Time};
-use ferroce_units::{TIME, near};
 use toml::de::DeValue;
 
 use super::keys;
-use super::names::link_names;
-use super::read::{NANOS_MAX, Reader, Section};
+use super::names::{link_names, read_host, read_links};
+use super::topology::read_rate;
 use crate::topology::Topology;
 use crate::{Fault, Loss};
 
@@ -201,6 +203,12 @@ fn times<'t>(
     (0..count).map(|n| (nth(n), to(nth(n)))).collect()
 }
 
+/// A probability, as so many of 2^32.
+fn share<'t>(reader: &mut Reader<'t>, section: &Section<'t>, name: &str) -> Option<u32> {
+    let value = reader.probability(section, name)?.as_f64() * 4_294_967_296.0;
+    Some(value.round().min(f64::from(u32::MAX)) as u32)
+}
+
 /// A list of times at which something went down and came up again.
 fn recorded<'t>(reader: &mut Reader<'t>, section: &Section<'t>) -> Vec<(Time, Time)> {
     let mut times = Vec::new();
@@ -259,8 +267,8 @@ fn effect<'t>(
         .collect();
     reader.idle(section, &idle, "has no meaning for this kind");
 
-    let links = reader.links(section, "link", topology);
-    let host = reader.host(section, "host", topology);
+    let links = read_links(reader, section, "link", topology);
+    let host = read_host(reader, section, "host", topology);
     let host_name = |host| topology.name(crate::NodeId(host));
     let some = |cables: &[usize]| match cables {
         [one] => names[*one].clone(),
@@ -281,7 +289,7 @@ fn effect<'t>(
         }
         Kind::Loss => {
             let probability = reader.probability(section, "probability")?;
-            let share = reader.share(section, "probability")?;
+            let share = share(reader, section, "probability")?;
             let cables = links?;
             let what = format!("{} loses {probability}", some(&cables));
             (what, Effect::Loss(cables, Loss::random(share)))
@@ -302,13 +310,13 @@ fn effect<'t>(
         }
         Kind::Corruption => {
             let probability = reader.probability(section, "probability")?;
-            let share = reader.share(section, "probability")?;
+            let share = share(reader, section, "probability")?;
             let cables = links?;
             let what = format!("{} corrupts {probability}", some(&cables));
             (what, Effect::Corruption(cables, share))
         }
         Kind::Rate => {
-            let (rate, cables) = (reader.rate(section, "rate")?, links?);
+            let (rate, cables) = (read_rate(reader, section, "rate")?, links?);
             let what = format!("{} at {rate}", some(&cables));
             (what, Effect::Rate(cables, rate))
         }

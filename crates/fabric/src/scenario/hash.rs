@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use ferroce_base::hash::Fnv;
 use toml::{Table, Value};
 
 /// A number that is the same for scenarios of the same keys and values, whatever their order,
@@ -12,13 +13,12 @@ pub(super) fn of(mut table: Table, files: &[String]) -> u64 {
     }
     let mut canonical = String::new();
     write_table(&mut canonical, &table);
-    let mut hash = Fnv::default();
-    hash.add(canonical.as_bytes());
+    let mut hash = Fnv::of(canonical.as_bytes());
     for file in files {
         hash.add(&[0]);
         hash.add(file.as_bytes());
     }
-    hash.0
+    hash.value()
 }
 
 fn write_table(out: &mut String, table: &Table) {
@@ -46,23 +46,6 @@ fn write_value(out: &mut String, value: &Value) {
         }
         other => {
             let _ = write!(out, "{other}");
-        }
-    }
-}
-
-/// FNV-1a, 64 bits: short, and the same for ever.
-struct Fnv(u64);
-
-impl Default for Fnv {
-    fn default() -> Self {
-        Self(0xcbf2_9ce4_8422_2325)
-    }
-}
-
-impl Fnv {
-    fn add(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
         }
     }
 }

@@ -1,15 +1,16 @@
 //! `[[job]]`.
 
 use ferroce_adp::QpTimeouts;
+use ferroce_base::random::mix;
+use ferroce_base::time::{Span, Time};
+use ferroce_base::toml_file::{Reader, Section};
 use ferroce_hca::QpAttr;
-use ferroce_time::{Span, Time};
 use toml::de::DeValue;
 
 use super::device::Device;
-use super::read::{Reader, Section};
+use super::names::{read_host, read_hosts};
 use super::topology::Found;
 use super::{Resolver, keys};
-use crate::seed::sub_seed;
 use crate::workload::{Cdf, Collective, Poisson, Workload, incast, permutation};
 use crate::{JobConfig, OnError};
 
@@ -67,7 +68,7 @@ pub(super) fn read<'t>(
     let mut workloads = Vec::with_capacity(sections.len());
     let mut configs = Vec::with_capacity(sections.len());
     for (section, number) in sections.iter().zip(0..) {
-        let seed = sub_seed(sub_seed(seed, 3), number);
+        let seed = mix(mix(seed, 3), number);
         let config = config(reader, section, device);
         if let Some(mut workload) = workload(reader, section, found, seed, resolve) {
             if let Some(name) = reader.string(section, "name") {
@@ -170,7 +171,7 @@ fn made<'t>(
         return Some(flows(name, kind, found, resolve));
     }
     let hosts = match section.has("hosts") {
-        true => reader.hosts(section, "hosts", topology)?,
+        true => read_hosts(reader, section, "hosts", topology)?,
         false => (0..topology.hosts).collect(),
     };
     if kind == Kind::Poisson {
@@ -191,7 +192,7 @@ fn made<'t>(
     let bytes = reader.size(section, "bytes", (1, BYTES_MAX))?;
     let made = match kind {
         Kind::Incast => {
-            let receiver = reader.host(section, "receiver", topology);
+            let receiver = read_host(reader, section, "receiver", topology);
             if receiver.is_none() && section.has("receiver") {
                 return None;
             }
@@ -218,7 +219,7 @@ fn made<'t>(
                 Kind::AllToAll => collective.all_to_all(),
                 Kind::AllToAllInShifts => collective.all_to_all_in_shifts(),
                 Kind::ParameterServer => {
-                    let servers = reader.hosts(section, "servers", topology)?;
+                    let servers = read_hosts(reader, section, "servers", topology)?;
                     collective.ranks.retain(|host| !servers.contains(host));
                     collective.parameter_server(&servers)
                 }

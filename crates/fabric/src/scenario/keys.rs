@@ -39,8 +39,10 @@ pub(super) enum Takes {
     Dcqcn,
 }
 
-pub(super) fn find(keys: &'static [Key], name: &str) -> Option<&'static Key> {
-    keys.iter().find(|key| key.name == name)
+impl ferroce_base::toml_file::Key for Key {
+    fn name(&self) -> &'static str {
+        self.name
+    }
 }
 
 const fn key(name: &'static str, takes: Takes, doc: &'static str) -> Key {

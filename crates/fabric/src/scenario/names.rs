@@ -3,106 +3,103 @@
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
 
-use ferroce_units::near;
+use ferroce_base::names::near;
 use toml::de::DeValue;
 
-use super::read::{Reader, Section, integer};
 use crate::topology::{NodeId, Topology};
+use ferroce_base::toml_file::{Reader, Section, integer};
 
-impl<'t> Reader<'t> {
-    /// One host: its name or number.
-    pub(super) fn host(
-        &mut self,
-        section: &Section<'t>,
-        name: &str,
-        topology: &Topology,
-    ) -> Option<u32> {
-        let value = self.value(section, name)?;
-        let (given, found) = match value.get_ref() {
-            DeValue::String(text) => (format!("{text:?}"), host_named(text, topology)),
-            value @ DeValue::Integer(_) => {
-                let number = integer(value).unwrap_or(-1);
-                let found = u32::try_from(number).ok();
-                (
-                    number.to_string(),
-                    found.filter(|host| *host < topology.hosts),
-                )
-            }
+/// One host: its name or number.
+pub(super) fn read_host<'t>(
+    reader: &mut Reader<'t>,
+    section: &Section<'t>,
+    name: &str,
+    topology: &Topology,
+) -> Option<u32> {
+    let value = reader.value(section, name)?;
+    let (given, found) = match value.get_ref() {
+        DeValue::String(text) => (format!("{text:?}"), host_named(text, topology)),
+        value @ DeValue::Integer(_) => {
+            let number = integer(value).unwrap_or(-1);
+            let found = u32::try_from(number).ok();
+            (
+                number.to_string(),
+                found.filter(|host| *host < topology.hosts),
+            )
+        }
+        _ => {
+            reader.wrong_type(section, name, "the name or number of a host", value);
+            return None;
+        }
+    };
+    if found.is_none() {
+        reader.invalid(section, name, given, hosts_there_are(topology));
+    }
+    found
+}
+
+/// Some hosts: `all`, names, numbers and ranges of numbers (`0-15`), or a list of these.
+pub(super) fn read_hosts<'t>(
+    reader: &mut Reader<'t>,
+    section: &Section<'t>,
+    name: &str,
+    topology: &Topology,
+) -> Option<Vec<u32>> {
+    let mut hosts = Vec::new();
+    let mut is_good = true;
+    for value in reader.list(section, name)? {
+        let given = match value.get_ref() {
+            DeValue::String(text) => text.to_string(),
+            value @ DeValue::Integer(_) => integer(value).unwrap_or(-1).to_string(),
             _ => {
-                self.wrong_type(section, name, "the name or number of a host", value);
+                reader.wrong_type(section, name, "names or numbers of hosts", value);
                 return None;
             }
         };
-        if found.is_none() {
-            self.invalid(section, name, given, hosts_there_are(topology));
-        }
-        found
-    }
-
-    /// Some hosts: `all`, names, numbers and ranges of numbers (`0-15`), or a list of these.
-    pub(super) fn hosts(
-        &mut self,
-        section: &Section<'t>,
-        name: &str,
-        topology: &Topology,
-    ) -> Option<Vec<u32>> {
-        let mut hosts = Vec::new();
-        let mut is_good = true;
-        for value in self.list(section, name)? {
-            let given = match value.get_ref() {
-                DeValue::String(text) => text.to_string(),
-                value @ DeValue::Integer(_) => integer(value).unwrap_or(-1).to_string(),
-                _ => {
-                    self.wrong_type(section, name, "names or numbers of hosts", value);
-                    return None;
-                }
-            };
-            let all = || (given == "all").then(|| 0..=topology.hosts.saturating_sub(1));
-            let one = || host_named(&given, topology).map(|host| host..=host);
-            match all().or_else(|| range(&given, topology)).or_else(one) {
-                Some(range) => hosts.extend(range),
-                None => {
-                    let must = hosts_there_are(topology);
-                    self.invalid(section, name, format_args!("{given:?}"), must);
-                    is_good = false;
-                }
+        let all = || (given == "all").then(|| 0..=topology.hosts.saturating_sub(1));
+        let one = || host_named(&given, topology).map(|host| host..=host);
+        match all().or_else(|| range(&given, topology)).or_else(one) {
+            Some(range) => hosts.extend(range),
+            None => {
+                let must = hosts_there_are(topology);
+                reader.invalid(section, name, format_args!("{given:?}"), must);
+                is_good = false;
             }
         }
-        is_good.then_some(hosts)
     }
-
-    /// Some cables, in the order of their numbers.
-    pub(super) fn links(
-        &mut self,
-        section: &Section<'t>,
-        name: &str,
-        topology: &Topology,
-    ) -> Option<Vec<usize>> {
-        let mut cables = Vec::new();
-        for value in self.list(section, name)? {
-            let DeValue::String(text) = value.get_ref() else {
-                self.wrong_type(
-                    section,
-                    name,
-                    "names of links, for example \"leaf0-spine1\"",
-                    value,
-                );
-                return None;
-            };
-            match links_named(text, topology) {
-                Ok(found) => cables.extend(found),
-                Err(must) => {
-                    self.invalid(section, name, format_args!("{text:?}"), must);
-                    return None;
-                }
-            }
-        }
-        cables.sort_unstable();
-        cables.dedup();
-        Some(cables)
-    }
+    is_good.then_some(hosts)
 }
 
+/// Some cables, in the order of their numbers.
+pub(super) fn read_links<'t>(
+    reader: &mut Reader<'t>,
+    section: &Section<'t>,
+    name: &str,
+    topology: &Topology,
+) -> Option<Vec<usize>> {
+    let mut cables = Vec::new();
+    for value in reader.list(section, name)? {
+        let DeValue::String(text) = value.get_ref() else {
+            reader.wrong_type(
+                section,
+                name,
+                "names of links, for example \"leaf0-spine1\"",
+                value,
+            );
+            return None;
+        };
+        match links_named(text, topology) {
+            Ok(found) => cables.extend(found),
+            Err(must) => {
+                reader.invalid(section, name, format_args!("{text:?}"), must);
+                return None;
+            }
+        }
+    }
+    cables.sort_unstable();
+    cables.dedup();
+    Some(cables)
+}
 fn host_named(text: &str, topology: &Topology) -> Option<u32> {
     let number = text.parse().ok().filter(|host| *host < topology.hosts);
     let named = || topology.find(text).filter(|node| topology.is_host(*node));

@@ -1,10 +1,10 @@
 //! `[switch]`.
 
+use ferroce_base::toml_file::{Reader, Section, integer};
 use ferroce_dcqcn::{CongestionPoint, Rate, presets};
 use toml::de::DeValue;
 
 use super::keys;
-use super::read::{Reader, Section, integer};
 use crate::topology::Topology;
 use crate::{PRIORITIES, Schedule, SwitchConfig};
 

@@ -1,16 +1,16 @@
 //! `[topology]`.
 
+use ferroce_base::time::Span;
+use ferroce_base::units::{Probability, Quantity, RATE, TIME};
 use ferroce_dcqcn::Rate;
-use ferroce_time::Span;
-use ferroce_units::{Probability, Quantity, RATE, TIME};
 use toml::de::DeValue;
 
-use super::read::{NANOS_MAX, Reader, Section};
 use super::{Resolver, keys};
 use crate::topology::{
     CableSpec, Dumbbell, FatTree, HpccTopology, LeafSpine, NamedCable, NodeId, RailPod, Topology,
     TopologyError,
 };
+use ferroce_base::toml_file::{NANOS_MAX, Reader, Section};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -91,14 +91,14 @@ pub(super) fn read<'t>(
         &idle(kind, &section),
         "has no meaning for this kind",
     );
-    let before = reader.problems.len();
+    let before = reader.problem_count();
     let found = match kind {
         Kind::Hpcc => hpcc(reader, &section, resolve),
         Kind::List => list(reader, &section, cables.0),
         _ => build(reader, &section, kind, cables).map_err(|error| error.to_string()),
     };
     match found {
-        _ if reader.problems.len() > before => None,
+        _ if reader.problem_count() > before => None,
         Ok(found) => Some(found),
         Err(error) => {
             reader.bad(&section, "kind", error);
@@ -194,11 +194,11 @@ fn cable(value: &DeValue<'_>, otherwise: CableSpec) -> Option<NamedCable> {
 
 /// From hosts, and between switches.
 fn cables<'t>(reader: &mut Reader<'t>, section: &Section<'t>) -> (CableSpec, CableSpec) {
-    let rate = reader.rate(section, "rate");
+    let rate = read_rate(reader, section, "rate");
     let rate = rate.unwrap_or(Rate::from_mbps(100_000));
     let delay = reader.span(section, "delay", 0);
     let delay = delay.unwrap_or(Span::from_micros(1));
-    let fabric_rate = reader.rate(section, "fabric_rate").unwrap_or(rate);
+    let fabric_rate = read_rate(reader, section, "fabric_rate").unwrap_or(rate);
     let fabric_delay = reader.span(section, "fabric_delay", 0).unwrap_or(delay);
     let fabric = CableSpec::new(fabric_rate, fabric_delay);
     (CableSpec::new(rate, delay), fabric)
@@ -307,4 +307,15 @@ fn build<'t>(
 fn count_of<'t>(reader: &mut Reader<'t>, section: &Section<'t>, name: &str) -> u32 {
     let count = reader.count32(section, name, (1, u32::MAX));
     count.unwrap_or(1)
+}
+
+/// A rate that a port may have.
+pub(super) fn read_rate<'t>(
+    reader: &mut Reader<'t>,
+    section: &Section<'t>,
+    name: &str,
+) -> Option<Rate> {
+    let range = (crate::topology::RATE_MIN.bps(), Rate::MAX.bps());
+    let bps = reader.quantity(section, name, &RATE, range)?;
+    Some(Rate::from_bps(bps))
 }

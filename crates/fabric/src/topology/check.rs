@@ -137,8 +137,8 @@ impl Topology {
 
 #[cfg(test)]
 mod tests {
+    use ferroce_base::time::Span;
     use ferroce_dcqcn::Rate;
-    use ferroce_time::Span;
 
     use super::*;
     use crate::topology::CableSpec;

@@ -1,6 +1,6 @@
 //! The reasons why a topology is invalid.
 
-use ferroce_time::Span;
+use ferroce_base::time::Span;
 
 use super::{DELAY_MAX, PORTS_MAX, RATE_MIN};
 use crate::Rate;

@@ -4,9 +4,9 @@
 //! nodes that are switches. A line for each link follows: two nodes, rate, delay, and loss
 //! probability. Everything after the last link is ignored.
 
+use ferroce_base::time::Span;
+use ferroce_base::units::{Decimal, Probability};
 use ferroce_dcqcn::Rate;
-use ferroce_time::Span;
-use ferroce_units::{Decimal, Probability};
 
 use super::{
     CABLES_MAX, Cable, CableSpec, DELAY_MAX, HOSTS_MAX, NodeId, RATE_MIN, SWITCHES_MAX, Topology,

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use ferroce_units::Probability;
+use ferroce_base::units::Probability;
 
 use super::{Cable, CableSpec, NodeId, Topology, TopologyError};
 
@@ -54,8 +54,8 @@ impl Topology {
 
 #[cfg(test)]
 mod tests {
+    use ferroce_base::time::Span;
     use ferroce_dcqcn::Rate;
-    use ferroce_time::Span;
 
     use super::*;
 

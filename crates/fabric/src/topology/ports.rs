@@ -86,8 +86,8 @@ impl Ports {
 
 #[cfg(test)]
 mod tests {
+    use ferroce_base::time::Span;
     use ferroce_dcqcn::Rate;
-    use ferroce_time::Span;
 
     use super::*;
     use crate::topology::{CableSpec, LeafSpine};

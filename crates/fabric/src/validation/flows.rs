@@ -8,10 +8,10 @@
 
 use std::collections::VecDeque;
 
+use ferroce_base::time::{Span, Time};
 use ferroce_dcqcn::np::{Arrival, CnpTimer, NotificationPoint};
 use ferroce_dcqcn::rp::ReactionPoint;
 use ferroce_dcqcn::{CongestionPoint, RangeError, Rate};
-use ferroce_time::{Span, Time};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 

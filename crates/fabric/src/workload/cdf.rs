@@ -1,6 +1,6 @@
 //! Distributions of sizes.
 
-use ferroce_units::Decimal;
+use ferroce_base::units::Decimal;
 
 use super::plan::MESSAGE_BYTES_MAX;
 use super::random::Stream;

@@ -1,6 +1,6 @@
 //! Checks whether a topology can run a workload.
 
-use ferroce_time::{Span, Time};
+use ferroce_base::time::{Span, Time};
 
 use super::{
     EDGES_MAX, JOBS_MAX, TRANSFER_BYTES_MAX, TRANSFERS_MAX, Transfer, TransferId, Workload,

@@ -2,7 +2,7 @@
 
 mod algorithm;
 
-use ferroce_time::{Span, Time};
+use ferroce_base::time::{Span, Time};
 
 use self::algorithm::{Algorithm, Step};
 use super::plan::{MESSAGE_BYTES_MAX, Message, Plan, Sending, distinct, within};

@@ -1,7 +1,7 @@
 //! The flow lists of HPCC's simulator.
 
-use ferroce_time::{Span, Time};
-use ferroce_units::Decimal;
+use ferroce_base::time::{Span, Time};
+use ferroce_base::units::Decimal;
 
 use super::plan::{MESSAGE_BYTES_MAX, Plan, Sending};
 use super::{TRANSFERS_MAX, Workload};

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use ferroce_time::{Span, Time};
-use ferroce_units::Decimal;
+use ferroce_base::time::{Span, Time};
+use ferroce_base::units::Decimal;
 
 use super::plan::{MESSAGE_BYTES_MAX, Message, Plan, Sending};
 use super::{TRANSFERS_MAX, Workload, WorkloadError};

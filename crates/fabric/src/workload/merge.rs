@@ -59,7 +59,7 @@ impl Workload {
 
 #[cfg(test)]
 mod tests {
-    use ferroce_time::Time;
+    use ferroce_base::time::Time;
 
     use super::*;
     use crate::workload::{Collective, incast};

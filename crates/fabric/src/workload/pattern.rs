@@ -1,6 +1,6 @@
 //! Patterns in which all hosts send at once.
 
-use ferroce_time::{Span, Time};
+use ferroce_base::time::{Span, Time};
 
 use super::plan::{MESSAGE_BYTES_MAX, Plan, Sending, distinct, within};
 use super::random::Stream;

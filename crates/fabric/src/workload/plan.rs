@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use ferroce_time::{Span, Time};
+use ferroce_base::time::{Span, Time};
 
 use super::{
     EDGES_MAX, TRANSFER_BYTES_MAX, TRANSFERS_MAX, Transfer, TransferId, Workload, WorkloadError,

@@ -1,8 +1,8 @@
 //! Random arrivals.
 
+use ferroce_base::time::{Span, Time};
+use ferroce_base::units::Probability;
 use ferroce_dcqcn::Rate;
-use ferroce_time::{Span, Time};
-use ferroce_units::Probability;
 
 use super::plan::{MESSAGE_BYTES_MAX, Message, Plan, Sending, distinct, within};
 use super::random::Stream;

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use ferroce_base::units::SIZE;
 use ferroce_hca::Window;
-use ferroce_units::SIZE;
 use serde::{Deserialize, Serialize};
 
 use super::SpecError;

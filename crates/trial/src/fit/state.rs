@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use ferroce_time::Span;
-use ferroce_units::plain;
+use ferroce_base::complaint::plain;
+use ferroce_base::time::Span;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 

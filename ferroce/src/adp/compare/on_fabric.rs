@@ -1,10 +1,10 @@
 //! Policies on a whole fabric: repeated runs of a `ferroce sim` scenario.
 
 use ferroce_adp::Policy;
+use ferroce_base::units::TIME;
 use ferroce_fabric::scenario::Scenario;
 use ferroce_trial::figures::Job;
 use ferroce_trial::{Train, scenario};
-use ferroce_units::TIME;
 use rayon::prelude::*;
 
 use crate::output::Failure;

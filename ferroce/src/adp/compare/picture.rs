@@ -1,6 +1,6 @@
 //! The comparison as SVG: time lost and resume delay, as shares of jobs.
 
-use ferroce_time::Span;
+use ferroce_base::time::Span;
 use ferroce_trial::figures::Job;
 use plotters::style::{Color, RGBColor};
 

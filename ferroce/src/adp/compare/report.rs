@@ -1,6 +1,6 @@
 //! The comparison as a table and as JSON.
 
-use ferroce_time::Span;
+use ferroce_base::time::Span;
 use ferroce_trial::Fared;
 
 use super::Tried;

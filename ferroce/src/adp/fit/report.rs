@@ -1,9 +1,9 @@
 //! The fitted profile, and the evidence for it.
 
 use ferroce_adp::file::to_toml;
+use ferroce_base::time::Span;
 use ferroce_designer::command::{Tool, quoted, set};
 use ferroce_designer::figures::{qp_name, sentence};
-use ferroce_time::Span;
 
 use super::Found;
 use crate::adp::compare::report::{count, fared, percent, short_name};

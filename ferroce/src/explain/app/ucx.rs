@@ -4,7 +4,7 @@
 //! from which all of them inherit the setting (UCX's configuration parser, checked against its
 //! sources of August 2026).
 
-use ferroce_time::Span;
+use ferroce_base::time::Span;
 
 use super::{Asked, Given, Key, Sets};
 use crate::output::Failure;

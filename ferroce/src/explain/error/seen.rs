@@ -1,10 +1,10 @@
 //! A device's recorded errors.
 
 use ferroce_adp::{QpTimeouts, ack_timeout};
+use ferroce_base::time::Span;
 use ferroce_hca::{Counter, DeviceState, ErrorRecord, WcStatus};
 use ferroce_os::{Clock, WallClock};
 use ferroce_registry::Registry;
-use ferroce_time::Span;
 
 use super::causes::{self, Cause, Signs};
 use super::{REQUESTER, RESPONDER, add_cause, hex, short_name};

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use ferroce_base::time::Time;
 use ferroce_fabric::results::{Fate, Flow, Results, Slowdown, line_name, slowdown as quantiles};
 use ferroce_fabric::scenario::Scenario;
 use ferroce_fabric::{Sample, Simulation};
-use ferroce_time::Time;
 
 use super::plot::{Axis, COLORS, Plot, bytes, plain};
 use crate::adp::plot::short;

@@ -12,7 +12,7 @@
 //! programs. Conversions to them round down; conversions from them saturate.
 //!
 //! ```
-//! use ferroce_time::{Span, Time};
+//! use ferroce_base::time::{Span, Time};
 //!
 //! let sent = Time::ZERO.after(Span::from_micros(20));
 //! let timeout = Span::from_nanos(4096) * (1 << 16);
@@ -20,11 +20,6 @@
 //! assert_eq!(sent.after(timeout).since(sent), timeout);
 //! assert_eq!(sent.after(Span::NEVER), Time::NEVER);
 //! ```
-#![no_std]
-#![forbid(unsafe_code)]
-
-#[cfg(test)]
-extern crate std;
 
 mod point;
 mod print;

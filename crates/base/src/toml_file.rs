@@ -1,82 +1,181 @@
-//! Reads values from TOML, and collects errors in them.
+//! Strict reading of TOML files: every problem is collected, with its line and what to write instead.
+//!
+//! A [`Reader`] walks through a file's tables, which are [`Section`]s: each states the keys that it may
+//! have. A key that is unknown, missing or out of place, a value of another type or out of range, is a
+//! [`Problem`]; the reader goes on, so that a person hears of all of them at once.
+//!
+//! ```
+//! use ferroce_base::toml_file::{Reader, parse};
+//!
+//! let text = "title = 'Flaps'\nseedz = 20";
+//! let table = parse(text).unwrap();
+//! let mut reader = Reader::new(text);
+//! let root = reader.root(table.get_ref(), &["title", "seeds"]);
+//! assert_eq!(reader.string(&root, "title"), Some("Flaps"));
+//! let problems = reader.end().unwrap_err();
+//! assert_eq!(problems.to_string(), "unknown key seedz; did you mean seeds?");
+//! assert_eq!(problems.problems[0].line, Some(2));
+//! ```
+
+mod plain;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fmt::Display;
+use std::fmt::{self, Display};
 
-use ferroce_dcqcn::Rate;
-use ferroce_time::Span;
-use ferroce_units::{Probability, Quantity, RATE, SIZE, TIME, instead};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::Problem;
-use super::keys::{Key, find};
+pub use self::plain::{plain_table, plain_value, set};
+use crate::names::instead;
+use crate::time::Span;
+use crate::units::{Probability, Quantity, SIZE, TIME};
 
-type Value<'t> = Spanned<DeValue<'t>>;
+/// An error in a file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Problem {
+    /// The line it is on, counted from 1.
+    pub line: Option<usize>,
+    /// What it is, and what to write instead.
+    pub text: String,
+}
+
+impl Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// The errors in a file, at least one, in the order of the file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Problems {
+    /// Each of them.
+    pub problems: Vec<Problem>,
+}
+
+impl Problems {
+    /// Creates the error for a file in which one thing is wrong.
+    #[must_use]
+    pub fn one(line: Option<usize>, text: String) -> Self {
+        let problems = vec![Problem { line, text }];
+        Self { problems }
+    }
+}
+
+impl Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let texts: Vec<_> = self.problems.iter().map(|it| it.text.as_str()).collect();
+        f.write_str(&texts.join("\n"))
+    }
+}
+
+impl std::error::Error for Problems {}
+
+/// Parses a file.
+///
+/// # Errors
+/// Returns the line and the parser's message if it is not TOML.
+pub fn parse(text: &str) -> Result<Spanned<DeTable<'_>>, Problems> {
+    DeTable::parse(text).map_err(|error| {
+        let line = error.span().map(|span| line_of(text, span.start));
+        Problems::one(line, format!("not TOML: {}", error.message()))
+    })
+}
+
+/// A key as a table of keys has it.
+pub trait Key {
+    /// Returns its name.
+    fn name(&self) -> &'static str;
+}
+
+impl Key for &'static str {
+    fn name(&self) -> &'static str {
+        self
+    }
+}
+
+/// What is wrong with the place of a key in a section.
+pub type Misplaced = fn(&Section<'_>, &str) -> Option<&'static str>;
+
+/// A value and its place in the file.
+pub type Value<'t> = Spanned<DeValue<'t>>;
 
 /// What has been found on the way through a file.
-pub(super) struct Reader<'t> {
+#[derive(Debug)]
+pub struct Reader<'t> {
     text: &'t str,
-    pub(super) problems: Vec<Problem>,
-    /// The line of each key, by its path.
-    pub(super) lines: BTreeMap<String, usize>,
+    misplaced: Misplaced,
+    problems: Vec<Problem>,
+    lines: BTreeMap<String, usize>,
 }
 
 /// One table of the file, or none where it may be left out.
-#[derive(Clone)]
-pub(super) struct Section<'t> {
+#[derive(Clone, Debug)]
+pub struct Section<'t> {
     /// What comes before the names of its keys: `switch.ecn.`.
-    pub(super) path: String,
+    pub path: String,
     line: Option<usize>,
     table: Option<&'t DeTable<'t>>,
-    keys: &'static [Key],
+    keys: Vec<&'static str>,
 }
 
 impl Section<'_> {
     /// Whether the file has it.
-    pub(super) fn is_there(&self) -> bool {
+    #[must_use]
+    pub fn is_there(&self) -> bool {
         self.table.is_some()
     }
 
-    pub(super) fn has(&self, name: &str) -> bool {
+    /// Its path: `switch.ecn`, `job[0]`.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.path.trim_end_matches('.')
+    }
+
+    /// Whether it has a key.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
         self.table.is_some_and(|table| table.contains_key(name))
     }
 }
 
 impl<'t> Reader<'t> {
-    pub(super) fn new(text: &'t str) -> Self {
+    /// Creates the reader of a file with this text.
+    #[must_use]
+    pub fn new(text: &'t str) -> Self {
         Self {
             text,
+            misplaced: |_, _| None,
             problems: Vec::new(),
             lines: BTreeMap::new(),
         }
     }
 
+    /// Says of a key that is not one of its section what is wrong with its place, if it has another one.
+    #[must_use]
+    pub fn with_misplaced(self, misplaced: Misplaced) -> Self {
+        Self { misplaced, ..self }
+    }
+
     /// The whole file as a section.
-    pub(super) fn root(&mut self, table: &'t DeTable<'t>, keys: &'static [Key]) -> Section<'t> {
+    pub fn root(&mut self, table: &'t DeTable<'t>, keys: &[impl Key]) -> Section<'t> {
         let section = Section {
             path: String::new(),
             line: None,
             table: Some(table),
-            keys,
+            keys: names(keys),
         };
         self.check_keys(&section);
         section
     }
 
     /// A table below another one.
-    pub(super) fn section(
-        &mut self,
-        parent: &Section<'t>,
-        name: &str,
-        keys: &'static [Key],
-    ) -> Section<'t> {
+    pub fn section(&mut self, parent: &Section<'t>, name: &str, keys: &[impl Key]) -> Section<'t> {
         let mut section = Section {
             path: format!("{}{name}.", parent.path),
             line: parent.line,
             table: None,
-            keys,
+            keys: names(keys),
         };
         let Some(value) = self.value(parent, name) else {
             return section;
@@ -91,11 +190,11 @@ impl<'t> Reader<'t> {
     }
 
     /// The tables of an array of them: `[[job]]`.
-    pub(super) fn sections(
+    pub fn sections(
         &mut self,
         parent: &Section<'t>,
         name: &str,
-        keys: &'static [Key],
+        keys: &[impl Key],
     ) -> Vec<Section<'t>> {
         let Some(value) = self.value(parent, name) else {
             return Vec::new();
@@ -114,12 +213,10 @@ impl<'t> Reader<'t> {
                 path: format!("{}{name}[{at}].", parent.path),
                 line: Some(self.line_of(value)),
                 table: Some(table),
-                keys,
+                keys: names(keys),
             };
-            self.lines.insert(
-                section.path.trim_end_matches('.').into(),
-                self.line_of(value),
-            );
+            self.lines
+                .insert(section.name().into(), self.line_of(value));
             self.check_keys(&section);
             sections.push(section);
         }
@@ -131,31 +228,60 @@ impl<'t> Reader<'t> {
             let name: &Spanned<Cow<'_, str>> = name;
             let line = self.line_at(name.span().start);
             let path = format!("{}{}", section.path, name.get_ref());
-            if find(section.keys, name.get_ref()).is_none() {
-                let names = section.keys.iter().map(|key| key.name);
-                let instead = instead(name.get_ref(), names);
-                self.problem(Some(line), format!("unknown key {path}; {instead}"));
+            if !section.keys.contains(&name.get_ref().as_ref()) {
+                let text = match (self.misplaced)(section, name.get_ref()) {
+                    Some(place) => format!("{path} {place}"),
+                    None => {
+                        let instead = instead(name.get_ref(), section.keys.iter().copied());
+                        format!("unknown key {path}; {instead}")
+                    }
+                };
+                self.problem(Some(line), text);
             }
             self.lines.insert(path, line);
         }
     }
 
+    /// How many problems there are so far.
+    #[must_use]
+    pub fn problem_count(&self) -> usize {
+        self.problems.len()
+    }
+
+    /// The lines of all keys that were seen, by their paths; the problems if there are any.
+    ///
+    /// # Errors
+    /// Returns the problems, in the order of the file.
+    pub fn end(mut self) -> Result<BTreeMap<String, usize>, Problems> {
+        if self.problems.is_empty() {
+            return Ok(self.lines);
+        }
+        self.problems.sort_by_key(|problem| problem.line);
+        let problems = self.problems;
+        Err(Problems { problems })
+    }
+
     /// Says what is wrong.
-    pub(super) fn problem(&mut self, line: Option<usize>, text: impl Into<String>) {
+    pub fn problem(&mut self, line: Option<usize>, text: impl Into<String>) {
         self.problems.push(Problem {
             line: line.filter(|line| *line > 0),
             text: text.into(),
         });
     }
 
+    /// Says what is wrong with a table.
+    pub fn refuse(&mut self, section: &Section<'t>, text: impl Display) {
+        self.problem(section.line, format!("{}{text}", section.name()));
+    }
+
     /// Says what is wrong with the value of a key.
-    pub(super) fn bad(&mut self, section: &Section<'t>, name: &str, text: impl Display) {
+    pub fn bad(&mut self, section: &Section<'t>, name: &str, text: impl Display) {
         let line = self.line(section, name);
         self.problem(line, format!("{}{name}: {text}", section.path));
     }
 
     /// Says that a value is not what it must be.
-    pub(super) fn invalid(
+    pub fn invalid(
         &mut self,
         section: &Section<'t>,
         name: &str,
@@ -168,7 +294,7 @@ impl<'t> Reader<'t> {
     }
 
     /// Says that a key is missing.
-    pub(super) fn missing(&mut self, section: &Section<'t>, name: &str, example: &str) {
+    pub fn missing(&mut self, section: &Section<'t>, name: &str, example: &str) {
         let path = &section.path;
         self.problem(
             section.line,
@@ -177,28 +303,33 @@ impl<'t> Reader<'t> {
     }
 
     /// Says that a key has no place beside the others.
-    pub(super) fn idle(&mut self, section: &Section<'t>, names: &[&str], why: impl Display) {
+    pub fn idle(&mut self, section: &Section<'t>, names: &[&str], why: impl Display) {
         for name in names.iter().filter(|name| section.has(name)) {
             self.bad(section, name, format_args!("{why}; leave it out"));
         }
     }
 
     /// The line of a key, or that of its table.
-    pub(super) fn line(&self, section: &Section<'t>, name: &str) -> Option<usize> {
+    #[must_use]
+    pub fn line(&self, section: &Section<'t>, name: &str) -> Option<usize> {
         let line = self.lines.get(&format!("{}{name}", section.path)).copied();
         line.or(section.line)
     }
 
-    pub(super) fn value(&self, section: &Section<'t>, name: &str) -> Option<&'t Value<'t>> {
+    /// A value of any type.
+    #[must_use]
+    pub fn value(&self, section: &Section<'t>, name: &str) -> Option<&'t Value<'t>> {
         debug_assert!(
-            find(section.keys, name).is_some(),
+            section.keys.contains(&name),
             "{}{name} is in no table of keys",
             section.path
         );
         section.table?.get(name)
     }
 
-    pub(super) fn line_of(&self, value: &Value<'t>) -> usize {
+    /// The line of a value; 0 if it is not in the file.
+    #[must_use]
+    pub fn line_of(&self, value: &Value<'t>) -> usize {
         self.line_at(value.span().start)
     }
 
@@ -209,7 +340,8 @@ impl<'t> Reader<'t> {
         }
     }
 
-    pub(super) fn wrong_type(
+    /// Says that a value has another type than it must have.
+    pub fn wrong_type(
         &mut self,
         section: &Section<'t>,
         name: &str,
@@ -225,7 +357,8 @@ impl<'t> Reader<'t> {
         );
     }
 
-    pub(super) fn string(&mut self, section: &Section<'t>, name: &str) -> Option<&'t str> {
+    /// A string.
+    pub fn string(&mut self, section: &Section<'t>, name: &str) -> Option<&'t str> {
         let value = self.value(section, name)?;
         match value.get_ref() {
             DeValue::String(text) => Some(text),
@@ -236,7 +369,8 @@ impl<'t> Reader<'t> {
         }
     }
 
-    pub(super) fn flag(&mut self, section: &Section<'t>, name: &str) -> Option<bool> {
+    /// A boolean.
+    pub fn flag(&mut self, section: &Section<'t>, name: &str) -> Option<bool> {
         let value = self.value(section, name)?;
         if let DeValue::Boolean(flag) = value.get_ref() {
             return Some(*flag);
@@ -245,8 +379,8 @@ impl<'t> Reader<'t> {
         None
     }
 
-    /// A whole number.
-    pub(super) fn count(
+    /// A whole number within this range.
+    pub fn count(
         &mut self,
         section: &Section<'t>,
         name: &str,
@@ -267,29 +401,20 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// The same where it has 32 bits.
-    pub(super) fn count32(
-        &mut self,
-        section: &Section<'t>,
-        name: &str,
-        range: (u32, u32),
-    ) -> Option<u32> {
+    /// A whole number that has 32 bits.
+    pub fn count32(&mut self, section: &Section<'t>, name: &str, range: (u32, u32)) -> Option<u32> {
         let count = self.count(section, name, (range.0.into(), range.1.into()));
         count.and_then(|count| u32::try_from(count).ok())
     }
 
-    /// The same where it has 8 bits.
-    pub(super) fn count8(
-        &mut self,
-        section: &Section<'t>,
-        name: &str,
-        range: (u8, u8),
-    ) -> Option<u8> {
+    /// A whole number that has 8 bits.
+    pub fn count8(&mut self, section: &Section<'t>, name: &str, range: (u8, u8)) -> Option<u8> {
         let count = self.count(section, name, (range.0.into(), range.1.into()));
         count.and_then(|count| u8::try_from(count).ok())
     }
 
-    fn quantity(
+    /// A number with a unit, within this range of the smallest unit.
+    pub fn quantity(
         &mut self,
         section: &Section<'t>,
         name: &str,
@@ -314,34 +439,19 @@ impl<'t> Reader<'t> {
         }
     }
 
-    pub(super) fn size(
-        &mut self,
-        section: &Section<'t>,
-        name: &str,
-        range: (u64, u64),
-    ) -> Option<u64> {
+    /// A size in bytes.
+    pub fn size(&mut self, section: &Section<'t>, name: &str, range: (u64, u64)) -> Option<u64> {
         self.quantity(section, name, &SIZE, range)
     }
 
     /// A time of at least so many nanoseconds.
-    pub(super) fn span(&mut self, section: &Section<'t>, name: &str, min: u64) -> Option<Span> {
+    pub fn span(&mut self, section: &Section<'t>, name: &str, min: u64) -> Option<Span> {
         let nanos = self.quantity(section, name, &TIME, (min, NANOS_MAX))?;
         Some(Span::from_nanos(nanos))
     }
 
-    pub(super) fn rate(&mut self, section: &Section<'t>, name: &str) -> Option<Rate> {
-        let range = (crate::topology::RATE_MIN.bps(), Rate::MAX.bps());
-        let bps = self.quantity(section, name, &RATE, range)?;
-        Some(Rate::from_bps(bps))
-    }
-
-    /// A probability, as so many of 2^32.
-    pub(super) fn share(&mut self, section: &Section<'t>, name: &str) -> Option<u32> {
-        let value = self.probability(section, name)?.as_f64() * 4_294_967_296.0;
-        Some(value.round().min(f64::from(u32::MAX)) as u32)
-    }
-
-    pub(super) fn probability(&mut self, section: &Section<'t>, name: &str) -> Option<Probability> {
+    /// A probability, with or without a percent sign.
+    pub fn probability(&mut self, section: &Section<'t>, name: &str) -> Option<Probability> {
         let value = self.value(section, name)?;
         let text = match value.get_ref() {
             DeValue::String(text) => text.to_string(),
@@ -362,7 +472,7 @@ impl<'t> Reader<'t> {
     }
 
     /// One of these words.
-    pub(super) fn word<T: Copy>(
+    pub fn word<T: Copy>(
         &mut self,
         section: &Section<'t>,
         name: &str,
@@ -378,7 +488,8 @@ impl<'t> Reader<'t> {
     }
 
     /// The values of an array, or the one value that stands in its place.
-    pub(super) fn list(&self, section: &Section<'t>, name: &str) -> Option<Vec<&'t Value<'t>>> {
+    #[must_use]
+    pub fn list(&self, section: &Section<'t>, name: &str) -> Option<Vec<&'t Value<'t>>> {
         let value = self.value(section, name)?;
         Some(match value.get_ref() {
             DeValue::Array(array) => array.iter().collect(),
@@ -387,11 +498,16 @@ impl<'t> Reader<'t> {
     }
 }
 
-/// A bit less than what picoseconds can count.
-pub(super) const NANOS_MAX: u64 = 86_400_000_000_000;
+/// The longest time that a file may have, in nanoseconds: a bit less than what picoseconds can count.
+pub const NANOS_MAX: u64 = 86_400_000_000_000;
 
-/// The whole number that a value is.
-pub(super) fn integer(value: &DeValue<'_>) -> Option<i64> {
+fn names(keys: &[impl Key]) -> Vec<&'static str> {
+    keys.iter().map(Key::name).collect()
+}
+
+/// The whole number that a value is; beyond 64 bits, the nearest that they hold.
+#[must_use]
+pub fn integer(value: &DeValue<'_>) -> Option<i64> {
     let DeValue::Integer(digits) = value else {
         return None;
     };
@@ -401,14 +517,18 @@ pub(super) fn integer(value: &DeValue<'_>) -> Option<i64> {
 }
 
 /// Where the spans of values begin that are not in the file.
-pub(super) const NOWHERE: usize = usize::MAX;
+const NOWHERE: usize = usize::MAX;
 
-pub(super) fn line_of(text: &str, offset: usize) -> usize {
+/// The line on which a byte of a text is, counted from 1.
+#[must_use]
+pub fn line_of(text: &str, offset: usize) -> usize {
     let before = text.bytes().take(offset);
     1 + before.filter(|byte| *byte == b'\n').count()
 }
 
-fn type_of(value: &DeValue<'_>) -> &'static str {
+/// What a value is, in words.
+#[must_use]
+pub const fn type_of(value: &DeValue<'_>) -> &'static str {
     match value {
         DeValue::Array(_) => "an array",
         DeValue::Boolean(_) => "a boolean",

@@ -4,12 +4,12 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
-use crate::Invalid;
+use super::Invalid;
 
 /// A non-negative decimal number: up to 38 digits and the position of its point.
 ///
 /// ```
-/// use ferroce_units::Decimal;
+/// use ferroce_base::units::Decimal;
 ///
 /// let number: Decimal = "0.125".parse().unwrap();
 /// assert_eq!((number.times(1000), number.times(10)), (Some(125), None));

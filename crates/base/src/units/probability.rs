@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::{Decimal, Invalid};
+use super::{Decimal, Invalid};
 
 /// A probability from 0 to 1, as it was written: `0.01` or `1%`. It prints as a percentage.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -2,7 +2,7 @@
 
 use core::fmt::{self, Write as _};
 
-use crate::Span;
+use super::Span;
 
 /// Unit, its picoseconds, and how many digits come behind its point.
 const UNITS: [(&str, u64, usize); 5] = [
@@ -76,7 +76,7 @@ impl Span {
     /// Rounds the span for people: one decimal below 100 of its unit, otherwise none.
     ///
     /// ```
-    /// use ferroce_time::Span;
+    /// use ferroce_base::time::Span;
     /// let total = Span::from_nanos(60_129_542_144);
     /// assert_eq!(total.about().to_string(), "60.1 s");
     /// assert_eq!(total.at_least().to_string(), "60.1 s");
@@ -165,9 +165,6 @@ impl fmt::Write for Text {
 
 #[cfg(test)]
 mod tests {
-    use std::format;
-    use std::string::ToString;
-
     use super::*;
 
     #[test]

@@ -4,7 +4,7 @@ use core::iter::Sum;
 use core::ops::{Add, AddAssign, Div, Mul, Rem, Sub};
 use core::time::Duration;
 
-use crate::{PS_PER_NS, picos};
+use super::{PS_PER_NS, picos};
 
 /// A length of time, in whole picoseconds.
 ///
@@ -14,7 +14,7 @@ use crate::{PS_PER_NS, picos};
 /// It prints exactly, in the largest unit it reaches:
 ///
 /// ```
-/// use ferroce_time::Span;
+/// use ferroce_base::time::Span;
 /// assert_eq!(Span::from_nanos(268_435_456).to_string(), "268.435456 ms");
 /// assert_eq!(Span::from_nanos(4_000).to_string(), "4 us");
 /// assert_eq!(Span::from_picos(1_280).to_string(), "1.28 ns");

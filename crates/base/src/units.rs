@@ -13,7 +13,7 @@
 //! | [`Probability`] | none, or % | `0.1%` |
 //!
 //! ```
-//! use ferroce_units::{Probability, SIZE, TIME};
+//! use ferroce_base::units::{Probability, SIZE, TIME};
 //!
 //! assert_eq!(TIME.read("1.5ms"), Ok(1_500_000));
 //! assert_eq!(SIZE.write(SIZE.read("1.5K").unwrap()), "1536");
@@ -25,22 +25,14 @@
 //! );
 //! ```
 //!
-//! [`near`] and [`instead`] say what was meant by a name that does not exist.
-//!
 //! Values are plain integers in the smallest unit: nanoseconds, bytes, bits per second. They are
 //! converted to a device's own units where they are passed to it.
 
-#![forbid(unsafe_code)]
-
 mod decimal;
-mod names;
-mod plain;
 mod probability;
 mod quantity;
 
 pub use decimal::Decimal;
-pub use names::{instead, near};
-pub use plain::plain;
 pub use probability::Probability;
 pub use quantity::{DECIMAL_SIZE, Quantity, RATE, SIZE, TIME};
 

@@ -5,17 +5,20 @@ use std::borrow::Cow;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::read::{NOWHERE, integer};
+use super::{NOWHERE, integer};
 
 /// The table without places.
-pub(super) fn table(table: &DeTable<'_>) -> toml::Table {
+#[must_use]
+pub fn plain_table(table: &DeTable<'_>) -> toml::Table {
     let entry = |(key, it): (&Spanned<Cow<'_, str>>, &Spanned<DeValue<'_>>)| {
-        (key.get_ref().to_string(), value(it.get_ref()))
+        (key.get_ref().to_string(), plain_value(it.get_ref()))
     };
     table.iter().map(entry).collect()
 }
 
-fn value(it: &DeValue<'_>) -> toml::Value {
+/// The value without places.
+#[must_use]
+pub fn plain_value(it: &DeValue<'_>) -> toml::Value {
     use toml::Value;
     match it {
         DeValue::String(text) => Value::String(text.to_string()),
@@ -27,19 +30,18 @@ fn value(it: &DeValue<'_>) -> toml::Value {
         DeValue::Boolean(flag) => Value::Boolean(*flag),
         DeValue::Datetime(time) => Value::Datetime(*time),
         DeValue::Array(array) => {
-            let values = array.iter().map(|it| value(it.get_ref()));
+            let values = array.iter().map(|it| plain_value(it.get_ref()));
             Value::Array(values.collect())
         }
-        DeValue::Table(it) => Value::Table(table(it)),
+        DeValue::Table(it) => Value::Table(plain_table(it)),
     }
 }
 
 /// Puts a value at a path such as `job[0].timeout`; `job.timeout` is that of all jobs.
-pub(super) fn set<'t>(
-    table: &mut DeTable<'t>,
-    path: &'t str,
-    new: &DeValue<'t>,
-) -> Result<(), String> {
+///
+/// # Errors
+/// Returns an error if the table has no such place.
+pub fn set<'t>(table: &mut DeTable<'t>, path: &'t str, new: &DeValue<'t>) -> Result<(), String> {
     let (name, rest) = path.split_once('.').unwrap_or((path, ""));
     let (name, index) = match name.split_once('[') {
         None => (name, None),

@@ -9,7 +9,7 @@ const PREFIX_MIN: usize = 3;
 /// Case does not matter.
 ///
 /// ```
-/// use ferroce_units::near;
+/// use ferroce_base::names::near;
 ///
 /// let names = ["time_base", "start_range_index"];
 /// assert_eq!(near("start_rang", names), Some("start_range_index"));
@@ -39,7 +39,7 @@ fn rank(word: &str, name: &str) -> Option<(bool, usize)> {
 /// What to write in place of a word: the name that was probably meant, or all of them.
 ///
 /// ```
-/// use ferroce_units::instead;
+/// use ferroce_base::names::instead;
 ///
 /// assert_eq!(instead("strat", ["start", "stop"]), "did you mean start?");
 /// assert_eq!(instead("colour", ["start", "stop"]), "expected one of start, stop");

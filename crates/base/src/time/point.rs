@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::{PS_PER_NS, Span, picos};
+use super::{PS_PER_NS, Span, picos};
 
 /// A point in time: whole picoseconds since the host's epoch.
 ///
@@ -77,8 +77,6 @@ impl fmt::Debug for Time {
 
 #[cfg(test)]
 mod tests {
-    use std::format;
-
     use super::*;
 
     #[test]

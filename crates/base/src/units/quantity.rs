@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use crate::{Decimal, Invalid};
+use super::{Decimal, Invalid};
 
 /// A unit's name and how many of the smallest it is.
 type Unit = (&'static str, u64);

@@ -3,7 +3,7 @@
 /// Returns the complaint of a deserializer in the terms of the file: what a value must be, and what it is.
 ///
 /// ```
-/// use ferroce_units::plain;
+/// use ferroce_base::complaint::plain;
 ///
 /// let complaint = "invalid type: string \"x\", expected u8";
 /// assert_eq!(plain(complaint), "must be a whole number from 0 to 255, not \"x\"");
