@@ -47,12 +47,10 @@ const MODELS: &[Model] = models! {
     helper::what_waits_is_watched:;
 };
 
-/// Set for a process that explores one model: what to leave out.
-const WEAKENED: &str = "FERROCE_MODEL_WEAKENED";
-
 fn main() -> ExitCode {
     let text = env::args().nth(1).unwrap_or_default();
-    if let Ok(weakened) = env::var(WEAKENED) {
+    // A process that explores one model, with this left out.
+    if let Some(weakened) = env::args().nth(2) {
         explore(&text, &weakened);
         return ExitCode::SUCCESS;
     }
@@ -63,7 +61,7 @@ fn main() -> ExitCode {
             .iter()
             .filter(|weakness| !holds(name, &format!("{weakness:?}"), Stdio::null()));
         let noticed: Vec<_> = noticed.copied().collect();
-        let is_good = holds(name, "", Stdio::inherit()) && noticed == *depends_on;
+        let is_good = holds(name, "Nothing", Stdio::inherit()) && noticed == *depends_on;
         let seconds = started.elapsed().as_secs_f64();
         let verdict = if is_good { "ok" } else { "FAILED" };
         println!("{verdict} {name}: notices {noticed:?}, {seconds:.1} s");
@@ -76,8 +74,8 @@ fn main() -> ExitCode {
 fn holds(name: &str, weakened: &str, stderr: Stdio) -> bool {
     let program = env::current_exe().expect("this program");
     let mut command = Command::new(program);
-    command.arg(name).env(WEAKENED, weakened);
-    let status = command.stdout(Stdio::null()).stderr(stderr).status();
+    command.args([name, weakened]).stdout(Stdio::null());
+    let status = command.stderr(stderr).status();
     status.expect("this program runs").success()
 }
 
