@@ -67,7 +67,7 @@ fn create(pd: *mut ibv_pd, attr: &ibv_ah_attr) -> Result<*mut ibv_ah, Error> {
     let domain = pd::find(pd)?.own();
     let path = convert::path(attr, &domain.context.adapter.device)?;
     let own = Ah::new(domain, path)?;
-    // SAFETY: a live object.
+    // SAFETY: an object whose memory is never freed.
     let context = unsafe { (*pd).context };
     let abi = ibv_ah {
         context,

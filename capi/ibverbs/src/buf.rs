@@ -56,7 +56,7 @@ fn alloc(pd: *mut ibv_pd, size: usize, buf: *mut *mut ibv_buf) -> Result<*mut c_
         return Err(std::io::Error::from_raw_os_error(error).into());
     }
     let own = Buf { pd, addr, size };
-    // SAFETY: the program's own variable.
+    // SAFETY: not null, and a variable that may be written to.
     unsafe { *buf = BUFS.insert(ibv_buf { opaque: 0 }, own) };
     Ok(addr)
 }

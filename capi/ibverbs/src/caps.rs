@@ -84,6 +84,8 @@ fn device_attr(adapter: &Adapter) -> ibv_device_attr {
     let spec = &adapter.listed.spec;
     let guid = spec.guid().to_be();
     let objects = adapter.device.with(|hca| hca.config().limits);
+    // SAFETY: all fields are numbers, for which zero is a value.
+    let zero: ibv_device_attr = unsafe { std::mem::zeroed() };
     ibv_device_attr {
         fw_ver: text(&spec.fw_ver),
         node_guid: guid,
@@ -103,27 +105,20 @@ fn device_attr(adapter: &Adapter) -> ibv_device_attr {
         max_mr: int(objects.max_mr),
         max_pd: int(objects.max_pd),
         max_qp_rd_atom: limits::MAX_RD_ATOMIC.into(),
-        max_ee_rd_atom: 0,
         max_res_rd_atom: int(objects.max_res_rd_atomic()),
         max_qp_init_rd_atom: limits::MAX_RD_ATOMIC.into(),
-        max_ee_init_rd_atom: 0,
         atomic_cap: int(limits::ATOMIC_CAP),
-        max_ee: 0,
-        max_rdd: 0,
         max_mw: int(objects.max_mw),
-        max_raw_ipv6_qp: 0,
-        max_raw_ethy_qp: 0,
         max_mcast_grp: int(objects.max_mcast_grp),
         max_mcast_qp_attach: int(objects.max_mcast_qp_attach),
         max_total_mcast_qp_attach: int(objects.max_total_mcast_qp_attach()),
         max_ah: int(limits::MAX_AH),
-        max_fmr: 0,
-        max_map_per_fmr: 0,
         max_srq: int(objects.max_srq),
         max_srq_wr: int(limits::MAX_SRQ_WR),
         max_srq_sge: int(limits::MAX_SGE),
         max_pkeys: limits::MAX_PKEYS,
         local_ca_ack_delay: spec.ca_ack_delay,
         phys_port_cnt: 1,
+        ..zero
     }
 }

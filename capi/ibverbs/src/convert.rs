@@ -63,10 +63,10 @@ fn check_source(index: u8, device: &Device) -> Result<(), Error> {
         [] => format!("that of {own}, which this host does not have at present"),
         some => format!("{}, the index of {own}", some.join(" or ")),
     };
-    Err(Error::Refused {
-        errno: libc::EINVAL,
-        what: format!("invalid ah_attr.grh.sgid_index {index}: must be {allowed}"),
-    })
+    Err(Error::refused(
+        libc::EINVAL,
+        format!("invalid ah_attr.grh.sgid_index {index}: must be {allowed}"),
+    ))
 }
 
 /// The index of the GID that a device sends from.

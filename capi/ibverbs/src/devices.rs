@@ -128,7 +128,7 @@ fn device_list(num_devices: *mut c_int) -> Result<*mut *mut ibv_device, Error> {
         unsafe { *list.add(index) = device.pointer() };
     }
     if !num_devices.is_null() {
-        // SAFETY: the program's own variable.
+        // SAFETY: not null, and a variable that may be written to.
         unsafe { *num_devices = c_int::try_from(devices.len()).unwrap_or(c_int::MAX) };
     }
     Ok(list)

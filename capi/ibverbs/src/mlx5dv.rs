@@ -28,7 +28,7 @@ pub unsafe extern "C" fn mlx5dv_query_device(
             flags: 0,
             comp_mask: 0,
         };
-        // SAFETY: the program's own structure, of which these are the first fields.
+        // SAFETY: not null, and a variable that may be written to.
         unsafe { attrs.write(none) };
         Ok(())
     });

@@ -150,7 +150,7 @@ fn import(pd: *mut ibv_pd, own: ContextRef, handle: u32) -> Result<*mut ibv_mr, 
         mr.key.0 == handle && Arc::ptr_eq(&mr.context.adapter, &own.adapter)
     });
     let original = known.ok_or(Error::Handle("mr_handle"))?;
-    // SAFETY: a live object.
+    // SAFETY: an object whose memory is never freed.
     let length = unsafe { (*original.abi()).length };
     let (key, flags) = (original.own().key, *original.own().flags());
     let mr = Mr::new(own, key, flags, Kind::Imported);
@@ -184,7 +184,7 @@ pub unsafe extern "C" fn ibv_unimport_mr(mr: *mut ibv_mr) {
 /// The region as the program sees it.
 fn insert(pd: *mut ibv_pd, addr: *mut c_void, length: usize, mr: Mr) -> *mut ibv_mr {
     let abi = ibv_mr {
-        // SAFETY: a live object.
+        // SAFETY: an object whose memory is never freed.
         context: unsafe { (*pd).context },
         pd,
         addr,
@@ -219,10 +219,10 @@ pub(crate) fn key_to_bind(mr: *const ibv_mr, context: &ContextRef) -> Result<Opt
         }
         let flags = *own.flags();
         if flags.zero_based {
-            return Err(Error::Refused {
-                errno: libc::EINVAL,
-                what: "the region starts at 0; bind to one without IBV_ACCESS_ZERO_BASED".into(),
-            });
+            return Err(Error::refused(
+                libc::EINVAL,
+                "the region starts at 0; bind to one without IBV_ACCESS_ZERO_BASED",
+            ));
         }
     }
     Ok(key)
@@ -302,11 +302,10 @@ impl Change {
         }
         let mr = MRS.find(pointer)?.own();
         if !matches!(mr.kind, Kind::Memory) {
-            return Err(Error::Refused {
-                errno: libc::EINVAL,
-                what: "only a region of the program's own memory can change; register another one"
-                    .into(),
-            });
+            return Err(Error::refused(
+                libc::EINVAL,
+                "only a region of the program's own memory can change; register another one",
+            ));
         }
         if self.changes(Self::TRANSLATION) && self.addr.is_null() {
             return Err(Error::Null("addr"));
@@ -375,7 +374,7 @@ pub(crate) unsafe extern "C" fn advise_mr(
     list: *mut ibv_sge,
     count: u32,
 ) -> c_int {
-    // SAFETY: the program's own array.
+    // SAFETY: null or an array of `count` elements, valid during the call.
     status("ibv_advise_mr", unsafe {
         advise(pd, advice, flags, list, count)
     })
@@ -423,7 +422,7 @@ unsafe fn advise(
         if advice != PREFETCH_NO_FAULT
             && let Some(region) = region
         {
-            // SAFETY: a live object.
+            // SAFETY: an object whose memory is never freed.
             let base = unsafe { (*region.abi()).addr };
             let start = base.wrapping_byte_add(inside as usize);
             fault_in(start, sge.length as usize, advice == PREFETCH_WRITE)?;

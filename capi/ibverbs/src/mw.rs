@@ -45,7 +45,7 @@ fn alloc(pd: *mut ibv_pd, kind: c_int) -> Result<*mut ibv_mw, Error> {
     let context = Arc::clone(&domain.context);
     let device = context.adapter.live()?;
     let info = device.with(|hca| hca.alloc_mw(domain.id, mw_type))?;
-    // SAFETY: a live object.
+    // SAFETY: an object whose memory is never freed.
     let context_pointer = unsafe { (*pd).context };
     let abi = ibv_mw {
         context: context_pointer,

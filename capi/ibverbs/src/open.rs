@@ -3,9 +3,10 @@
 use std::ffi::c_int;
 use std::fs::File;
 use std::io::{self, Write};
+use std::mem::zeroed;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
-use std::ptr::{null_mut, with_exposed_provenance_mut};
+use std::ptr::with_exposed_provenance_mut;
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
@@ -95,66 +96,46 @@ fn make(
 }
 
 fn operations() -> ibv_context_ops {
+    // SAFETY: zero is valid for pointers and absent functions.
+    let absent: ibv_context_ops = unsafe { zeroed() };
     ibv_context_ops {
-        compat_0: [null_mut(); 7],
         alloc_mw: Some(mw::alloc_mw),
         bind_mw: Some(post::bind_mw),
         dealloc_mw: Some(mw::dealloc_mw),
-        compat_create_cq: null_mut(),
         poll_cq: Some(cq::poll_cq),
         req_notify_cq: Some(cq::req_notify_cq),
-        compat_1: [null_mut(); 7],
         post_srq_recv: Some(srq::post_srq_recv),
-        compat_2: [null_mut(); 4],
         post_send: Some(post::post_send),
         post_recv: Some(post::post_recv),
-        compat_3: [null_mut(); 5],
+        ..absent
     }
 }
 
 fn extended(context: ibv_context) -> verbs_context {
+    // SAFETY: zero is valid for numbers, pointers, mutexes and absent functions.
+    let absent: verbs_context = unsafe { zeroed() };
     verbs_context {
         query_port: Some(port::query_port),
         advise_mr: Some(mr::advise_mr),
         alloc_null_mr: Some(mr::alloc_null_mr),
-        read_counters: null_mut(),
-        attach_counters_point_flow: null_mut(),
-        create_counters: null_mut(),
-        destroy_counters: null_mut(),
         reg_dm_mr: Some(dm::reg_dm_mr),
         alloc_dm: Some(dm::alloc_dm),
         free_dm: Some(dm::free_dm),
-        modify_flow_action_esp: null_mut(),
-        destroy_flow_action: null_mut(),
-        create_flow_action_esp: null_mut(),
-        modify_qp_rate_limit: null_mut(),
         alloc_parent_domain: Some(pd::alloc_parent_domain),
         dealloc_td: Some(pd::dealloc_td),
         alloc_td: Some(pd::alloc_td),
-        modify_cq: None,
-        post_srq_ops: null_mut(),
-        destroy_rwq_ind_table: null_mut(),
-        create_rwq_ind_table: null_mut(),
-        destroy_wq: null_mut(),
-        modify_wq: null_mut(),
-        create_wq: null_mut(),
         query_rt_values: Some(query_rt_values),
         create_cq_ex: Some(cq_ex::create_cq_ex),
-        priv_: null_mut(),
         query_device_ex: Some(caps::query_device_ex),
-        destroy_flow: null_mut(),
-        placeholder_2: null_mut(),
-        create_flow: null_mut(),
-        placeholder_1: null_mut(),
         open_qp: Some(xrc_qp::open_qp),
         create_qp_ex: Some(qp_ex::create_qp_ex),
         get_srq_num: Some(srq::get_srq_num),
         create_srq_ex: Some(srq::create_srq_ex),
         open_xrcd: Some(xrc::open_xrcd),
         close_xrcd: Some(xrc::close_xrcd),
-        placeholder_3: 0,
         sz: size_of::<verbs_context>(),
         context,
+        ..absent
     }
 }
 

@@ -238,10 +238,10 @@ fn build(
     let base = find(attr.pd)?;
     context::check_same("protection domain", &base.own().context, &owner)?;
     if base.own().parent.is_some() {
-        return Err(Error::Refused {
-            errno: libc::EINVAL,
-            what: "pd is a parent domain itself; give the domain that it was made of".into(),
-        });
+        return Err(Error::refused(
+            libc::EINVAL,
+            "pd is a parent domain itself; give the domain that it was made of",
+        ));
     }
     let td = match attr.td.is_null() {
         true => None,

@@ -183,7 +183,7 @@ pub(crate) fn create(
         (cap.max_recv_wr, cap.max_recv_sge) = (0, 0);
     }
     init.cap = convert::abi_cap(&cap);
-    // SAFETY: a live object.
+    // SAFETY: an object whose memory is never freed.
     let context = unsafe { (*pd).context };
     let pd = Some((pd, domain.id));
     Ok(insert(own, context, pd, qpn, cap, init, extend))

@@ -117,7 +117,7 @@ fn create(
     });
     let (id, granted) = made?;
     (init.attr.max_wr, init.attr.max_sge) = (granted.max_wr, granted.max_sge);
-    // SAFETY: a live object.
+    // SAFETY: an object whose memory is never freed.
     let context = unsafe { (*pd).context };
     let abi = ibv_srq {
         context,

@@ -34,7 +34,7 @@ pub unsafe extern "C" fn doca_argp_param_create(param: *mut usize) -> Code {
             return Err(Refusal::null("param"));
         }
         with(|_| Ok(()))?;
-        // SAFETY: the program's own variable.
+        // SAFETY: not null, and a variable that may be written to.
         unsafe { param.write(PARAMS.insert(Draft::default())) };
         Ok(())
     };
@@ -61,7 +61,7 @@ fn set(call: &str, param: usize, set: impl FnOnce(&mut Description) -> Result<()
 #[border(nothing)]
 pub unsafe extern "C" fn doca_argp_param_set_short_name(param: usize, name: *const c_char) {
     set("doca_argp_param_set_short_name", param, |it| {
-        // SAFETY: the program's own text.
+        // SAFETY: null or a C string that stays as it is during the call.
         it.param.short = Some(unsafe { text("short_name", name) }?.to_owned());
         Ok(())
     });
@@ -72,7 +72,7 @@ pub unsafe extern "C" fn doca_argp_param_set_short_name(param: usize, name: *con
 #[border(nothing)]
 pub unsafe extern "C" fn doca_argp_param_set_long_name(param: usize, name: *const c_char) {
     set("doca_argp_param_set_long_name", param, |it| {
-        // SAFETY: the program's own text.
+        // SAFETY: null or a C string that stays as it is during the call.
         it.param.long = Some(unsafe { text("long_name", name) }?.to_owned());
         Ok(())
     });
@@ -83,7 +83,7 @@ pub unsafe extern "C" fn doca_argp_param_set_long_name(param: usize, name: *cons
 #[border(nothing)]
 pub unsafe extern "C" fn doca_argp_param_set_description(param: usize, description: *const c_char) {
     set("doca_argp_param_set_description", param, |it| {
-        // SAFETY: the program's own text.
+        // SAFETY: null or a C string that stays as it is during the call.
         it.param.description = unsafe { text("description", description) }?.to_owned();
         Ok(())
     });

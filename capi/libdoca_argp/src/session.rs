@@ -60,7 +60,7 @@ pub unsafe extern "C" fn doca_argp_init(
     let init = || {
         let program = match program_name.is_null() {
             true => None,
-            // SAFETY: the program's own text.
+            // SAFETY: null or a C string that stays as it is during the call.
             false => Some(unsafe { text("program_name", program_name) }?.to_owned()),
         };
         let mut session = lock();

@@ -53,7 +53,7 @@ pub unsafe extern "C" fn doca_devinfo_create_list(
         let count = u32::try_from(infos.len()).unwrap_or(u32::MAX);
         let mut lists = LISTS.lock().unwrap_or_else(PoisonError::into_inner);
         lists.insert(list.addr(), infos);
-        // SAFETY: the program's own variables.
+        // SAFETY: null or variables of the program that may be written to.
         unsafe {
             put("dev_list", dev_list, list)?;
             put("nb_devs", nb_devs, count)
@@ -92,7 +92,7 @@ pub unsafe extern "C" fn doca_dev_open(devinfo: usize, dev: *mut usize) -> Code 
         let info = INFOS.get(devinfo)?;
         info.check()?;
         let info = INFOS.insert_shared(info);
-        // SAFETY: the program's own variable.
+        // SAFETY: null or a variable of the program that may be written to.
         unsafe { put("dev", dev, DEVICES.insert(Opened { info })) }
     };
     answer("doca_dev_open", open())
@@ -134,7 +134,7 @@ pub unsafe extern "C" fn doca_devinfo_get_pci_addr_str(
 ) -> Code {
     about("doca_devinfo_get_pci_addr_str", devinfo, |info| {
         let pci = info.pci().to_string();
-        // SAFETY: the program's buffer, of the size that the header names.
+        // SAFETY: null or a buffer of that size that may be written to.
         unsafe { put_text("pci_addr_str", pci_addr_str, PCI_ADDR_SIZE, &pci) }
     })
 }
@@ -148,7 +148,7 @@ pub unsafe extern "C" fn doca_devinfo_is_equal_pci_addr(
     is_equal: *mut u8,
 ) -> Code {
     about("doca_devinfo_is_equal_pci_addr", devinfo, |info| {
-        // SAFETY: the program's own text and variable.
+        // SAFETY: null, or a C string and a variable that may be written to.
         unsafe {
             let has = info.has_pci(text("pci_addr_str", pci_addr_str)?)?;
             put("is_equal", is_equal, has.into())
@@ -166,7 +166,7 @@ pub unsafe extern "C" fn doca_devinfo_get_iface_name(
 ) -> Code {
     about("doca_devinfo_get_iface_name", devinfo, |info| {
         let name = info.interface()?;
-        // SAFETY: the program's buffer.
+        // SAFETY: null or a buffer of that size that may be written to.
         unsafe { put_text("iface_name", iface_name, size as usize, &name) }
     })
 }
@@ -180,7 +180,7 @@ pub unsafe extern "C" fn doca_devinfo_get_ibdev_name(
     size: u32,
 ) -> Code {
     about("doca_devinfo_get_ibdev_name", devinfo, |info| {
-        // SAFETY: the program's buffer.
+        // SAFETY: null or a buffer of that size that may be written to.
         unsafe { put_text("ibdev_name", ibdev_name, size as usize, info.ibdev()?) }
     })
 }
@@ -191,7 +191,7 @@ pub unsafe extern "C" fn doca_devinfo_get_ibdev_name(
 pub unsafe extern "C" fn doca_devinfo_get_vhca_id(devinfo: usize, vhca_id: *mut u16) -> Code {
     about("doca_devinfo_get_vhca_id", devinfo, |info| {
         check("vhca_id", vhca_id)?;
-        // SAFETY: the program's own variable.
+        // SAFETY: null or a variable of the program that may be written to.
         unsafe { put("vhca_id", vhca_id, info.vhca_id()?) }
     })
 }
@@ -207,7 +207,7 @@ pub unsafe extern "C" fn doca_devinfo_get_pci_func_type(
     const VF: u32 = 1;
     about("doca_devinfo_get_pci_func_type", devinfo, |info| {
         let kind = if info.is_virtual() { VF } else { PF };
-        // SAFETY: the program's own variable.
+        // SAFETY: null or a variable of the program that may be written to.
         unsafe { put("pci_func_type", pci_func_type, kind) }
     })
 }

@@ -148,7 +148,7 @@ pub unsafe extern "C" fn doca_log_backend_create_with_file_sdk(
         let mut log = lock();
         let limit = log.sdk_limit;
         log.sdk.push(Backend { file: fptr, limit });
-        // SAFETY: the program's own variable.
+        // SAFETY: null or a variable of the program that may be written to.
         unsafe { pointer::put("backend", backend, log.sdk.len()) }
     };
     answer("doca_log_backend_create_with_file_sdk", create())
@@ -197,7 +197,7 @@ pub unsafe extern "C" fn doca_log_register_source(
     source: *mut c_int,
 ) -> Code {
     let register = || {
-        // SAFETY: the program's own text and variable.
+        // SAFETY: null or a C string that stays as it is during the call.
         let name = unsafe { pointer::text("source_name", source_name) }?;
         pointer::check("source", source)?;
         let mut log = lock();

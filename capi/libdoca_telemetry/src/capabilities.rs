@@ -37,7 +37,7 @@ pub unsafe extern "C" fn doca_telemetry_adp_retx_cap_get_hist_max_bins(
     let get = || {
         check("max_bins", max_bins)?;
         let capabilities = capabilities(devinfo)?;
-        // SAFETY: the program's own variable.
+        // SAFETY: null or a variable of the program that may be written to.
         unsafe { put("max_bins", max_bins, capabilities.max_bins) }
     };
     answer("doca_telemetry_adp_retx_cap_get_hist_max_bins", get())
@@ -53,7 +53,7 @@ pub unsafe extern "C" fn doca_telemetry_adp_retx_cap_get_hist_time_units(
     let get = || {
         check("time_units", time_units)?;
         let capabilities = capabilities(devinfo)?;
-        // SAFETY: the program's own variable.
+        // SAFETY: null or a variable of the program that may be written to.
         unsafe { put("time_units", time_units, capabilities.time_units) }
     };
     answer("doca_telemetry_adp_retx_cap_get_hist_time_units", get())

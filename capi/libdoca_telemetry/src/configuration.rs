@@ -24,7 +24,7 @@ macro_rules! pair {
         #[border(code)]
         pub unsafe extern "C" fn $get(adp_retx: usize, value: *mut $value) -> Code {
             about(stringify!($get), adp_retx, |context| {
-                // SAFETY: the program's own variable.
+                // SAFETY: null or a variable of the program that may be written to.
                 unsafe { put("the result", value, $get_by(&context.config())) }
             })
         }
@@ -103,7 +103,7 @@ pub unsafe extern "C" fn doca_telemetry_adp_retx_get_hist_vhca_id(
             check("vhca_set", vhca_set)?;
             check("vhca_id", vhca_id)?;
             let set = context.config().vhca_id;
-            // SAFETY: the program's own variables.
+            // SAFETY: null or variables of the program that may be written to.
             unsafe {
                 put("vhca_set", vhca_set, set.is_some().into())?;
                 put("vhca_id", vhca_id, set.unwrap_or(0))

@@ -31,7 +31,7 @@ pub unsafe extern "C" fn doca_telemetry_adp_retx_create(dev: usize, adp_retx: *m
             _ => refusal.with_code(Code::Driver),
         })?;
         let context = Context::new(registers)?;
-        // SAFETY: the program's own variable.
+        // SAFETY: null or a variable of the program that may be written to.
         unsafe { put("adp_retx", adp_retx, CONTEXTS.insert(context)) }
     };
     answer("doca_telemetry_adp_retx_create", create())
@@ -72,7 +72,7 @@ pub unsafe extern "C" fn doca_telemetry_adp_retx_detect_hist_conf_change(
         |context| {
             check("change_detected", change_detected)?;
             let changed = context.detect_change()?;
-            // SAFETY: the program's own variable.
+            // SAFETY: null or a variable of the program that may be written to.
             unsafe { put("change_detected", change_detected, changed.into()) }
         },
     )
@@ -94,7 +94,7 @@ pub unsafe extern "C" fn doca_telemetry_adp_retx_read_hist_bins(
             check("bins", bins)?;
             let counts = context.read_bins()?;
             let count = u32::try_from(counts.len()).unwrap_or(u32::MAX);
-            // SAFETY: the program's own variables; there are never more counts than bins that the
+            // SAFETY: variables that may be written to; there are never more counts than bins that the
             // device can have, for which the program has made room.
             unsafe {
                 bins.copy_from_nonoverlapping(counts.as_ptr(), counts.len());

@@ -32,10 +32,10 @@ pub(crate) unsafe fn read(
                 // A mapped address is one of IPv4, but the wildcard of IPv6 is its own.
                 Ok((ip.to_canonical(), u16::from_be(v6.sin6_port)).into())
             }
-            family => Err(Error::Refused {
-                errno: libc::EINVAL,
-                what: format!("{name} is of address family {family}; allowed: AF_INET, AF_INET6"),
-            }),
+            family => Err(Error::refused(
+                libc::EINVAL,
+                format!("{name} is of address family {family}; allowed: AF_INET, AF_INET6"),
+            )),
         }
     }
 }

@@ -27,7 +27,7 @@ pub unsafe extern "C" fn rdma_resolve_addrinfo(
     hints: *const rdma_addrinfo,
 ) -> c_int {
     let result = id::find(id).and_then(|id| {
-        // SAFETY: null, or the program's own structure.
+        // SAFETY: null or a structure of the program, valid during the call.
         let flags = unsafe { hints.as_ref() }.map_or(0, |hints| hints.ai_flags);
         if flags & RAI_SA != 0 {
             let what = match flags & RAI_DNS {
@@ -39,7 +39,7 @@ pub unsafe extern "C" fn rdma_resolve_addrinfo(
         if id.state().resolved.is_some() {
             return Err(Error::Busy("query the name resolved before first"));
         }
-        // SAFETY: null pointers, C strings and the program's own structure.
+        // SAFETY: null or C strings and a structure, valid during the call.
         let found = unsafe { info::find(node, service, hints) }?.map_err(|code| {
             let what = format!("no such node or service (code {code} of getaddrinfo)");
             Error::refused(libc::ENOENT, what)
@@ -68,7 +68,7 @@ pub unsafe extern "C" fn rdma_query_addrinfo(
                 "no name was resolved for the id",
             ));
         };
-        // SAFETY: the program's own variable. What it gets is the program's to free.
+        // SAFETY: not null, and a variable that may be written to.
         unsafe { *info = resolved.0 };
         std::mem::forget(resolved);
         Ok(0)

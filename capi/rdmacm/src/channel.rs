@@ -57,7 +57,7 @@ pub(crate) fn destroy(channel: *mut rdma_event_channel) {
         return;
     };
     object.own().await_reader();
-    // SAFETY: a live object.
+    // SAFETY: the memory of an object is never freed.
     let fd = unsafe { (*object.abi()).fd };
     if CHANNELS.remove(channel).is_some() {
         // SAFETY: the descriptor was made for the program and is its channel's to close.
@@ -103,7 +103,7 @@ pub(crate) fn report(event: rdma_cm_event, id: Arc<Id>, private: Box<[u8]>) -> *
 /// Acknowledges the event that a synchronous call has left.
 pub(crate) fn drop_event(id: &Id) {
     let id = id.abi();
-    // SAFETY: a live object.
+    // SAFETY: the memory of an object is never freed.
     let event = unsafe { std::mem::replace(&mut (*id).event, null_mut()) };
     if !event.is_null() {
         // The program may have acknowledged it itself.

@@ -28,7 +28,7 @@ pub unsafe extern "C" fn rdma_connect(
     conn_param: *mut rdma_conn_param,
 ) -> c_int {
     let result = id::find(id).and_then(|id| {
-        // SAFETY: the program's own structure.
+        // SAFETY: null or a structure of the program, valid during the call with the data it points to.
         unsafe { connect(&id, conn_param) }?;
         complete(&id)
     });
@@ -146,7 +146,7 @@ fn look_up(
 #[border(number)]
 pub unsafe extern "C" fn rdma_establish(id: *mut rdma_cm_id) -> c_int {
     let result = id::find(id).and_then(|id| {
-        // SAFETY: a live object.
+        // SAFETY: the memory of an object is never freed.
         if unsafe { !(*id.abi()).qp.is_null() } {
             let what = "the id has a queue pair and is established with it";
             return Err(Error::refused(libc::EINVAL, what));
@@ -176,7 +176,7 @@ pub unsafe extern "C" fn rdma_accept(
                 .min(device.max_responder_resources),
             terms.initiator_depth.min(device.max_initiator_depth),
         );
-        // SAFETY: the program's own structure.
+        // SAFETY: null or a structure of the program, valid during the call with the data it points to.
         let params = unsafe { Params::new(&id, conn_param, most) }?;
         if id.is_datagram() {
             return answer_lookup(&id, &params).map(|()| 0);
@@ -239,7 +239,7 @@ pub unsafe extern "C" fn rdma_reject(
     private_data: *const c_void,
     private_data_len: u8,
 ) -> c_int {
-    // SAFETY: the program's own bytes.
+    // SAFETY: null or `private_data_len` bytes, valid during the call.
     let data = unsafe { bytes(private_data, private_data_len) };
     let result = id::find(id).and_then(|id| reject(&id, RejectReason::CONSUMER, data));
     number("rdma_reject", result)
@@ -254,7 +254,7 @@ pub unsafe extern "C" fn rdma_reject_ece(
 ) -> c_int {
     /// Vendor option not supported.
     const REASON: RejectReason = RejectReason(35);
-    // SAFETY: the program's own bytes.
+    // SAFETY: null or `private_data_len` bytes, valid during the call.
     let data = unsafe { bytes(private_data, private_data_len) };
     let result = id::find(id).and_then(|id| reject(&id, REASON, data));
     number("rdma_reject_ece", result)

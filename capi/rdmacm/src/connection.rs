@@ -24,7 +24,7 @@ pub(crate) fn private<const N: usize>(parts: &[&[u8]]) -> Result<Private<N>, Err
 }
 
 pub(crate) fn transport(id: &Id) -> Transport {
-    // SAFETY: a live object.
+    // SAFETY: the memory of an object is never freed.
     match unsafe { (*id.abi()).qp_type } {
         IBV_QPT_UC => Transport::Uc,
         IBV_QPT_XRC_SEND | IBV_QPT_XRC_RECV => Transport::Xrc,

@@ -344,7 +344,7 @@ pub unsafe extern "C" fn rdma_get_devices(num_devices: *mut c_int) -> *mut *mut 
             unsafe { *list.add(index) = device.context };
         }
         if !num_devices.is_null() {
-            // SAFETY: the program's own variable.
+            // SAFETY: not null, and a variable that may be written to.
             unsafe { *num_devices = c_int::try_from(devices.len()).unwrap_or(c_int::MAX) };
         }
         Ok(list)

@@ -26,7 +26,8 @@ pub unsafe extern "C" fn rdma_create_ep(
     init: *mut ibv_qp_init_attr,
 ) -> c_int {
     let result = check("id", id).map_err(Error::from).and_then(|id| {
-        // SAFETY: the program's own structures.
+        // SAFETY: `id` is not null and may be written to; the others are null or structures, valid
+        // during the call.
         unsafe { *id = create(res, pd, init)? };
         Ok(0)
     });
@@ -73,7 +74,7 @@ unsafe fn prepare(
             init.qp_type = info.ai_qp_type;
             id.state().template = Some(Template(*init));
             if !pd.is_null() {
-                // SAFETY: a live object.
+                // SAFETY: the memory of an object is never freed.
                 unsafe { (*id.abi()).pd = pd };
             }
         }
@@ -125,7 +126,7 @@ pub unsafe extern "C" fn rdma_get_request(
     let result = id::find(listen).and_then(|listener| {
         let id = check("id", id)?;
         let made = request(&listener)?;
-        // SAFETY: the program's own variable.
+        // SAFETY: not null, and a variable that may be written to.
         unsafe { *id = made };
         Ok(0)
     });
@@ -138,7 +139,7 @@ fn request(listener: &Arc<Id>) -> Result<*mut rdma_cm_id, Error> {
         return Err(Error::refused(libc::EINVAL, what));
     }
     channel::drop_event(listener);
-    // SAFETY: a live object.
+    // SAFETY: the memory of an object is never freed.
     let (channel, pd) = unsafe { ((*listener.abi()).channel, (*listener.abi()).pd) };
     let event = wait::next(channel)?;
     // SAFETY: a live event.
@@ -162,7 +163,7 @@ fn request(listener: &Arc<Id>) -> Result<*mut rdma_cm_id, Error> {
             return Err(error);
         }
     }
-    // SAFETY: a live object.
+    // SAFETY: the memory of an object is never freed.
     unsafe { (*made).event = event };
     Ok(made)
 }

@@ -190,7 +190,7 @@ fn request(
     req: &Req,
     source: IpAddr,
 ) -> Option<Delivery> {
-    // SAFETY: a live object.
+    // SAFETY: the memory of an object is never freed.
     let wanted = unsafe { (*id.abi()).qp_type };
     let offered = Transport::of(req).map(|transport| match transport {
         Transport::Rc => IBV_QPT_RC,
@@ -265,7 +265,7 @@ fn lookup(
 fn reply(id: &Arc<Id>, rep: &Rep) -> Delivery {
     let transport = connection::transport(id);
     id.state().terms.take_reply(rep, transport);
-    // SAFETY: a live object.
+    // SAFETY: the memory of an object is never freed.
     let has_qp = unsafe { !(*id.abi()).qp.is_null() };
     let (event, status) = if has_qp {
         match connection::confirm(id) {
@@ -300,7 +300,7 @@ fn found(id: &Arc<Id>, rep: &SidrRep) -> Delivery {
         return Delivery::new(id, RDMA_CM_EVENT_UNREACHABLE, status, &rep.private.0);
     }
     let state = id.state();
-    // SAFETY: a live object.
+    // SAFETY: the memory of an object is never freed.
     let dgid = unsafe { (*id.abi()).route.addr.addr.dgid };
     let mut delivery = Delivery::new(id, RDMA_CM_EVENT_ESTABLISHED, 0, &rep.private.0);
     delivery.abi.0.param.ud = rdma_ud_param {

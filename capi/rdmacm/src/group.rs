@@ -17,7 +17,7 @@ pub(crate) fn attach(id: &Id, address: IpAddr) -> Result<(), Error> {
         .groups
         .iter_mut()
         .find(|group| group.address == address);
-    // SAFETY: a live object.
+    // SAFETY: the memory of an object is never freed.
     let qp = unsafe { (*id.abi()).qp };
     let Some(group) = group.filter(|group| group.receives && !qp.is_null()) else {
         return Ok(());

@@ -15,9 +15,7 @@ use ferroce_ibverbs::error::Error;
 use ferroce_registry::ServiceClaim;
 use ferroce_wire::cm::{PortSpace, ServiceId};
 
-use crate::abi::{
-    ibv_sa_path_rec, rdma_addr, rdma_cm_id, rdma_event_channel, rdma_ib_addr, rdma_route,
-};
+use crate::abi::{ibv_sa_path_rec, rdma_cm_id, rdma_event_channel, rdma_ib_addr};
 use crate::address;
 use crate::device::Device;
 use crate::info::Resolved;
@@ -260,7 +258,7 @@ impl Id {
     pub(crate) fn bind_device(&self, state: &mut State, device: &'static Device) {
         state.device = Some(device);
         let id = self.abi();
-        // SAFETY: a live object.
+        // SAFETY: the memory of an object is never freed.
         unsafe {
             if (*id).pd.is_null() {
                 // Programs make their own objects in it. Without one no queue pair can be made,
@@ -363,30 +361,14 @@ pub(crate) fn make(
     qp_type: c_int,
     state: State,
 ) -> Arc<Id> {
+    // SAFETY: zero is valid for numbers, addresses and null pointers.
+    let zero: rdma_cm_id = unsafe { std::mem::zeroed() };
     let abi = rdma_cm_id {
-        verbs: null_mut(),
         channel,
         context,
-        qp: null_mut(),
-        route: rdma_route {
-            addr: rdma_addr {
-                src: address::none(),
-                dst: address::none(),
-                addr: rdma_ib_addr::default(),
-            },
-            path_rec: null_mut(),
-            num_paths: 0,
-        },
         ps,
-        port_num: 0,
-        event: null_mut(),
-        send_cq_channel: null_mut(),
-        send_cq: null_mut(),
-        recv_cq_channel: null_mut(),
-        recv_cq: null_mut(),
-        srq: null_mut(),
-        pd: null_mut(),
         qp_type,
+        ..zero
     };
     let id = Arc::new(Id {
         abi: AtomicUsize::new(0),

@@ -24,10 +24,10 @@ pub unsafe extern "C" fn rdma_getaddrinfo(
     res: *mut *mut rdma_addrinfo,
 ) -> c_int {
     let result = check("res", res).map_err(Error::from).and_then(|res| {
-        // SAFETY: null pointers, C strings and the program's own structures.
+        // SAFETY: null or C strings and a structure, valid during the call.
         match unsafe { find(node, service, hints) }? {
             Ok(info) => {
-                // SAFETY: the program's own variable.
+                // SAFETY: not null, and a variable that may be written to.
                 unsafe { *res = info };
                 Ok(0)
             }

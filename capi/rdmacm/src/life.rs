@@ -29,7 +29,7 @@ pub unsafe extern "C" fn rdma_create_id(
     };
     let result = check("id", id).map_err(Error::from).and_then(|id| {
         let made = create(channel, context, ps, qp_type)?;
-        // SAFETY: the program's own variable.
+        // SAFETY: not null, and a variable that may be written to.
         unsafe { *id = made.abi() };
         Ok(0)
     });
@@ -97,7 +97,7 @@ pub(crate) fn destroy(id: &Arc<Id>) -> c_int {
     id.wait_acknowledged();
     let pointer = id.abi();
     if id.is_sync() {
-        // SAFETY: a live object.
+        // SAFETY: the memory of an object is never freed.
         channel::destroy(unsafe { (*pointer).channel });
     }
     id.state().claims.clear();
@@ -130,7 +130,7 @@ pub(crate) fn migrate(id: &Arc<Id>, to: *mut rdma_event_channel) -> Result<c_int
         *queue = fresh;
     }
     let was_sync = id.sync.swap(sync, Ordering::AcqRel);
-    // SAFETY: a live object.
+    // SAFETY: the memory of an object is never freed.
     let from = unsafe { std::mem::replace(&mut (*id.abi()).channel, to) };
     if was_sync {
         channel::drop_event(id);

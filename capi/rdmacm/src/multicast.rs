@@ -23,7 +23,7 @@ pub unsafe extern "C" fn rdma_join_multicast(
     context: *mut c_void,
 ) -> c_int {
     let result = id::find(id).and_then(|id| {
-        // SAFETY: the program's own structure.
+        // SAFETY: null or a socket address of the family it names, valid during the call.
         let address = unsafe { address::read("addr", addr) }?;
         join(&id, address.ip(), true, context)
     });
@@ -39,7 +39,7 @@ pub unsafe extern "C" fn rdma_join_multicast_ex(
 ) -> c_int {
     const ADDRESS_AND_FLAGS: u32 = RDMA_CM_JOIN_MC_ATTR_ADDRESS | RDMA_CM_JOIN_MC_ATTR_JOIN_FLAGS;
     let result = id::find(id).and_then(|id| {
-        // SAFETY: the program's own structure.
+        // SAFETY: null or a structure of the program, valid during the call.
         let attr = unsafe { read("mc_join_attr", mc_join_attr)? };
         if attr.comp_mask != ADDRESS_AND_FLAGS {
             let allowed = "RDMA_CM_JOIN_MC_ATTR_ADDRESS and _JOIN_FLAGS, both";
@@ -103,7 +103,7 @@ fn join(
 #[border(number)]
 pub unsafe extern "C" fn rdma_leave_multicast(id: *mut rdma_cm_id, addr: *mut sockaddr) -> c_int {
     let result = id::find(id).and_then(|id| {
-        // SAFETY: the program's own structure.
+        // SAFETY: null or a socket address of the family it names, valid during the call.
         let address = unsafe { address::read("addr", addr) }?.ip();
         let mut state = id.state();
         let position = state

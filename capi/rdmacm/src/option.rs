@@ -18,7 +18,7 @@ pub unsafe extern "C" fn rdma_set_option(
     optval: *mut c_void,
     optlen: usize,
 ) -> c_int {
-    // SAFETY: the program's own `optlen` bytes.
+    // SAFETY: null or `optlen` bytes, valid during the call.
     let result = id::find(id).and_then(|id| unsafe { set(&id, level, optname, optval, optlen) });
     number("rdma_set_option", result)
 }
@@ -59,7 +59,7 @@ unsafe fn set(
             state.only_own_family = only;
         }
         (RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT) => {
-            // SAFETY: a live object.
+            // SAFETY: the memory of an object is never freed.
             let qp_type = unsafe { (*id.abi()).qp_type };
             if ![IBV_QPT_RC, IBV_QPT_XRC_SEND].contains(&qp_type) {
                 return Err(Error::invalid(
@@ -106,7 +106,7 @@ unsafe fn read<T>(value: *const c_void, length: usize) -> Result<T, Error> {
 #[border(number)]
 pub unsafe extern "C" fn rdma_set_local_ece(id: *mut rdma_cm_id, ece: *mut ibv_ece) -> c_int {
     let wanted = |_| {
-        // SAFETY: the program's own structure.
+        // SAFETY: null or a structure of the program, valid during the call.
         match unsafe { ece.as_ref() } {
             None => Err(Error::Null("ece")),
             Some(ece) if ece.vendor_id == 0 && ece.options == 0 => Ok(0),
@@ -124,7 +124,7 @@ pub unsafe extern "C" fn rdma_get_remote_ece(id: *mut rdma_cm_id, ece: *mut ibv_
         if ece.is_null() {
             return Err(Error::Null("ece"));
         }
-        // SAFETY: the program's own structure.
+        // SAFETY: not null, and a variable that may be written to.
         unsafe { ece.write(ibv_ece::default()) };
         Ok(0)
     });

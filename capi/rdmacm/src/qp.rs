@@ -37,7 +37,7 @@ pub unsafe extern "C" fn rdma_create_qp(
         if init.is_null() {
             return Err(Error::Null("qp_init_attr"));
         }
-        // SAFETY: the program's own structure.
+        // SAFETY: not null, and a structure that nothing else accesses during the call.
         unsafe { create_plain(&id, pd, &mut *init) }?;
         Ok(0)
     });
@@ -76,7 +76,7 @@ pub unsafe extern "C" fn rdma_create_qp_ex(
         if init.is_null() {
             return Err(Error::Null("qp_init_attr"));
         }
-        // SAFETY: the program's own structure.
+        // SAFETY: not null, and a structure that nothing else accesses during the call.
         unsafe { create(&id, &mut *init) }?;
         Ok(0)
     });
@@ -88,7 +88,7 @@ pub unsafe extern "C" fn rdma_create_qp_ex(
 unsafe fn create(id: &Id, init: &mut ibv_qp_init_attr_ex) -> Result<(), Error> {
     let device = id.device()?;
     let abi = id.abi();
-    // SAFETY: a live object.
+    // SAFETY: the memory of an object is never freed.
     let (qp, send_cq, recv_cq, srq, pd) = unsafe {
         let abi = &*abi;
         (abi.qp, abi.send_cq, abi.recv_cq, abi.srq, abi.pd)
@@ -128,7 +128,7 @@ unsafe fn create(id: &Id, init: &mut ibv_qp_init_attr_ex) -> Result<(), Error> {
         wanted(init.recv_cq, recv_cq, init.cap.max_recv_wr),
     );
     create_cqs(id, sends, recvs)?;
-    // SAFETY: a live object.
+    // SAFETY: the memory of an object is never freed.
     unsafe {
         if init.send_cq.is_null() {
             init.send_cq = (*abi).send_cq;
@@ -171,7 +171,7 @@ unsafe fn create(id: &Id, init: &mut ibv_qp_init_attr_ex) -> Result<(), Error> {
 /// Completion queues with channels of their own for those counts that are not 0.
 pub(crate) fn create_cqs(id: &Id, sends: u32, recvs: u32) -> Result<(), Error> {
     let abi = id.abi();
-    // SAFETY: a live object.
+    // SAFETY: the memory of an object is never freed.
     unsafe {
         let made = create_cq(abi, sends).and_then(|(channel, cq)| {
             if !cq.is_null() {
@@ -251,7 +251,7 @@ fn begin(id: &Id, qp: *mut ibv_qp) -> Result<(), Error> {
 
 /// Takes the identifier's queue pair, if it has one, to where it can send.
 pub(crate) fn make_ready(id: &Id) -> Result<(), Error> {
-    // SAFETY: a live object.
+    // SAFETY: the memory of an object is never freed.
     let qp = unsafe { (*id.abi()).qp };
     if qp.is_null() {
         return Ok(());
@@ -277,7 +277,7 @@ fn modify(qp: *mut ibv_qp, attr: &mut ibv_qp_attr, mask: c_int) -> Result<(), Er
 
 /// Takes the identifier's queue pair, if it has one, to the error state.
 pub(crate) fn to_error(id: &Id) -> Result<(), Error> {
-    // SAFETY: a live object.
+    // SAFETY: the memory of an object is never freed.
     let qp = unsafe { (*id.abi()).qp };
     if qp.is_null() {
         return Ok(());
@@ -306,7 +306,7 @@ pub unsafe extern "C" fn rdma_init_qp_attr(
         id.device()?;
         let qp_attr = check("qp_attr", qp_attr)?;
         let qp_attr_mask = check("qp_attr_mask", qp_attr_mask)?;
-        // SAFETY: the program's own variables.
+        // SAFETY: not null, and variables that nothing else accesses during the call.
         let state = unsafe { (*qp_attr).qp_state };
         if !(INIT..=RTS).contains(&state) {
             return Err(Error::invalid(
@@ -338,7 +338,7 @@ pub unsafe extern "C" fn rdma_destroy_qp(id: *mut rdma_cm_id) {
 
 pub(crate) fn destroy(id: &Id) {
     group::detach_all(id);
-    // SAFETY: a live object.
+    // SAFETY: the memory of an object is never freed.
     let srq = unsafe {
         let qp = std::mem::replace(&mut (*id.abi()).qp, null_mut());
         if !qp.is_null() {

@@ -22,7 +22,7 @@ use crate::{address, attr};
 #[border(number)]
 pub unsafe extern "C" fn rdma_bind_addr(id: *mut rdma_cm_id, addr: *mut sockaddr) -> c_int {
     let result = id::find(id).and_then(|id| {
-        // SAFETY: the program's own structure.
+        // SAFETY: null or a socket address of the family it names, valid during the call.
         let address = unsafe { address::read("addr", addr) }?;
         bind(&id, address)?;
         Ok(0)
@@ -72,7 +72,7 @@ fn is_taken(error: &Error) -> bool {
 }
 
 fn set_source(id: &Id, address: SocketAddr) {
-    // SAFETY: a live object.
+    // SAFETY: the memory of an object is never freed.
     unsafe { (*id.abi()).route.addr.src = address::storage(address) };
 }
 
@@ -92,7 +92,7 @@ pub unsafe extern "C" fn rdma_resolve_addr(
     _timeout_ms: c_int,
 ) -> c_int {
     let result = id::find(id).and_then(|id| {
-        // SAFETY: the program's own structures.
+        // SAFETY: null or socket addresses of the families they name, valid during the call.
         let (src, dst) = unsafe {
             let src = match src_addr.is_null() {
                 true => None,
@@ -143,7 +143,7 @@ fn reach(id: &Id, state: &mut State, dst: SocketAddr) -> Result<(), Error> {
         }
     };
     set_source(id, (source_ip, port).into());
-    // SAFETY: a live object.
+    // SAFETY: the memory of an object is never freed.
     unsafe {
         let addr = &mut (*id.abi()).route.addr;
         addr.dst = address::storage(dst);

@@ -96,7 +96,7 @@ fn is_under_sockets() -> bool {
 #[border(number)]
 pub unsafe extern "C" fn rbind(socket: c_int, addr: *const sockaddr, _len: socklen_t) -> c_int {
     let bound = find_or_bad(socket).and_then(|it| {
-        // SAFETY: the program's own structure.
+        // SAFETY: null or a socket address of the family it names, valid during the call.
         let address = unsafe { address_of(addr) }?;
         match &*it {
             Socket::Stream(stream) => stream.bind(address),
@@ -126,7 +126,7 @@ pub unsafe extern "C" fn raccept(
     let accepted = find_or_bad(socket).and_then(|it| it.stream()?.accept());
     answer(accepted.map(|stream| {
         let accepted = Socket::Stream(Box::new(stream));
-        // SAFETY: the program's own variables.
+        // SAFETY: null or variables of the program that may be written to.
         unsafe { show(accepted.peer(), addr, addrlen) };
         keep(accepted)
     }))
@@ -136,7 +136,7 @@ pub unsafe extern "C" fn raccept(
 #[border(number)]
 pub unsafe extern "C" fn rconnect(socket: c_int, addr: *const sockaddr, _len: socklen_t) -> c_int {
     let asked = find_or_bad(socket).and_then(|it| {
-        // SAFETY: the program's own structure.
+        // SAFETY: null or a socket address of the family it names, valid during the call.
         let address = unsafe { address_of(addr) }?;
         match &*it {
             Socket::Stream(stream) => stream.connect(address),
@@ -177,7 +177,7 @@ pub unsafe extern "C" fn rgetpeername(
 ) -> c_int {
     let found = find_or_bad(socket).and_then(|it| {
         let peer = it.peer().ok_or(libc::ENOTCONN)?;
-        // SAFETY: the program's own variables.
+        // SAFETY: null or variables of the program that may be written to.
         unsafe { show(Some(peer), addr, addrlen) };
         Ok(0)
     });
@@ -192,7 +192,7 @@ pub unsafe extern "C" fn rgetsockname(
     addrlen: *mut socklen_t,
 ) -> c_int {
     let found = find_or_bad(socket).and_then(|it| {
-        // SAFETY: the program's own variables.
+        // SAFETY: null or variables of the program that may be written to.
         unsafe { show(Some(it.own_address()?), addr, addrlen) };
         Ok(0)
     });
@@ -247,7 +247,7 @@ pub unsafe extern "C" fn riowrite(
     let pieces = piece(buf, count);
     let written = find_or_bad(socket).and_then(|it| {
         let source = Source::new(&pieces);
-        // SAFETY: the program's own buffer.
+        // SAFETY: `count` bytes are valid for reads.
         unsafe {
             it.stream()?
                 .write_mapped(source, offset.cast_unsigned(), flags)

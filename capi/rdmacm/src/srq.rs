@@ -60,7 +60,7 @@ pub unsafe extern "C" fn rdma_create_srq_ex(
         if attr.is_null() {
             return Err(Error::Null("attr"));
         }
-        // SAFETY: the program's own structure.
+        // SAFETY: not null, and a structure that nothing else accesses during the call.
         create_srq(&id, unsafe { &mut *attr })?;
         Ok(0)
     });
@@ -70,7 +70,7 @@ pub unsafe extern "C" fn rdma_create_srq_ex(
 fn create_srq(id: &Id, init: &mut ibv_srq_init_attr_ex) -> Result<(), Error> {
     let device = id.device()?;
     let abi = id.abi();
-    // SAFETY: a live object.
+    // SAFETY: the memory of an object is never freed.
     let (srq, pd) = unsafe { ((*abi).srq, (*abi).pd) };
     if !srq.is_null() {
         return Err(Error::refused(
@@ -107,7 +107,7 @@ fn complete_xrc(id: &Id, device: &Device, init: &mut ibv_srq_init_attr_ex) -> Re
     }
     if init.comp_mask & IBV_SRQ_INIT_ATTR_CQ == 0 || init.cq.is_null() {
         let abi = id.abi();
-        // SAFETY: a live object.
+        // SAFETY: the memory of an object is never freed.
         if unsafe { (*abi).recv_cq.is_null() } {
             qp::create_cqs(id, 0, init.attr.max_wr)?;
         }
@@ -129,7 +129,7 @@ pub unsafe extern "C" fn rdma_destroy_srq(id: *mut rdma_cm_id) {
 }
 
 pub(crate) fn destroy(id: &Id) {
-    // SAFETY: a live object.
+    // SAFETY: the memory of an object is never freed.
     unsafe {
         let srq = std::mem::replace(&mut (*id.abi()).srq, null_mut());
         if !srq.is_null() {

@@ -24,7 +24,7 @@ pub unsafe extern "C-unwind" fn rdma_get_cm_event(
     };
     let deliver = |queued: Arc<Queued>| match tell(&queued) {
         Some(delivery) => {
-            // SAFETY: the program's own variable, and not null.
+            // SAFETY: not null, and a variable that may be written to.
             unsafe { *event = delivery };
             Ok(true)
         }
@@ -65,7 +65,7 @@ pub(crate) fn complete(id: &Arc<Id>) -> Result<c_int, Error> {
         return Ok(0);
     }
     channel::drop_event(id);
-    // SAFETY: a live object.
+    // SAFETY: the memory of an object is never freed.
     let channel = unsafe { (*id.abi()).channel };
     let event = next(channel)?;
     // SAFETY: live objects, the event until it is acknowledged.

@@ -131,7 +131,7 @@ pub struct RawRange {
     pub range_size: u8,
     /// How often each timeout is used before it doubles, 10 bits; 0 means 1 (D13).
     pub timeout_retry_num: u16,
-    /// How the timeout shrinks: the number of a [`DecMode`].
+    /// How the timeout shrinks: the number of a [`DecMode`](crate::DecMode).
     pub dec_mode: u8,
     /// The next range on the way down.
     pub prev_range_index: u8,

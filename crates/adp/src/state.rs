@@ -52,7 +52,7 @@ impl RetryState {
     }
 
     /// Returns the current timeout as a number of doublings: of the profile's `time_base` under a
-    /// profile, otherwise of 4.096 us. Under [`PolicyKind::Ib`] this is the enforced timeout code,
+    /// profile, otherwise of 4.096 us. Under [`PolicyKind::Ib`](crate::PolicyKind::Ib) this is the enforced timeout code,
     /// of which the wait is a multiple.
     #[must_use]
     pub const fn exponent(&self) -> u16 {

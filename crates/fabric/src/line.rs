@@ -283,7 +283,7 @@ impl Line {
 
     #[inline]
     fn launch(&mut self, seen: Time, late: Span, item: Item) {
-        // A short frame behind a long one that is cut through: heads do not overtake heads.
+        // A short frame behind a long one that is cut through may not arrive before it.
         self.last = seen.after(self.delay).max(self.last);
         let at = self.last.after(late);
         if self.under_way.back().is_none_or(|(last, _)| *last <= at) {

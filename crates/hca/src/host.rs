@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 
 use ferroce_adp::{Policy, PolicyKind};
 use ferroce_transport::{
-    AccessError, AtomicOp, Completion, Counter, Data, Host, Key, MemoryRef, MwBind, Outgoing,
-    QpEvent, RecvWqe, Segment, Span, Time, TimerExpiry, WorkQueue,
+    AccessError, AtomicOp, Completion, Counter, Data, Key, MemoryRef, MwBind, Outgoing, QpEvent,
+    RecvWqe, Segment, Services, Span, Time, TimerExpiry, WorkQueue,
 };
 use ferroce_wire::{Qpn, Srqn};
 
@@ -154,7 +154,7 @@ impl<'a> QpHost<'a> {
     }
 }
 
-impl Host for QpHost<'_> {
+impl Services for QpHost<'_> {
     fn policy(&self) -> &Policy {
         &self.common.policy
     }

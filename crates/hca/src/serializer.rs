@@ -37,7 +37,7 @@ impl Serializer {
         (!self.is_free(now)).then_some(self.free_at)
     }
 
-    /// When a packet has left that begins to leave now.
+    /// When a packet that begins to leave now has left.
     #[inline]
     pub(crate) fn departure(&self, now: Time, packet: &Outgoing) -> Time {
         match self.rate {

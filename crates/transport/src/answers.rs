@@ -5,8 +5,11 @@ use std::collections::VecDeque;
 
 use ferroce_wire::{Aeth, Headers, NakCode, Place, Reth, Srqn, Syndrome};
 
+use crate::attr::QpAttr;
+use crate::memory::{Key, Segment};
+use crate::packet::{Outgoing, Payload};
 use crate::serial::Serial;
-use crate::{Host, Key, Outgoing, Payload, QpAttr, Segment};
+use crate::services::Services;
 
 /// A responder's answers not sent yet, in PSN order.
 ///
@@ -277,7 +280,7 @@ impl Answers {
     /// Makes the next response packet and tells its PSN; `None` if there is none. `ack` is the AETH of
     /// a positive answer at this moment. An error: the memory of a READ under way is no longer
     /// accessible, at this PSN.
-    pub(crate) fn poll_transmit<H: Host>(
+    pub(crate) fn poll_transmit<H: Services>(
         &mut self,
         ack: Aeth,
         attr: &QpAttr,
@@ -325,7 +328,7 @@ impl Answers {
 }
 
 impl ReadAnswer {
-    fn packet<H: Host>(
+    fn packet<H: Services>(
         &mut self,
         ack: Aeth,
         attr: &QpAttr,

@@ -1,14 +1,16 @@
 //! Attributes of a queue pair, and which of them each change of state requires and accepts
 //! (`ibv_modify_qp`).
 
+mod transition;
+
 use std::fmt;
 
 use bitflags::bitflags;
 use ferroce_wire::{Psn, Qpn};
 use thiserror::Error;
 
-use crate::QpType;
-use crate::transition::{Needs, transition};
+use self::transition::{Needs, transition};
+use crate::service::QpType;
 
 /// State of a queue pair; the values of `ibv_qp_state`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]

@@ -1,11 +1,13 @@
 //! For tests and simulators: checks that a queue pair's state is consistent and bounded, and a way
 //! to age a connection.
 
+use ferroce_base::time::{Span, Time};
 use ferroce_wire::rnr_timer_ns;
 
+use crate::config::QpCap;
+use crate::qp::Qp;
 use crate::requester::{Requester, RequesterTimer};
 use crate::responder::{ReceiveSource, Responder};
-use crate::{Qp, QpCap, Span, Time};
 
 impl Qp {
     /// Checks the queue pair's state, on a device whose queue pairs may have at most

@@ -1,12 +1,17 @@
 //! The receiving half of the requester: acknowledgements, responses and timeouts.
 
 use ferroce_adp::{Expiry, PolicyKind};
+use ferroce_base::time::{Span, Time};
 use ferroce_wire::{Aeth, Headers, NakCode, Opcode, Psn, Qpn, Syndrome, rnr_timer_ns};
 
+use crate::attr::QpAttr;
+use crate::counter::Counter;
+use crate::fault::Fault;
+use crate::memory::{Data, Key};
 use crate::recv::scatter;
 use crate::requester::{Requester, RequesterTimer};
-use crate::work::Fault;
-use crate::{Counter, Data, Host, Key, QpAttr, SendOp, Span, Time, TimerExpiry, WcStatus};
+use crate::services::{Services, TimerExpiry};
+use crate::work::{SendOp, WcStatus};
 
 /// Why the queue pair must fail: what the oldest WQE's completion says.
 pub(crate) type Verdict = Result<(), Fault>;
@@ -28,7 +33,7 @@ enum Demand {
 /// The half of the requester that listens: acknowledgements, responses, timeouts.
 impl Requester {
     /// Takes a response packet. An error fails the queue pair.
-    pub(crate) fn handle_response<H: Host>(
+    pub(crate) fn handle_response<H: Services>(
         &mut self,
         now: Time,
         headers: &Headers,
@@ -70,7 +75,7 @@ impl Requester {
 
     /// A response to something already done may still bring credits; one to something never
     /// sent is forged or damaged.
-    fn handle_stale<H: Host>(&mut self, psn: Psn, headers: &Headers, host: &mut H) {
+    fn handle_stale<H: Services>(&mut self, psn: Psn, headers: &Headers, host: &mut H) {
         let is_ack = matches!(
             headers.aeth(),
             Some(Aeth {
@@ -95,7 +100,12 @@ impl Requester {
     }
 
     /// An ACK or NAK. Both acknowledge: a NAK everything before its PSN.
-    fn take_acknowledge<H: Host>(&mut self, headers: &Headers, qpn: Qpn, host: &mut H) -> Demand {
+    fn take_acknowledge<H: Services>(
+        &mut self,
+        headers: &Headers,
+        qpn: Qpn,
+        host: &mut H,
+    ) -> Demand {
         let psn = headers.psn;
         let (through, demand) = match headers.aeth().map(|aeth| (aeth.syndrome, aeth.msn)) {
             Some((Syndrome::Ack { credit }, msn)) => {
@@ -122,7 +132,7 @@ impl Requester {
     }
 
     /// A READ response or atomic acknowledgement; both acknowledge everything before them.
-    fn take_data<H: Host>(
+    fn take_data<H: Services>(
         &mut self,
         headers: &Headers,
         data: Data<'_>,
@@ -176,7 +186,12 @@ impl Requester {
 
     /// Completes everything up to and including `through`, as far as no READ or atomic in there
     /// still misses its response; false if one does, which is an implied NAK.
-    pub(crate) fn acknowledge<H: Host>(&mut self, through: Psn, qpn: Qpn, host: &mut H) -> bool {
+    pub(crate) fn acknowledge<H: Services>(
+        &mut self,
+        through: Psn,
+        qpn: Qpn,
+        host: &mut H,
+    ) -> bool {
         while self.started > 0 && !through.is_before(self.una) {
             let front = &self.queue[0];
             let last = front.last_psn();
@@ -196,7 +211,7 @@ impl Requester {
     }
 
     /// The response at `una` is lost: ask again, once for each PSN.
-    fn repeat_lost<H: Host>(&mut self, now: Time, host: &mut H) -> Verdict {
+    fn repeat_lost<H: Services>(&mut self, now: Time, host: &mut H) -> Verdict {
         if self.implied_nak_at == Some(self.una) || self.waits_for_receiver() {
             return Ok(());
         }
@@ -205,7 +220,7 @@ impl Requester {
         self.retry_after_nak(now, host)
     }
 
-    fn handle_nak<H: Host>(&mut self, now: Time, code: NakCode, host: &mut H) -> Verdict {
+    fn handle_nak<H: Services>(&mut self, now: Time, code: NakCode, host: &mut H) -> Verdict {
         match code {
             // What is missing goes out again when the RNR timer has run out.
             NakCode::SequenceError if self.waits_for_receiver() => Ok(()),
@@ -225,7 +240,7 @@ impl Requester {
         }
     }
 
-    fn retry_after_nak<H: Host>(&mut self, now: Time, host: &mut H) -> Verdict {
+    fn retry_after_nak<H: Services>(&mut self, now: Time, host: &mut H) -> Verdict {
         if !self.retry.on_sequence_nak(host.policy()) {
             host.count(Counter::ReqTransportRetriesExceeded, 1);
             return Err(WcStatus::RetryExcErr.into());
@@ -236,7 +251,7 @@ impl Requester {
         Ok(())
     }
 
-    fn wait_for_receiver<H: Host>(
+    fn wait_for_receiver<H: Services>(
         &mut self,
         now: Time,
         timer_code: u8,
@@ -264,7 +279,7 @@ impl Requester {
     }
 
     /// Lets the timer run out if it is due. An error fails the queue pair.
-    pub(crate) fn handle_timeout<H: Host>(&mut self, now: Time, host: &mut H) -> Verdict {
+    pub(crate) fn handle_timeout<H: Services>(&mut self, now: Time, host: &mut H) -> Verdict {
         match self.timer {
             RequesterTimer::Rnr { until } if now >= until => {
                 // The peer is alive: waiting for it counts as a fresh start (D5).
@@ -279,7 +294,7 @@ impl Requester {
         }
     }
 
-    fn handle_ack_timeout<H: Host>(&mut self, now: Time, wait: Span, host: &mut H) -> Verdict {
+    fn handle_ack_timeout<H: Services>(&mut self, now: Time, wait: Span, host: &mut H) -> Verdict {
         let expiry = self.retry.on_timeout(host.policy(), now);
         host.timer_expired(TimerExpiry {
             wait,

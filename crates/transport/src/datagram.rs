@@ -2,16 +2,21 @@
 
 use ferroce_wire::{Deth, Headers, Service};
 
+use crate::counter::Counter;
+use crate::fault::Fault;
+use crate::memory::Data;
+use crate::qp::Qp;
 use crate::responder::{Context, Failed, complete_receive};
 use crate::service::GRH_BYTES;
-use crate::work::Fault;
-use crate::{Counter, Data, Grh, Host, Qp, WcFlags, WcOpcode};
+use crate::service::Grh;
+use crate::services::Services;
+use crate::work::{WcFlags, WcOpcode};
 
 impl Qp {
     /// Handles a datagram for this QP, or for a group it is attached to, and stores it after its IP
     /// header. A datagram that cannot be received is dropped, and a counter shows why (IBA vol 1,
     /// 9.8.3).
-    pub fn handle_datagram<H: Host>(
+    pub fn handle_datagram<H: Services>(
         &mut self,
         headers: &Headers,
         grh: &Grh,
@@ -33,7 +38,7 @@ impl Qp {
     }
 }
 
-fn receive<H: Host>(
+fn receive<H: Services>(
     headers: &Headers,
     deth: Deth,
     grh: &Grh,

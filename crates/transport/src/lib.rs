@@ -2,9 +2,9 @@
 //!
 //! A [`Qp`] is a deterministic state machine. It owns no clock, socket, thread or random source:
 //! time is an argument, and everything it needs from its device (memory, completion queues,
-//! counters, the retransmission policy) is provided by a [`Host`].
+//! counters, the retransmission policy) is provided by its [`Services`].
 //!
-//! There are four kinds of calls, which every host uses in this order:
+//! There are four kinds of calls, which every host of a device uses in this order:
 //!
 //! * verbs: [`Qp::modify`], [`Qp::post_send`], [`Qp::post_recv`];
 //! * input: [`Qp::handle_packet`], [`Qp::handle_timeout`];
@@ -17,6 +17,7 @@
 //! | module | purpose |
 //! |---|---|
 //! | `requester` | decides when each WQE is sent; windows, fences, credits, go-back-N |
+//! | `config` | the parameters of a queue pair |
 //! | `window` | how much may be in flight |
 //! | `request` | turns a send WQE into request packets |
 //! | `completer` | handles acknowledgements and responses, completes WQEs, decides about retries |
@@ -37,9 +38,11 @@ mod attr;
 mod audit;
 mod bytes;
 mod completer;
+mod config;
 mod counter;
 mod datagram;
-mod host;
+mod fault;
+mod memory;
 mod owed;
 mod packet;
 mod qp;
@@ -51,25 +54,23 @@ mod resource;
 mod responder;
 mod serial;
 mod service;
-mod transition;
+mod services;
 mod unreliable;
 mod window;
 mod work;
 
 pub use attr::{AccessFlags, Attr, ModifyError, Mtu, QpAttr, QpModify, QpState};
 pub use bytes::Bytes;
+pub use config::{Allowance, HeldBack, QpCap, QpConfig};
 pub use counter::{Counter, CounterInfo};
 pub use ferroce_base::time::{Span, Time};
-pub use host::{AccessError, AtomicOp, Data, Host, Key, MemoryRef, QpEvent, Segment, TimerExpiry};
+pub use memory::{AccessError, AtomicOp, Data, Key, MemoryRef, Segment};
 pub use packet::{Outgoing, Payload, frame_bytes};
-pub use qp::{Qp, QpCap, QpConfig};
-pub use recv::{ReceiveQueue, RecvWqe};
+pub use qp::Qp;
+pub use recv::ReceiveQueue;
 pub use service::{GRH_BYTES, Grh, Path, QpType, SendTo, UdAddress};
-pub use window::{Allowance, HeldBack};
+pub use services::{QpEvent, Services, TimerExpiry};
 pub use work::{
-    Completion, MwBind, PostError, RecvWr, SendFlags, SendOp, SendWr, Sge, Sges, WcFlags, WcOpcode,
-    WcStatus, WorkQueue,
+    Completion, MAX_MESSAGE_BYTES, MwBind, PostError, RecvWqe, RecvWr, SendFlags, SendOp, SendWr,
+    Sge, Sges, WcFlags, WcOpcode, WcStatus, WorkQueue,
 };
-
-/// Largest message of the RC service: 2^31 bytes (IBA vol 1, 9.7.2).
-pub const MAX_MESSAGE_BYTES: u64 = 1 << 31;

@@ -5,7 +5,9 @@ use std::num::NonZeroU16;
 
 use ferroce_wire::{Connection, Headers, ICRC_LEN, Place, ethernet, pad_len};
 
-use crate::{Bytes, MemoryRef, Path};
+use crate::bytes::Bytes;
+use crate::memory::MemoryRef;
+use crate::service::Path;
 
 /// A packet to send: header values, path, and location of the payload. The host adds addresses,
 /// gathers the payload and computes the ICRC.

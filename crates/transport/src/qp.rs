@@ -2,84 +2,25 @@
 //! go in; packets, completions and events come out.
 
 use ferroce_adp::{Policy, QpTimeouts, RetryState};
+use ferroce_base::time::Time;
 use ferroce_wire::{Headers, Psn, Qpn, Service};
 
+use crate::attr::{AccessFlags, Attr, ModifyError, QpAttr, QpModify, QpState};
 use crate::completer::Verdict;
+use crate::config::{Allowance, HeldBack, QpConfig};
+use crate::counter::Counter;
+use crate::fault::Fault;
+use crate::memory::Data;
+use crate::packet::Outgoing;
+use crate::recv::ReceiveQueue;
 use crate::requester::Requester;
 use crate::responder::{Context, Failed, ReceiveSource, Responder};
-use crate::work::Fault;
-use crate::{
-    AccessFlags, Allowance, Attr, Counter, Data, HeldBack, Host, ModifyError, Mtu, Outgoing,
-    PostError, QpAttr, QpEvent, QpModify, QpState, QpType, ReceiveQueue, RecvWr, SendFlags, SendWr,
-    Time, UdAddress,
-};
+use crate::service::{QpType, UdAddress};
+use crate::services::{QpEvent, Services};
+use crate::work::{PostError, RecvWr, SendFlags, SendWr};
 
 /// Packets a QP sends of one kind (answers, requests) before the other kind gets its turn.
 const TURN_PACKETS: u8 = 16;
-
-/// Capacities of a queue pair, as `ibv_qp_cap`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct QpCap {
-    /// Outstanding send requests.
-    pub max_send_wr: u32,
-    /// Outstanding receive requests; 0 with an SRQ.
-    pub max_recv_wr: u32,
-    /// Elements of a send request.
-    pub max_send_sge: u32,
-    /// Elements of a receive request.
-    pub max_recv_sge: u32,
-    /// Bytes of inline data.
-    pub max_inline_data: u32,
-}
-
-impl QpCap {
-    /// No capacity at all, as for an XRC_RECV queue pair.
-    pub const NONE: Self = Self {
-        max_send_wr: 0,
-        max_recv_wr: 0,
-        max_send_sge: 0,
-        max_recv_sge: 0,
-        max_inline_data: 0,
-    };
-}
-
-impl Default for QpCap {
-    fn default() -> Self {
-        Self {
-            max_send_wr: 128,
-            max_recv_wr: 128,
-            max_send_sge: 4,
-            max_recv_sge: 4,
-            max_inline_data: 256,
-        }
-    }
-}
-
-/// The parameters of a new queue pair.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct QpConfig {
-    /// Its number.
-    pub qpn: Qpn,
-    /// Its type.
-    pub qp_type: QpType,
-    /// The port's MTU, which limits datagrams.
-    pub port_mtu: Mtu,
-    /// Capacities.
-    pub cap: QpCap,
-    /// Receives come from a shared receive queue. Those of XRC_RECV always do.
-    pub srq: bool,
-    /// Every send request produces a completion (`sq_sig_all`).
-    pub signal_all: bool,
-    /// Maximum bytes that the requester keeps in flight; a few packets are always allowed. Choose
-    /// it below the receive buffer of the peer's socket.
-    pub window_bytes: u32,
-    /// Maximum bytes of responses that one READ request asks for. A long READ is split into several
-    /// such requests.
-    pub read_bytes: u32,
-    /// A full window stays closed until half of it is acknowledged, so that packets leave in bursts
-    /// and not one or two at a time as acknowledgements arrive.
-    pub in_bursts: bool,
-}
 
 const _: () = assert!(
     size_of::<Qp>() <= 1024,
@@ -263,7 +204,11 @@ impl Qp {
     // Verbs.
 
     /// Changes attributes and state as `ibv_modify_qp` does, atomically: all or none.
-    pub fn modify<H: Host>(&mut self, change: &QpModify, host: &mut H) -> Result<(), ModifyError> {
+    pub fn modify<H: Services>(
+        &mut self,
+        change: &QpModify,
+        host: &mut H,
+    ) -> Result<(), ModifyError> {
         let from = self.state;
         let to = change.check(self.config.qp_type, from)?;
         change.apply(&mut self.attr);
@@ -293,7 +238,7 @@ impl Qp {
         Ok(())
     }
 
-    fn reset<H: Host>(&mut self, host: &H) {
+    fn reset<H: Services>(&mut self, host: &H) {
         self.requester.clear();
         self.responder.clear();
         self.receives.clear();
@@ -304,7 +249,7 @@ impl Qp {
     }
 
     /// Posts a send request.
-    pub fn post_send<H: Host>(&mut self, wr: SendWr, host: &mut H) -> Result<(), PostError> {
+    pub fn post_send<H: Services>(&mut self, wr: SendWr, host: &mut H) -> Result<(), PostError> {
         self.post_send_by(host, |place, _| {
             *place = wr;
             Ok(())
@@ -313,7 +258,7 @@ impl Qp {
 
     /// Posts a send request that `write` fills in, starting from defaults.
     #[inline]
-    pub fn post_send_by<H: Host, E: From<PostError>>(
+    pub fn post_send_by<H: Services, E: From<PostError>>(
         &mut self,
         host: &mut H,
         write: impl FnOnce(&mut SendWr, &H) -> Result<(), E>,
@@ -338,7 +283,7 @@ impl Qp {
     }
 
     /// Posts a receive request.
-    pub fn post_recv<H: Host>(&mut self, wr: RecvWr, host: &mut H) -> Result<(), PostError> {
+    pub fn post_recv<H: Services>(&mut self, wr: RecvWr, host: &mut H) -> Result<(), PostError> {
         let state = self.state;
         if state == QpState::Reset {
             let needs = "any state but RESET";
@@ -371,7 +316,7 @@ impl Qp {
     }
 
     /// Handles a packet for this QP from its peer; see [`Self::handle_datagram`] for UD.
-    pub fn handle_packet<H: Host>(
+    pub fn handle_packet<H: Services>(
         &mut self,
         now: Time,
         headers: &Headers,
@@ -394,7 +339,7 @@ impl Qp {
         }
     }
 
-    fn handle_request<H: Host>(&mut self, headers: &Headers, data: Data<'_>, host: &mut H) {
+    fn handle_request<H: Services>(&mut self, headers: &Headers, data: Data<'_>, host: &mut H) {
         if self.state == QpState::Rtr && !self.communication_established {
             self.communication_established = true;
             host.event(QpEvent::CommunicationEstablished);
@@ -420,7 +365,7 @@ impl Qp {
     }
 
     /// The responder, and what it needs.
-    pub(crate) fn responder<'a, H: Host>(
+    pub(crate) fn responder<'a, H: Services>(
         &'a mut self,
         host: &'a mut H,
     ) -> (&'a mut Responder, Context<'a, H>) {
@@ -434,13 +379,13 @@ impl Qp {
     }
 
     /// Handles timers up to the current time.
-    pub fn handle_timeout<H: Host>(&mut self, now: Time, host: &mut H) {
+    pub fn handle_timeout<H: Services>(&mut self, now: Time, host: &mut H) {
         let verdict = self.requester.handle_timeout(now, host);
         self.conclude(verdict, host);
     }
 
     /// Acts on what the requester found: fail, or report the end of a drain.
-    fn conclude<H: Host>(&mut self, verdict: Verdict, host: &mut H) {
+    fn conclude<H: Services>(&mut self, verdict: Verdict, host: &mut H) {
         if let Err(fault) =
             verdict.and_then(|()| self.requester.due_local_error().map_or(Ok(()), Err))
         {
@@ -455,7 +400,7 @@ impl Qp {
         }
     }
 
-    fn report_drained<H: Host>(&mut self, host: &mut H) {
+    fn report_drained<H: Services>(&mut self, host: &mut H) {
         if self.attr.sqd_async_notify && self.requester.drained() {
             self.attr.sqd_async_notify = false; // once for each move to SQD
             host.event(QpEvent::SendQueueDrained);
@@ -463,7 +408,7 @@ impl Qp {
     }
 
     /// Flushes both queues. Answers already decided on, a NAK above all, still go out.
-    pub(crate) fn enter_error<H: Host>(&mut self, host: &mut H) {
+    pub(crate) fn enter_error<H: Services>(&mut self, host: &mut H) {
         if self.state == QpState::Err {
             return;
         }
@@ -478,7 +423,7 @@ impl Qp {
         }
     }
 
-    fn flush_receives<H: Host>(&mut self, host: &mut H) {
+    fn flush_receives<H: Services>(&mut self, host: &mut H) {
         let (responder, mut cx) = self.responder(host);
         responder.flush(&mut cx);
     }
@@ -504,7 +449,12 @@ impl Qp {
     /// Writes the next packet to send to `out`, alternating between answers and requests. Returns
     /// false if there is nothing to send until the next input. Packets are large, so the caller
     /// provides the space.
-    pub fn poll_transmit<H: Host>(&mut self, now: Time, host: &mut H, out: &mut Outgoing) -> bool {
+    pub fn poll_transmit<H: Services>(
+        &mut self,
+        now: Time,
+        host: &mut H,
+        out: &mut Outgoing,
+    ) -> bool {
         for _ in 0..2 {
             let made = match self.turn.responder {
                 true => self.poll_answer(host, out),
@@ -529,7 +479,7 @@ impl Qp {
         false
     }
 
-    fn poll_answer<H: Host>(&mut self, host: &mut H, out: &mut Outgoing) -> bool {
+    fn poll_answer<H: Services>(&mut self, host: &mut H, out: &mut Outgoing) -> bool {
         let mut poll = |host: &mut H| {
             let (attr, receives) = (&self.attr, &self.receives);
             self.responder.poll_transmit(attr, receives, host, out)
@@ -552,7 +502,7 @@ impl Qp {
         made
     }
 
-    fn poll_request<H: Host>(&mut self, now: Time, host: &mut H, out: &mut Outgoing) -> bool {
+    fn poll_request<H: Services>(&mut self, now: Time, host: &mut H, out: &mut Outgoing) -> bool {
         let draining = match self.state {
             QpState::Rts if self.requester.is_quiet() => return false,
             QpState::Rts => false,

@@ -2,16 +2,9 @@
 
 use std::collections::VecDeque;
 
-use crate::{AccessError, Data, Host, Key, PostError, RecvWr, Segment, Sges};
-
-/// A receive WQE on a queue.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct RecvWqe {
-    /// Returned in the completion.
-    pub wr_id: u64,
-    /// Destination of a SEND.
-    pub sges: Sges,
-}
+use crate::memory::{AccessError, Data, Key, Segment};
+use crate::services::Services;
+use crate::work::{PostError, RecvWqe, RecvWr, Sges};
 
 impl RecvWqe {
     /// Bytes that fit.
@@ -20,7 +13,7 @@ impl RecvWqe {
     }
 
     /// Writes `data` at byte `offset` of the scatter list.
-    pub(crate) fn scatter<H: Host>(
+    pub(crate) fn scatter<H: Services>(
         &self,
         host: &mut H,
         offset: u32,
@@ -31,7 +24,7 @@ impl RecvWqe {
 }
 
 /// Writes `data` at byte `offset` of a scatter list that is long enough.
-pub(crate) fn scatter<H: Host>(
+pub(crate) fn scatter<H: Services>(
     sges: &Sges,
     role: impl Fn(u32) -> Key,
     host: &mut H,

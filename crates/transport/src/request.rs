@@ -4,13 +4,16 @@ use std::ops::Deref;
 
 use ferroce_wire::{AtomicEth, BthFlags, Connection, Deth, Headers, Place, Psn, Reth};
 
+use crate::attr::QpAttr;
+use crate::config::QpConfig;
+use crate::fault::Fault;
+use crate::memory::{AccessError, Key, Segment};
+use crate::packet::{Outgoing, Payload};
 use crate::recv::pieces;
 use crate::serial::Serial;
-use crate::work::Fault;
-use crate::{
-    AccessError, Host, Key, Outgoing, Payload, QpAttr, QpConfig, QpType, Segment, SendFlags,
-    SendOp, SendTo, SendWr,
-};
+use crate::service::{QpType, SendTo};
+use crate::services::Services;
+use crate::work::{SendFlags, SendOp, SendWr};
 
 /// A send WQE: the work request and where it stands on the wire.
 #[derive(Debug)]
@@ -66,7 +69,12 @@ impl SendWqe {
     }
 
     /// The memory that it sends these bytes from.
-    fn open_read<H: Host>(&self, host: &H, offset: u32, len: u32) -> Result<Payload, AccessError> {
+    fn open_read<H: Services>(
+        &self,
+        host: &H,
+        offset: u32,
+        len: u32,
+    ) -> Result<Payload, AccessError> {
         let mut segments = pieces(&self.sges, Key::Local, offset, len);
         match segments.next() {
             Some(first) if first.len == len => host.open_read(&first).map(Payload::Memory),
@@ -76,7 +84,7 @@ impl SendWqe {
 }
 
 #[cold]
-fn open_pieces<H: Host>(
+fn open_pieces<H: Services>(
     host: &H,
     segments: impl Iterator<Item = Segment>,
 ) -> Result<Payload, AccessError> {
@@ -118,7 +126,7 @@ impl Request<'_> {
     /// What it sends, if the memory is there. Where the response to a READ or atomic goes is looked at
     /// when that arrives, as cards do: it may be registered meanwhile, or not any more.
     #[inline]
-    fn payload<H: Host>(&self, host: &H, len: u32) -> Result<Payload, AccessError> {
+    fn payload<H: Services>(&self, host: &H, len: u32) -> Result<Payload, AccessError> {
         if len == 0 || self.wqe.op.needs_response() {
             return Ok(Payload::Empty);
         }
@@ -129,7 +137,7 @@ impl Request<'_> {
     }
 
     /// Writes the packet to `out`. On an error there is none.
-    pub(crate) fn build<H: Host>(&self, host: &H, out: &mut Outgoing) -> Result<(), Fault> {
+    pub(crate) fn build<H: Services>(&self, host: &H, out: &mut Outgoing) -> Result<(), Fault> {
         let len = self.len();
         let payload = self.payload(host, len).map_err(Fault::send)?;
         let Self {

@@ -4,16 +4,21 @@
 use std::collections::VecDeque;
 
 use ferroce_adp::{Policy, QpTimeouts, RetryState};
+use ferroce_base::time::{Span, Time};
 use ferroce_wire::{Psn, Qpn};
 
+use crate::attr::QpAttr;
+use crate::config::{Allowance, HeldBack, QpConfig};
+use crate::counter::Counter;
+use crate::fault::Fault;
+use crate::packet::Outgoing;
 use crate::recovery::Recovery;
 use crate::request::{Request, SendWqe};
 use crate::serial::Serial;
-use crate::window::{Allowance, HeldBack};
-use crate::work::Fault;
-use crate::{
-    Completion, Counter, Host, MAX_MESSAGE_BYTES, Outgoing, PostError, QpAttr, QpConfig, QpType,
-    SendFlags, SendOp, SendTo, SendWr, Span, Time, UdAddress, WcStatus, WorkQueue,
+use crate::service::{QpType, SendTo, UdAddress};
+use crate::services::Services;
+use crate::work::{
+    Completion, MAX_MESSAGE_BYTES, PostError, SendFlags, SendOp, SendWr, WcStatus, WorkQueue,
 };
 
 /// The number of the first request.
@@ -26,7 +31,7 @@ const FIRST_SSN: Serial = Serial::first(Psn::new(1));
 /// (first not assigned to a WQE). Whatever else is remembered as a PSN is forgotten when `una` passes
 /// it, so that it is never compared over more than a window.
 ///
-/// What tells whether there is anything to do stands first: a passive end is asked that, and no more.
+/// The fields that show whether there is anything to do come first: a passive end is asked only that.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Requester {
@@ -232,7 +237,7 @@ impl Requester {
 
     /// Makes the next request packet, if the window, credits, fences and timers allow one.
     /// `draining` keeps new WQEs from starting (SQD). False: there is none now.
-    pub(crate) fn poll_transmit<H: Host>(
+    pub(crate) fn poll_transmit<H: Services>(
         &mut self,
         now: Time,
         host: &mut H,
@@ -298,7 +303,7 @@ impl Requester {
 
     /// Executes the local operations whose turn it is. They complete in their order, behind what
     /// is still on its way, and happen once: going back to what was lost passes them by.
-    fn execute_local<H: Host>(&mut self, host: &mut H, qpn: Qpn) {
+    fn execute_local<H: Services>(&mut self, host: &mut H, qpn: Qpn) {
         while self.cursor == self.started
             && let Some(wqe) = self.queue.get(self.cursor)
             && wqe.op.is_local()
@@ -320,7 +325,7 @@ impl Requester {
     }
 
     /// Completes the executed local operations that nothing before them holds back.
-    fn complete_local<H: Host>(&mut self, host: &mut H, qpn: Qpn) {
+    fn complete_local<H: Services>(&mut self, host: &mut H, qpn: Qpn) {
         while self.started > 0 && self.queue.front().is_some_and(|wqe| wqe.op.is_local()) {
             self.pop_front(host, qpn);
         }
@@ -456,7 +461,7 @@ impl Requester {
     }
 
     /// Books the packet that was just made.
-    fn account<H: Host>(&mut self, host: &mut H, span: u32, response_due: bool) {
+    fn account<H: Services>(&mut self, host: &mut H, span: u32, response_due: bool) {
         if self.snd.is_before(self.high) {
             host.count(Counter::RetransmittedPackets, 1);
         }
@@ -488,7 +493,7 @@ impl Requester {
 
     /// Makes sure that the timer runs while something is outstanding: new timeouts stop it, and a
     /// QP without one may have got one.
-    fn keep_time<H: Host>(&mut self, now: Time, host: &H) {
+    fn keep_time<H: Services>(&mut self, now: Time, host: &H) {
         if self.timer == RequesterTimer::Idle && self.una != self.high {
             self.retry.start(host.policy(), now);
             self.arm(now, host);
@@ -496,7 +501,7 @@ impl Requester {
     }
 
     /// Starts the ACK timer afresh if something is outstanding, else stops it.
-    pub(crate) fn arm<H: Host>(&mut self, now: Time, host: &H) {
+    pub(crate) fn arm<H: Services>(&mut self, now: Time, host: &H) {
         self.timer = if self.una == self.high {
             RequesterTimer::Idle
         } else if host.delays_departure() && !self.answer_is_due() {
@@ -508,7 +513,7 @@ impl Requester {
 
     /// The port was free, and nothing has left that would start the timer: nobody waits for it any
     /// longer.
-    pub(crate) fn give_up_departure<H: Host>(&mut self, now: Time, host: &H) {
+    pub(crate) fn give_up_departure<H: Services>(&mut self, now: Time, host: &H) {
         if self.timer == RequesterTimer::Departure {
             self.timer = self.ack_timer(now, host.policy());
         }
@@ -579,12 +584,12 @@ impl Requester {
     }
 
     /// Takes the finished WQE off the front and completes it, and what waited for it.
-    pub(crate) fn complete_front<H: Host>(&mut self, host: &mut H, qpn: Qpn) {
+    pub(crate) fn complete_front<H: Services>(&mut self, host: &mut H, qpn: Qpn) {
         self.pop_front(host, qpn);
         self.complete_local(host, qpn);
     }
 
-    fn pop_front<H: Host>(&mut self, host: &mut H, qpn: Qpn) {
+    fn pop_front<H: Services>(&mut self, host: &mut H, qpn: Qpn) {
         let Some(wqe) = self.queue.front() else {
             return;
         };
@@ -611,7 +616,7 @@ impl Requester {
 
     /// Completes the oldest WQE with `fault` and flushes the rest. If the peer refused it, it is the
     /// next one to send, for whoever asks (F19).
-    pub(crate) fn fail<H: Host>(&mut self, host: &mut H, qpn: Qpn, fault: Fault) {
+    pub(crate) fn fail<H: Services>(&mut self, host: &mut H, qpn: Qpn, fault: Fault) {
         if let Some(wqe) = self.queue.pop_front() {
             fault.complete(host, wqe.wr_id, wqe.op.wc_opcode(), qpn);
         }
@@ -624,7 +629,7 @@ impl Requester {
 
     /// Completes everything on the queue as flushed, in order, the oldest with a vendor error of its
     /// own. What never left has no PSNs any more.
-    pub(crate) fn flush<H: Host>(&mut self, host: &mut H, qpn: Qpn, oldest: Fault) {
+    pub(crate) fn flush<H: Services>(&mut self, host: &mut H, qpn: Qpn, oldest: Fault) {
         let mut fault = oldest;
         while let Some(wqe) = self.queue.pop_front() {
             fault.complete(host, wqe.wr_id, wqe.op.wc_opcode(), qpn);
@@ -634,12 +639,13 @@ impl Requester {
         self.stop();
     }
 
-    /// Drops everything on the queue without completions (RESET).
+    /// Gives back memory that the queues do not need now.
     pub(crate) fn shrink(&mut self) {
         self.queue.shrink_to_fit();
         self.responses_due.shrink_to_fit();
     }
 
+    /// Drops everything on the queue without completions (RESET).
     pub(crate) fn clear(&mut self) {
         self.queue.clear();
         self.next = Psn::ZERO;

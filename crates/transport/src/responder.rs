@@ -5,15 +5,17 @@ use std::cmp::Ordering;
 use ferroce_wire::{Aeth, CreditCode, Headers, NakCode, Opcode, Psn, Qpn, Reth, Srqn, Syndrome};
 
 use crate::answers::{Answers, REVOKED, ReadAnswer};
+use crate::attr::{AccessFlags, QpAttr};
+use crate::counter::Counter;
+use crate::fault::Fault;
+use crate::memory::{AccessError, AtomicOp, Data, Key, Segment};
 use crate::owed::Owed;
+use crate::packet::Outgoing;
+use crate::recv::ReceiveQueue;
 use crate::resource::{Resource, Resources};
 use crate::serial::Serial;
-use crate::work::Fault;
-use crate::{
-    AccessError, AccessFlags, AtomicOp, Completion, Counter, Data, Host, Key, MAX_MESSAGE_BYTES,
-    Outgoing, QpAttr, QpEvent, ReceiveQueue, RecvWqe, Segment, WcFlags, WcOpcode, WcStatus,
-    WorkQueue,
-};
+use crate::services::{QpEvent, Services};
+use crate::work::{Completion, MAX_MESSAGE_BYTES, RecvWqe, WcFlags, WcOpcode, WcStatus, WorkQueue};
 
 /// The receiving half of a queue pair: executes requests in PSN order and answers them.
 #[derive(Debug)]
@@ -74,7 +76,7 @@ pub(crate) enum ReceiveSource {
 }
 
 impl ReceiveSource {
-    pub(crate) fn take<H: Host>(&mut self, host: &mut H) -> Option<RecvWqe> {
+    pub(crate) fn take<H: Services>(&mut self, host: &mut H) -> Option<RecvWqe> {
         match self {
             Self::Own(queue) => queue.take(),
             Self::Shared { spare } => spare.take().or_else(|| host.take_shared_recv()),
@@ -152,7 +154,7 @@ pub(crate) struct Context<'a, H> {
 #[derive(Debug)]
 pub(crate) struct Failed;
 
-impl<H: Host> Context<'_, H> {
+impl<H: Services> Context<'_, H> {
     pub(crate) fn complete(&mut self, completion: Completion) {
         self.host.complete(WorkQueue::Recv, completion);
     }
@@ -209,7 +211,7 @@ impl Responder {
     }
 
     /// Takes a request packet.
-    pub(crate) fn handle_request<H: Host>(
+    pub(crate) fn handle_request<H: Services>(
         &mut self,
         headers: &Headers,
         data: Data<'_>,
@@ -268,7 +270,7 @@ impl Responder {
     }
 
     /// A packet is missing: say so once.
-    fn handle_gap<H: Host>(&mut self, host: &mut H) {
+    fn handle_gap<H: Services>(&mut self, host: &mut H) {
         host.count(Counter::OutOfSequence, 1);
         if !self.nak_sent {
             self.answers
@@ -279,7 +281,7 @@ impl Responder {
 
     /// Executes the packet that is due.
     #[inline]
-    pub(crate) fn execute<H: Host>(
+    pub(crate) fn execute<H: Services>(
         &mut self,
         headers: &Headers,
         data: Data<'_>,
@@ -316,7 +318,7 @@ impl Responder {
         }
     }
 
-    fn execute_send<H: Host>(
+    fn execute_send<H: Services>(
         &mut self,
         headers: &Headers,
         data: Data<'_>,
@@ -354,7 +356,7 @@ impl Responder {
         Ok(())
     }
 
-    fn execute_write<H: Host>(
+    fn execute_write<H: Services>(
         &mut self,
         headers: &Headers,
         data: Data<'_>,
@@ -441,7 +443,7 @@ impl Responder {
         }
     }
 
-    fn execute_read<H: Host>(
+    fn execute_read<H: Services>(
         &mut self,
         headers: &Headers,
         reth: Reth,
@@ -467,7 +469,7 @@ impl Responder {
         Ok(())
     }
 
-    fn execute_atomic<H: Host>(
+    fn execute_atomic<H: Services>(
         &mut self,
         headers: &Headers,
         cx: &mut Context<'_, H>,
@@ -504,7 +506,7 @@ impl Responder {
     }
 
     /// The permission, and a free responder resource: one is free if its answer has been sent.
-    fn check_resources<H: Host>(
+    fn check_resources<H: Services>(
         &self,
         permission: AccessFlags,
         cx: &Context<'_, H>,
@@ -525,7 +527,7 @@ impl Responder {
 
     /// A request that was executed before: READs are executed again, atomics replayed,
     /// everything else acknowledged again (IBA vol 1, 9.7.5.1.3).
-    fn handle_duplicate<H: Host>(
+    fn handle_duplicate<H: Services>(
         &mut self,
         psn: Serial,
         headers: &Headers,
@@ -568,7 +570,7 @@ impl Responder {
     }
 
     /// Completes the receive WQE of the message under way with an error.
-    pub(crate) fn fail_receive<H: Host>(&mut self, fault: Fault, cx: &mut Context<'_, H>) {
+    pub(crate) fn fail_receive<H: Services>(&mut self, fault: Fault, cx: &mut Context<'_, H>) {
         if let Some(wqe) = self.end_message() {
             self.enter_own_srq(cx.host);
             cx.fail(&wqe, fault);
@@ -576,7 +578,7 @@ impl Responder {
     }
 
     /// The same for a message that is refused with `code`.
-    pub(crate) fn fail_refused<H: Host>(&mut self, code: NakCode, cx: &mut Context<'_, H>) {
+    pub(crate) fn fail_refused<H: Services>(&mut self, code: NakCode, cx: &mut Context<'_, H>) {
         let status = match code {
             // Memory of this side, though the key came from the peer (IBA vol 1, 11.6.2).
             NakCode::RemoteAccess => WcStatus::LocAccessErr,
@@ -592,7 +594,7 @@ impl Responder {
     }
 
     /// Completions of the message under way go to the queue that it is for, if that still exists.
-    fn enter_own_srq<H: Host>(&self, host: &mut H) {
+    fn enter_own_srq<H: Services>(&self, host: &mut H) {
         if let Some(srqn) = self.srqn {
             host.enter_srq(srqn);
         }
@@ -600,7 +602,7 @@ impl Responder {
 
     /// Completes as flushed what the responder holds: the receive WQE of a half-received SEND,
     /// then the QP's own queue.
-    pub(crate) fn flush<H: Host>(&mut self, cx: &mut Context<'_, H>) {
+    pub(crate) fn flush<H: Services>(&mut self, cx: &mut Context<'_, H>) {
         let mut held = self.end_message();
         if held.is_some() {
             self.enter_own_srq(cx.host);
@@ -634,7 +636,7 @@ impl Responder {
 
     /// Makes the next response packet; false if there is none. An error: the memory of a READ under way
     /// is not accessible any more; the NAK comes next.
-    pub(crate) fn poll_transmit<H: Host>(
+    pub(crate) fn poll_transmit<H: Services>(
         &mut self,
         attr: &QpAttr,
         receives: &ReceiveSource,
@@ -665,7 +667,7 @@ impl Responder {
 }
 
 /// A READ of nothing touches no memory, so its key is not looked at (IBA vol 1, 9.7.4.1.5).
-fn check_readable<H: Host>(reth: &Reth, host: &H) -> Result<(), AccessError> {
+fn check_readable<H: Services>(reth: &Reth, host: &H) -> Result<(), AccessError> {
     if reth.length == 0 {
         return Ok(());
     }

@@ -5,8 +5,6 @@ use std::net::IpAddr;
 
 use ferroce_wire::{Opcode, Qpn, Service, Srqn};
 
-use crate::SendOp;
-
 /// Bytes before the payload of a received datagram, which hold its IP header (IBA vol 1, 11.4.1.2;
 /// RoCEv2 annex, A17.4.5).
 pub const GRH_BYTES: u32 = 40;
@@ -65,18 +63,6 @@ impl QpType {
     #[inline]
     pub const fn is_connected(self) -> bool {
         !matches!(self, Self::Ud)
-    }
-
-    /// Whether its send queue takes `op` (IBA vol 1, 10.7.2, table of transport services).
-    pub(crate) fn supports(self, op: &SendOp) -> bool {
-        match (self, op) {
-            (Self::XrcRecv, _) => false,
-            (_, SendOp::Send { .. }) => true,
-            (_, SendOp::Write { .. } | SendOp::BindMw(_) | SendOp::LocalInvalidate { .. }) => {
-                self != Self::Ud
-            }
-            _ => self.is_reliable(),
-        }
     }
 }
 

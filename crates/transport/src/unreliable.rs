@@ -2,8 +2,10 @@
 
 use ferroce_wire::{BthFlags, Headers, NakCode};
 
+use crate::counter::Counter;
+use crate::memory::Data;
 use crate::responder::{Context, Failed, Refusal, Responder};
-use crate::{Counter, Data, Host};
+use crate::services::Services;
 
 /// A packet up to so many PSNs late was repeated or overtaken on its way. One from further back
 /// belongs to a peer that went on while nothing arrived.
@@ -13,7 +15,7 @@ const LATE_PACKETS_MAX: u32 = 1 << 16;
 impl Responder {
     /// Takes a request packet. A message that misses one is given up, and its receive WQE serves
     /// the next message.
-    pub(crate) fn handle_unreliable<H: Host>(
+    pub(crate) fn handle_unreliable<H: Services>(
         &mut self,
         headers: &Headers,
         data: Data<'_>,

@@ -1,47 +1,15 @@
 //! Limits on the amount of data that a requester has in flight.
 
+use ferroce_base::time::{Span, Time};
 use ferroce_wire::Psn;
 
+use crate::attr::QpAttr;
+use crate::config::{Allowance, HeldBack};
 use crate::requester::Requester;
-use crate::{QpAttr, Span, Time};
 
 /// Largest window. Everything in flight must lie in less than half of the PSN circle, with room
 /// to tell old from new.
 const WINDOW_PACKETS_MAX: u32 = 1 << 22;
-
-/// The amount that a queue pair may have in flight. The device decides it, because many queue pairs
-/// send into one buffer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Allowance {
-    /// Number of PSNs, starting with the oldest unacknowledged one.
-    pub packets: u32,
-    /// No other queue pair has anything in flight on that path, so one request may be of any
-    /// length.
-    pub alone: bool,
-    /// How many of them may stand for responses.
-    pub responses: u32,
-    /// No other queue pair waits for responses, so one request may ask for any number.
-    pub alone_reading: bool,
-}
-
-impl Allowance {
-    /// No limit.
-    pub const ALL: Self = Self {
-        packets: u32::MAX,
-        alone: true,
-        responses: u32::MAX,
-        alone_reading: true,
-    };
-}
-
-/// The part of its [`Allowance`] that a queue pair needs more of to continue.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum HeldBack {
-    /// Packets in flight.
-    Packets,
-    /// Responses in flight.
-    Responses,
-}
 
 impl Requester {
     /// Changes the window for now; it never exceeds the one the QP was made with.

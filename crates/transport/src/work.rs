@@ -1,11 +1,17 @@
 //! Work requests and completions.
 
 use bitflags::bitflags;
+use ferroce_base::time::Time;
 use ferroce_wire::Qpn;
 use smallvec::SmallVec;
 use thiserror::Error;
 
-use crate::{AccessError, AccessFlags, Bytes, Counter, Host, QpType, SendTo, Time};
+use crate::attr::AccessFlags;
+use crate::bytes::Bytes;
+use crate::service::{QpType, SendTo};
+
+/// Largest message of the RC service: 2^31 bytes (IBA vol 1, 9.7.2).
+pub const MAX_MESSAGE_BYTES: u64 = 1 << 31;
 
 /// A scatter/gather element: local memory and its lkey.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -92,6 +98,20 @@ pub enum SendOp {
         /// The window's current key.
         rkey: u32,
     },
+}
+
+impl QpType {
+    /// Whether its send queue takes `op` (IBA vol 1, 10.7.2, table of transport services).
+    pub(crate) fn supports(self, op: &SendOp) -> bool {
+        match (self, op) {
+            (Self::XrcRecv, _) => false,
+            (_, SendOp::Send { .. }) => true,
+            (_, SendOp::Write { .. } | SendOp::BindMw(_) | SendOp::LocalInvalidate { .. }) => {
+                self != Self::Ud
+            }
+            _ => self.is_reliable(),
+        }
+    }
 }
 
 /// The binding of a memory window (`ibv_mw_bind_info`).
@@ -224,6 +244,15 @@ impl SendWr {
 /// A receive work request.
 #[derive(Clone, Debug)]
 pub struct RecvWr {
+    /// Returned in the completion.
+    pub wr_id: u64,
+    /// Destination of a SEND.
+    pub sges: Sges,
+}
+
+/// A receive WQE on a queue.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RecvWqe {
     /// Returned in the completion.
     pub wr_id: u64,
     /// Destination of a SEND.
@@ -392,76 +421,6 @@ impl WcStatus {
             Self::RemInvReqErr => 0x8a,
             Self::WrFlushErr => 0xf9,
             _ => 0,
-        }
-    }
-}
-
-/// What the completion of a request that failed says.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Fault {
-    pub(crate) status: WcStatus,
-    pub(crate) vendor_err: u32,
-}
-
-impl Fault {
-    /// The queue pair is in ERR.
-    pub(crate) const FLUSHED: Self = Self::flushed(0xf9);
-    /// It was the oldest request when the program moved the queue pair there (F7).
-    pub(crate) const STOPPED: Self = Self::flushed(0xf5);
-    /// A response to a READ or atomic cannot be put where it belongs (F4).
-    pub(crate) const RESPONSE: Self = Self::protection(0x33);
-    /// Nor can a message (F5).
-    pub(crate) const RECEIVE: Self = Self::protection(0x32);
-
-    /// What a SEND or WRITE sends cannot be read.
-    //= F2, F3: one code for a range beyond the MR, another for a key that is not valid here.
-    pub(crate) fn send(error: AccessError) -> Self {
-        Self::protection(match error {
-            AccessError::OutOfBounds => 0x53,
-            _ => 0x52,
-        })
-    }
-
-    const fn flushed(vendor_err: u32) -> Self {
-        Self {
-            status: WcStatus::WrFlushErr,
-            vendor_err,
-        }
-    }
-
-    const fn protection(vendor_err: u32) -> Self {
-        Self {
-            status: WcStatus::LocProtErr,
-            vendor_err,
-        }
-    }
-
-    /// Completes that request.
-    //= F8, F9: every error is counted, and those that were only flushed a second time.
-    #[cold]
-    pub(crate) fn complete<H: Host>(self, host: &mut H, wr_id: u64, opcode: WcOpcode, qpn: Qpn) {
-        let queue = opcode.work_queue();
-        let (errors, flushed) = match queue {
-            WorkQueue::Send => (Counter::ReqCqeError, Counter::ReqCqeFlushError),
-            WorkQueue::Recv => (Counter::RespCqeError, Counter::RespCqeFlushError),
-        };
-        host.count(errors, 1);
-        if self == Self::FLUSHED {
-            host.count(flushed, 1);
-        }
-        let completion = Completion {
-            vendor_err: self.vendor_err,
-            ..Completion::error(wr_id, self.status, opcode, qpn)
-        };
-        host.fail(queue, completion);
-    }
-}
-
-impl From<WcStatus> for Fault {
-    fn from(status: WcStatus) -> Self {
-        Self {
-            status,
-            vendor_err: status.vendor_err(),
         }
     }
 }

@@ -4,9 +4,10 @@
 //! from. The rate of CNPs and their DSCP do not depend on the packet format and are not handled
 //! here.
 
-use crate::headers::{BTH_LEN, BthFlags, CNP_RESERVED_LEN, Headers, ICRC_LEN};
+use crate::headers::{BthFlags, Headers};
 use crate::icrc::IcrcFlow;
 use crate::ids::{Psn, Qpn};
+use crate::lengths::{BTH_LEN, CNP_RESERVED_LEN, ICRC_LEN};
 use crate::opcode::Opcode;
 use crate::packet::Packet;
 

@@ -1,8 +1,8 @@
 //! Extension headers, between the base transport header and the payload.
 
 use crate::aeth::Aeth;
-use crate::headers::{BTH_LEN, RETH_LEN};
 use crate::ids::{Qpn, Srqn};
+use crate::lengths::{BTH_LEN, RETH_LEN};
 use crate::opcode::{Class, Opcode};
 
 /// RDMA extended transport header, 16 bytes: the memory that a WRITE or READ accesses (IBA vol 1,

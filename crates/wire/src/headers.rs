@@ -7,38 +7,15 @@ use crate::aeth::Aeth;
 use crate::extension::{AtomicEth, Deth, ExtensionValues, Extensions, Reth, Word};
 use crate::icrc::IcrcFlow;
 use crate::ids::{Psn, Qpn, Srqn};
+use crate::lengths::{BTH_LEN, ICRC_LEN, pad_len};
 use crate::opcode::{Opcode, Service};
 
 /// UDP destination port of RoCEv2.
 pub const ROCE_V2_PORT: u16 = 4791;
-
 /// First byte of a steering probe, which Ferroce's devices send to themselves on [`ROCE_V2_PORT`]
 /// to find out which process receives what: the opcode of no packet.
 pub const STEERING_PROBE: u8 = 0xfe;
-/// Length of the base transport header, bytes.
-pub const BTH_LEN: usize = 12;
-/// Length of the RDMA extended transport header, bytes.
-pub const RETH_LEN: usize = 16;
-/// Length of the ACK extended transport header, bytes.
-pub const AETH_LEN: usize = 4;
-/// Length of the atomic extended transport header, bytes.
-pub const ATOMIC_ETH_LEN: usize = 28;
-/// Length of the atomic ACK extended transport header, bytes.
-pub const ATOMIC_ACK_ETH_LEN: usize = 8;
-/// Length of immediate data, bytes.
-pub const IMM_LEN: usize = 4;
-/// Length of the invalidate extended transport header, bytes.
-pub const IETH_LEN: usize = 4;
-/// Length of the datagram extended transport header, bytes.
-pub const DETH_LEN: usize = 8;
-/// Length of the XRC extended transport header, bytes.
-pub const XRCETH_LEN: usize = 4;
-/// Length of the reserved field between a CNP's BTH and its ICRC, bytes.
-pub const CNP_RESERVED_LEN: usize = 16;
-/// Length of the longest BTH with extension headers (an atomic request of XRC), bytes.
-pub const HEADERS_LEN_MAX: usize = BTH_LEN + XRCETH_LEN + ATOMIC_ETH_LEN;
-/// Length of the invariant CRC at the end of a packet, bytes.
-pub const ICRC_LEN: usize = 4;
+
 /// The partition key of every RoCE port: full member of the default partition.
 pub const PKEY_DEFAULT: u16 = 0xffff;
 
@@ -598,17 +575,6 @@ pub enum EmitError {
         /// Length of the payload, bytes.
         got: usize,
     },
-}
-
-/// Returns the number of pad bytes (0..4) after a payload of `payload_len` bytes.
-#[inline]
-pub const fn pad_len(payload_len: usize) -> u8 {
-    match payload_len % 4 {
-        1 => 3,
-        2 => 2,
-        3 => 1,
-        _ => 0,
-    }
 }
 
 /// The immediate data that the packet at `place` carries, of those of its message.

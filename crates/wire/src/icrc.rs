@@ -17,7 +17,7 @@ use core::net::IpAddr;
 use crc32fast::Hasher;
 
 use crate::gf2;
-use crate::headers::{BTH_LEN, ICRC_LEN};
+use crate::lengths::{BTH_LEN, ICRC_LEN};
 
 /// Source and destination address of a packet, both of one family.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]

@@ -47,6 +47,7 @@ mod gf2;
 mod headers;
 mod icrc;
 mod ids;
+mod lengths;
 mod opcode;
 mod packet;
 pub mod pcapng;
@@ -57,11 +58,13 @@ pub use aeth::{Aeth, CreditCode, NakCode, RNR_TIMER_NS, Syndrome, rnr_timer_ns};
 pub use extension::{AtomicEth, Deth, ExtensionValues, Reth};
 pub use flows::{Flow, Flows};
 pub use headers::{
-    AETH_LEN, ATOMIC_ACK_ETH_LEN, ATOMIC_ETH_LEN, BTH_LEN, BthFlags, CNP_RESERVED_LEN, Connection,
-    DETH_LEN, EmitError, HEADERS_LEN_MAX, Headers, ICRC_LEN, IETH_LEN, IMM_LEN, PKEY_DEFAULT,
-    Place, RETH_LEN, ROCE_V2_PORT, STEERING_PROBE, XRCETH_LEN, pad_len,
+    BthFlags, Connection, EmitError, Headers, PKEY_DEFAULT, Place, ROCE_V2_PORT, STEERING_PROBE,
 };
 pub use icrc::{IcrcFlow, IcrcVerifier, IdPolicy, IpPair, Verdict};
 pub use ids::{Psn, Qpn, Srqn};
+pub use lengths::{
+    AETH_LEN, ATOMIC_ACK_ETH_LEN, ATOMIC_ETH_LEN, BTH_LEN, CNP_RESERVED_LEN, DETH_LEN,
+    HEADERS_LEN_MAX, ICRC_LEN, IETH_LEN, IMM_LEN, RETH_LEN, XRCETH_LEN, pad_len,
+};
 pub use opcode::{Opcode, Service};
 pub use packet::{Packet, ParseError};

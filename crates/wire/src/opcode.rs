@@ -3,7 +3,7 @@
 
 use core::fmt;
 
-use crate::headers::{
+use crate::lengths::{
     AETH_LEN, ATOMIC_ACK_ETH_LEN, ATOMIC_ETH_LEN, BTH_LEN, CNP_RESERVED_LEN, DETH_LEN, IETH_LEN,
     IMM_LEN, RETH_LEN, XRCETH_LEN,
 };

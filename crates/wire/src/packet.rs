@@ -3,7 +3,8 @@
 use thiserror::Error;
 
 use crate::extension::Extensions;
-use crate::headers::{BTH_LEN, Headers, ICRC_LEN};
+use crate::headers::Headers;
+use crate::lengths::{BTH_LEN, ICRC_LEN};
 use crate::opcode::Opcode;
 
 /// A well-formed packet in a borrowed buffer.

@@ -25,6 +25,30 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "ferroce-wire",
+        &[
+            "aeth opcode pcapng",
+            "extension icrc",
+            "flows headers",
+            "cm packet",
+            "cnp",
+        ],
+    ),
+    (
+        "ferroce-transport",
+        &[
+            "attr owed packet resource",
+            "config work",
+            "services",
+            "answers fault recv",
+            "request",
+            "requester responder",
+            "completer unreliable window",
+            "qp",
+            "audit datagram",
+        ],
+    ),
+    (
         "ferroce-hca",
         &[
             "credit numbers settings srq",
@@ -71,10 +95,9 @@ const KNOT_MAX: usize = 4;
 /// Larger knots that there are still. The numbers may only fall.
 const KNOTS: &[(&str, &[usize])] = &[
     ("ferroce-hca", &[5, 5, 7]),
-    ("ferroce-transport", &[5, 7]),
     ("ferroce-fabric", &[9]),
-    ("ferroce-ibverbs", &[24]),
-    ("ferroce-rdmacm", &[28]),
+    ("ferroce-registry", &[6, 6]),
+    ("ferroce-runtime", &[5]),
     ("ferroce", &[106]),
 ];
 

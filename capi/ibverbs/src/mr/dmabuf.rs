@@ -106,18 +106,20 @@ pub(super) fn register(
     let size = size_of_file(fd)?;
     let end = offset.checked_add(length as u64).filter(|end| *end <= size);
     let Some(end) = end.and_then(|end| usize::try_from(end).ok()) else {
-        return Err(Error::Refused {
-            errno: libc::EINVAL,
-            what: format!(
+        return Err(Error::refused(
+            libc::EINVAL,
+            format!(
                 "fd {fd} ({name}) has {size} bytes; offset {offset} and length {length} reach \
                  beyond its end"
             ),
-        });
+        ));
     };
     let writable = flags.access.contains(AccessFlags::LOCAL_WRITE);
-    let mapping = Mapping::new(fd, end, writable).map_err(|error| Error::Refused {
-        errno: error.raw_os_error().unwrap_or(libc::EINVAL),
-        what: format!("fd {fd} ({name}) cannot be mapped: {error}"),
+    let mapping = Mapping::new(fd, end, writable).map_err(|error| {
+        Error::refused(
+            error.raw_os_error().unwrap_or(libc::EINVAL),
+            format!("fd {fd} ({name}) cannot be mapped: {error}"),
+        )
     })?;
     let start = mapping.base.wrapping_byte_add(offset as usize);
     let memory = memory(start, length, flags)?;
@@ -143,10 +145,10 @@ fn name_of(fd: c_int) -> Result<String, Error> {
     {
         return Ok(name);
     }
-    Err(Error::Refused {
-        errno: libc::EINVAL,
-        what: format!("fd {fd} is {name}; allowed: a DMA-buf that can be mapped, or a memfd"),
-    })
+    Err(Error::refused(
+        libc::EINVAL,
+        format!("fd {fd} is {name}; allowed: a DMA-buf that can be mapped, or a memfd"),
+    ))
 }
 
 fn size_of_file(fd: c_int) -> Result<u64, Error> {

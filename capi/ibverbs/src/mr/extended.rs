@@ -18,7 +18,7 @@ pub unsafe extern "C" fn ibv_reg_mr_ex(
     pd: *mut ibv_pd,
     attr: *mut ibv_mr_init_attr,
 ) -> *mut ibv_mr {
-    // SAFETY: the program's own structure.
+    // SAFETY: null or a structure that has the fields its `comp_mask` names, as the header requires.
     pointer("ibv_reg_mr_ex", unsafe { register_extended(pd, attr) })
 }
 

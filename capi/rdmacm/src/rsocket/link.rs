@@ -316,7 +316,7 @@ impl Link {
 
     /// Maps memory of the program for the peer, or only for this end.
     pub(super) fn map(&mut self, window: Window) -> Result<()> {
-        // SAFETY: a live object.
+        // SAFETY: the memory of an object is never freed.
         let pd = unsafe { (*self.id.abi()).pd };
         self.maps.add(pd, window, self.flow.peer_maps())
     }

@@ -59,7 +59,7 @@ pub unsafe extern "C" fn rsetsockopt(
         if optval.is_null() {
             return Err(libc::EFAULT);
         }
-        // SAFETY: the program's own bytes.
+        // SAFETY: `optlen` bytes, valid during the call.
         let value = unsafe { std::slice::from_raw_parts(optval.cast::<u8>(), optlen as usize) };
         match &*it {
             Socket::Stream(stream) => set(stream, level, optname, value),
@@ -148,14 +148,14 @@ pub unsafe extern "C" fn rgetsockopt(
             return Err(libc::EFAULT);
         }
         let Socket::Stream(stream) = &*it else {
-            // SAFETY: the program's own variables.
+            // SAFETY: pointers that the kernel checks.
             return match unsafe { libc::getsockopt(socket, level, optname, optval, optlen) } {
                 0 => Ok(0),
                 _ => Err(super::result::last_errno()),
             };
         };
         let value = get(&mut stream.state(), level, optname)?;
-        // SAFETY: the program's own variables.
+        // SAFETY: variables that nothing else accesses during the call.
         unsafe {
             let room = (*optlen as usize).min(value.len());
             optval

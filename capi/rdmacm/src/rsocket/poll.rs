@@ -20,7 +20,7 @@ const SLEEP_MAX_MS: u128 = 100;
 pub unsafe extern "C" fn rpoll(fds: *mut pollfd, count: nfds_t, timeout_ms: c_int) -> c_int {
     let fds = match fds.is_null() {
         true => &mut [],
-        // SAFETY: the program's own structures.
+        // SAFETY: an array of `count` elements that nothing else accesses during the call.
         false => unsafe { slice::from_raw_parts_mut(fds, count as usize) },
     };
     let ready = poll(fds, timeout_ms);
@@ -122,7 +122,7 @@ pub unsafe extern "C" fn rselect(
         (write, libc::POLLOUT, libc::POLLOUT | libc::POLLERR),
         (except, libc::POLLPRI, libc::POLLPRI),
     ];
-    // SAFETY: the program's own sets and structure.
+    // SAFETY: null or sets and a structure that nothing else accesses during the call.
     unsafe {
         let timeout_ms = timeout.as_ref().map_or(-1, |timeout| {
             let ms = timeout.tv_sec * 1000 + (timeout.tv_usec + 999) / 1000;

@@ -93,7 +93,7 @@ impl Stream {
         if state.phase == Phase::Listening {
             return Ok(());
         }
-        // SAFETY: a live object.
+        // SAFETY: the memory of an object is never freed.
         called(unsafe { rdma_listen(self.id.abi(), backlog) })?;
         state.phase = Phase::Listening;
         Ok(())
@@ -126,7 +126,7 @@ impl Stream {
         let child = id::find(event.id).map_err(|error| error.errno())?;
         let made = self.answer_on(&child, event);
         if made.is_err() {
-            // SAFETY: a live object.
+            // SAFETY: the memory of an object is never freed.
             unsafe { rdma_reject(event.id, std::ptr::null(), 0) };
             life::destroy(&child);
         }

@@ -85,7 +85,7 @@ pub unsafe extern "C" fn rrecv(
     len: size_t,
     flags: c_int,
 ) -> ssize_t {
-    // SAFETY: the program's own buffer.
+    // SAFETY: as many bytes as the call says may be written to.
     bytes(unsafe { receive(socket, buf, len, flags) })
 }
 
@@ -99,7 +99,7 @@ pub unsafe extern "C" fn rrecvfrom(
     src_addr: *mut sockaddr,
     addrlen: *mut socklen_t,
 ) -> ssize_t {
-    // SAFETY: the program's own buffer and variables.
+    // SAFETY: `len` bytes that may be written to, and null or variables that may be.
     unsafe {
         let got = receive_from(socket, buf, len, flags);
         bytes(got.map(|(got, from)| {
@@ -112,7 +112,7 @@ pub unsafe extern "C" fn rrecvfrom(
 /// Receives into pieces (recvmsg(2)). There is no ancillary data.
 #[border(number)]
 pub unsafe extern "C" fn rrecvmsg(socket: c_int, msg: *mut msghdr, flags: c_int) -> ssize_t {
-    // SAFETY: the program's own structures.
+    // SAFETY: null or a structure, with buffers that may be written to as it says.
     unsafe {
         if msg.is_null() {
             return answer(Err(libc::EFAULT));
@@ -130,14 +130,14 @@ pub unsafe extern "C" fn rrecvmsg(socket: c_int, msg: *mut msghdr, flags: c_int)
 /// Receives (read(2)).
 #[border(number)]
 pub unsafe extern "C" fn rread(socket: c_int, buf: *mut c_void, count: size_t) -> ssize_t {
-    // SAFETY: the program's own buffer.
+    // SAFETY: as many bytes as the call says may be written to.
     bytes(unsafe { receive(socket, buf, count, 0) })
 }
 
 /// Receives into pieces (readv(2)).
 #[border(number)]
 pub unsafe extern "C" fn rreadv(socket: c_int, iov: *const iovec, iovcnt: c_int) -> ssize_t {
-    // SAFETY: the program's own pieces.
+    // SAFETY: an array of `iovcnt` elements and the buffers that they name, as the header requires.
     bytes(unsafe { receive_pieces(socket, pieces(iov, iovcnt.max(0) as usize), 0) })
 }
 
@@ -193,7 +193,7 @@ pub unsafe extern "C" fn rsend(
     len: size_t,
     flags: c_int,
 ) -> ssize_t {
-    // SAFETY: the program's own buffer.
+    // SAFETY: as many bytes as the call says are valid for reads.
     bytes(unsafe { send(socket, &piece(buf, len), flags) })
 }
 
@@ -207,14 +207,14 @@ pub unsafe extern "C" fn rsendto(
     dest_addr: *const sockaddr,
     _addrlen: socklen_t,
 ) -> ssize_t {
-    // SAFETY: the program's own buffer and structure.
+    // SAFETY: `len` bytes that are valid for reads, and null or a socket address.
     bytes(unsafe { send_to(socket, &piece(buf, len), flags, dest_addr) })
 }
 
 /// Sends pieces (sendmsg(2)). There is no ancillary data.
 #[border(number)]
 pub unsafe extern "C" fn rsendmsg(socket: c_int, msg: *const msghdr, flags: c_int) -> ssize_t {
-    // SAFETY: the program's own structures.
+    // SAFETY: null or a structure of the program, valid during the call.
     unsafe {
         match msg.as_ref() {
             None => answer(Err(libc::EFAULT)),
@@ -230,13 +230,13 @@ pub unsafe extern "C" fn rsendmsg(socket: c_int, msg: *const msghdr, flags: c_in
 /// Sends (write(2)).
 #[border(number)]
 pub unsafe extern "C" fn rwrite(socket: c_int, buf: *const c_void, count: size_t) -> ssize_t {
-    // SAFETY: the program's own buffer.
+    // SAFETY: as many bytes as the call says are valid for reads.
     bytes(unsafe { send(socket, &piece(buf, count), 0) })
 }
 
 /// Sends pieces (writev(2)).
 #[border(number)]
 pub unsafe extern "C" fn rwritev(socket: c_int, iov: *const iovec, iovcnt: c_int) -> ssize_t {
-    // SAFETY: the program's own pieces.
+    // SAFETY: an array of `iovcnt` elements and the buffers that they name, as the header requires.
     bytes(unsafe { send(socket, pieces(iov, iovcnt.max(0) as usize), 0) })
 }

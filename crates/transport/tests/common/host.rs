@@ -1,8 +1,8 @@
 use ferroce_adp::Policy;
 use ferroce_transport::{
-    AccessError, AccessFlags, AtomicOp, Completion, Counter, Data, Host, Key, MemoryRef, MwBind,
-    Outgoing, QpCap, QpEvent, ReceiveQueue, RecvWqe, Segment, Sge, Span, Time, TimerExpiry,
-    WorkQueue,
+    AccessError, AccessFlags, AtomicOp, Completion, Counter, Data, Key, MemoryRef, MwBind,
+    Outgoing, QpCap, QpEvent, ReceiveQueue, RecvWqe, Segment, Services, Sge, Span, Time,
+    TimerExpiry, WorkQueue,
 };
 
 use ferroce_wire::Srqn;
@@ -139,7 +139,7 @@ impl TestHost {
     }
 }
 
-impl Host for TestHost {
+impl Services for TestHost {
     fn policy(&self) -> &Policy {
         &self.policy
     }

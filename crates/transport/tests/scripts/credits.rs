@@ -192,7 +192,7 @@ fn rounded_credits_never_stall() {
     }
 }
 
-/// With credits a sender that may not retry at all survives a receiver that keeps up.
+/// The message number of a READ that is split counts each of its requests, so credits stay right.
 #[test]
 fn a_long_read_takes_as_many_message_numbers_as_requests() {
     let mut pair = Setup {

@@ -1,6 +1,7 @@
 //! What headers of each opcode carry.
 
 use super::*;
+use crate::lengths::HEADERS_LEN_MAX;
 use crate::testing::{flow_v4, sample};
 
 fn emitted(headers: &Headers) -> Vec<u8> {

@@ -162,13 +162,13 @@ impl Port {
     }
 
     pub(super) fn qpn(&self) -> u32 {
-        // SAFETY: a live object.
+        // SAFETY: the memory of an object is never freed.
         unsafe { (*self.qp).qp_num }
     }
 
     /// The way to a queue pair of a peer.
     pub(super) fn handle(&self, way: &Way, qpn: u32) -> Result<Handle> {
-        // SAFETY: a live object.
+        // SAFETY: the memory of an object is never freed.
         way.handle(unsafe { (*self.id.0.abi()).pd }, qpn)
     }
 

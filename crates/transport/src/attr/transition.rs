@@ -1,7 +1,8 @@
 //! Which attributes each change of a queue pair's state requires and accepts (IBA vol 1, 11.2.5.2,
 //! table of Modify QP; where that leaves a choice, as in the Linux verbs).
 
-use crate::{Attr, QpState, QpType};
+use super::{Attr, QpState};
+use crate::service::QpType;
 
 /// Attributes that a transition takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
