@@ -95,7 +95,7 @@ const KNOT_MAX: usize = 4;
 /// Larger knots that there are still. The numbers may only fall.
 const KNOTS: &[(&str, &[usize])] = &[
     ("ferroce-hca", &[5, 5, 7]),
-    ("ferroce-fabric", &[9]),
+    ("ferroce-fabric", &[5]),
     ("ferroce-registry", &[6, 6]),
     ("ferroce-runtime", &[5]),
     ("ferroce", &[106]),
