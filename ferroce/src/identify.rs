@@ -14,8 +14,8 @@ use ferroce_capture::{
     Analysis, Answer, End, Ladder, Log, Sure, Way, explain_failures, identify, identify_together,
 };
 
-use crate::cli::exit_codes;
 use crate::json::capture as json;
+use crate::output::exit_codes;
 use crate::output::{Failure, Output};
 use crate::pcap;
 

@@ -40,7 +40,7 @@ use crate::output::{Failure, Output};
 
 /// Runs the program with these arguments, the first of which is its name.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    cli::complete::answer();
+    cli::complete::answer(cli::command);
     let (mut out, mut err) = (BufWriter::new(io::stdout().lock()), io::stderr().lock());
     let surroundings = Surroundings::of_process();
     ExitCode::from(run_in(surroundings, args, &mut out, &mut err))

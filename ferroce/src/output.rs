@@ -18,6 +18,22 @@ pub(crate) use self::look::{filled_columns, look};
 pub use self::table::Table;
 use crate::json::Document;
 
+/// The exit codes of most commands, after what else stands at the end of their help.
+macro_rules! exit_codes {
+    ($($before:literal)?) => {
+        concat!(
+            $($before, "\n\n",)?
+            "Exit codes:\n",
+            "  0  success, including a closed pipe\n",
+            "  1  operation failed or output could not be written\n",
+            "  2  bad input: flags, files or values; the message says what to write instead"
+        )
+    };
+}
+pub(crate) use exit_codes;
+
+pub(crate) const EXIT_CODES: &str = exit_codes!();
+
 /// Where a command prints: facts to `out`, remarks to `err`.
 pub struct Output<'a> {
     /// Standard output.

@@ -46,7 +46,7 @@ impl Command {
 /// even if packets are truncated. Says for each queue pair and direction what is missing, was sent
 /// again, or was refused. Exits with 0 even if it finds something.
 #[derive(Args, Debug)]
-#[command(after_help = crate::cli::EXIT_CODES)]
+#[command(after_help = crate::output::EXIT_CODES)]
 struct Check {
     /// A pcap or pcapng file; - reads standard input
     file: PathBuf,

@@ -43,6 +43,7 @@ use self::session::{Counted, Session};
 use crate::adp::{self, Personality};
 use crate::device;
 use crate::json::{Document as _, run as json};
+use crate::naming;
 use crate::output::{Failure, Output};
 
 const EXAMPLES_AND_EXIT_CODES: &str = "Examples:
@@ -287,7 +288,7 @@ struct Prepared {
 
 impl Prepared {
     fn prepare(on: &ProgramArgs, to: &mut Output<'_>) -> Result<Self, Failure> {
-        let registry = device::registry(to)?;
+        let registry = naming::registry(to)?;
         let devices = match &on.device {
             Some(name) => vec![registry.device(name)?],
             None => registry.devices()?,

@@ -2,8 +2,8 @@
 //! for and sent again alike, and ends alike.
 //!
 //! On sockets the script is a relay between the two devices: each takes it for its peer. In the fabric
-//! it is a rule. Waits are tens of milliseconds, which a busy machine seldom exceeds by itself; where
-//! it does, a timer too many runs out on sockets, so that one of a few runs must be like the fabric's.
+//! it is a rule. Waits are tens of milliseconds; a busy machine may add as much, and then a timer too
+//! many runs out on sockets. Only runs on a machine that had time must therefore be like the fabric's.
 
 mod common;
 
@@ -21,7 +21,7 @@ use ferroce_hca::{
     Personality, QpAttr, QpInit, QpType, Secret, SendFlags, SendOp, SendWr, Sge, WcStatus,
 };
 use ferroce_runtime::{Device, DeviceConfig, Endpoint};
-use ferroce_testing::register;
+use ferroce_testing::{longest_wait, register, skip};
 use ferroce_wire::{
     Headers, ICRC_LEN, IcrcFlow, IpPair, NakCode, Opcode, Packet, Psn, ROCE_V2_PORT, Syndrome,
 };
@@ -30,8 +30,11 @@ use ferroce_wire::{
 const LEN: u32 = 10 << 10;
 const A: usize = 0;
 const B: usize = 1;
-/// Runs on sockets, of which one must be as in the fabric.
-const TRIES: usize = 6;
+/// Runs on sockets until one is not disturbed.
+const TRIES: usize = 20;
+/// A run is disturbed if a thread had to wait so long for a processor: with several such waits in a
+/// row, an answer is later than the shortest timeout.
+const DISTURBED: Duration = Duration::from_millis(4);
 
 /// What is lost: packets by their numbers, from 1, as each side has sent them; and everything for so
 /// long from the beginning.
@@ -402,7 +405,7 @@ const SCRIPTS: &[(&str, Kind, Script)] = &[
 const OUTAGES_MS: [u64; 2] = [170, 400];
 
 #[track_caller]
-fn compare(policy: Policy, test: u8) {
+fn compare(name: &str, policy: Policy, test: u8) {
     let outages = OUTAGES_MS.map(|all_ms| {
         let numbers = [&[][..]; 2];
         (
@@ -418,25 +421,38 @@ fn compare(policy: Policy, test: u8) {
     for &(what, kind, script) in SCRIPTS.iter().chain(&outages) {
         let expected = in_fabric(policy, script, kind);
         println!("{what}, {kind:?}: {expected:?}");
-        let mut seen = Vec::new();
-        while seen.len() < TRIES && seen.last() != Some(&expected) {
-            seen.push(on_sockets(policy, script, kind, test));
+        let run = || longest_wait(|| on_sockets(policy, script, kind, test));
+        let different = (0..TRIES)
+            .map(|_| run())
+            .take_while(|(seen, _)| *seen != expected);
+        let waits = different.map(|(seen, waited)| {
+            assert!(
+                waited >= DISTURBED,
+                "{what}: {seen:?}, expected {expected:?}"
+            );
+            waited
+        });
+        let waits: Vec<_> = waits.collect();
+        if waits.len() == TRIES {
+            skip(
+                name,
+                &format!("{what}: threads wait for a processor here: {waits:?}"),
+            );
         }
-        assert_eq!(seen.last(), Some(&expected), "{what}: all but {seen:?}");
     }
 }
 
 #[test]
 fn plain_timeouts() {
-    compare(Policy::Plain, 1);
+    compare("plain_timeouts", Policy::Plain, 1);
 }
 
 #[test]
 fn adaptive_retransmission() {
-    compare(Policy::Adaptive, 2);
+    compare("adaptive_retransmission", Policy::Adaptive, 2);
 }
 
 #[test]
 fn a_profile() {
-    compare(Policy::Profile, 3);
+    compare("a_profile", Policy::Profile, 3);
 }

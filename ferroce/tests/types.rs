@@ -119,6 +119,7 @@ fn with_other_types(text: &str) -> Vec<String> {
             texts.push(lines.join("\n") + "\n");
         }
     }
+    assert!(!texts.is_empty(), "no settings: {text}");
     texts
 }
 

@@ -80,6 +80,7 @@ fn every_call_of_the_headers_is_on_the_page() {
 #[test]
 fn the_page_says_of_each_symbol_what_the_library_does() {
     let page = page();
+    let mut compared = 0;
     for line in project("capi/libibverbs/symbols.txt").lines() {
         let [name, nodes, kind] = line.split(' ').collect::<Vec<_>>()[..] else {
             continue;
@@ -97,5 +98,7 @@ fn the_page_says_of_each_symbol_what_the_library_does() {
             is_refused,
             "{name}: {answer}, {kind}"
         );
+        compared += 1;
     }
+    assert!(compared > 90, "{compared} symbols");
 }

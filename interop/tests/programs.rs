@@ -55,8 +55,8 @@ fn perftest(program: &str, options: &[&str]) -> [String; 2] {
     outputs
 }
 
-/// Whether perftest has printed a row for each size that it was asked for, after as many requests as it
-/// was asked for, with figures above zero.
+/// Checks that perftest has printed a row for each requested size, with the requested number of
+/// iterations and a rate or time above zero.
 fn check_figures(output: &str, options: &[&str]) {
     let option = |name| {
         let at = options.iter().position(|option| *option == name)?;
@@ -83,11 +83,8 @@ fn check_figures(output: &str, options: &[&str]) {
     let requests = option("-n").unwrap() * option("-q").unwrap_or(1);
     for row in rows {
         assert_eq!(row[1] as usize, requests, "{output}");
-        // The highest and the mean rate; or the shortest, longest, typical, and mean time.
-        assert!(
-            row.len() >= 5 && row[2..4].iter().all(|it| *it > 0.0),
-            "{output}"
-        );
+        // Requests a second, or the time that nearly all took.
+        assert!(row.len() >= 5 && row[row.len() - 1] > 0.0, "{output}");
     }
 }
 

@@ -6,7 +6,7 @@ use ferroce_hca::{Event, Hca, Outgoing, Posted, Time};
 
 use crate::doorbell::{Doorbell, Ring, Waiting};
 use crate::helper::{Next, Round};
-use crate::link::{Aside, Link, Taken};
+use crate::link::{Aside, Clock, Link, Taken};
 use crate::patience::{
     BATCH_BYTES, LULL, RECEIVE_CALLS_MAX, ROUND_PACKETS, STREAM_PACKETS, TRANSMIT_BYTES_MAX, UNREAD,
 };
@@ -52,9 +52,12 @@ impl SecondLook {
 
 /// Moves packets between a device and its link.
 #[derive(Debug)]
-pub struct Driver {
+pub struct Driver<L, C> {
     /// The device.
     pub hca: Hca,
+    /// What carries its packets.
+    pub link: L,
+    clock: C,
     /// The packet about to be handed to the link.
     packet: Outgoing,
     /// Whether it is still there: it did not fit what waits on the link.
@@ -74,11 +77,13 @@ pub struct Driver {
     has_posted: bool,
 }
 
-impl Driver {
-    /// A driver for this device.
-    pub fn new(hca: Hca) -> Self {
+impl<L: Link, C: Clock> Driver<L, C> {
+    /// A driver for this device on this link.
+    pub fn new(hca: Hca, link: L, clock: C) -> Self {
         Self {
             hca,
+            link,
+            clock,
             packet: Outgoing::empty(),
             holds_packet: false,
             is_deferred: false,
@@ -98,21 +103,21 @@ impl Driver {
     /// The answers to a few packets ([`STREAM_PACKETS`]), or to more if the program posts after each such
     /// batch, wait for the next round or for the program's next request, and are sent with it in one batch,
     /// so that a reply and an acknowledgement cost one system call.
-    pub fn poll<L: Link>(&mut self, polled: Time, now: impl Fn() -> Time, link: &mut L) {
+    pub fn poll(&mut self, polled: Time) {
         self.polled = polled;
-        if self.is_deferred || self.is_blocked(link) {
-            self.transmit(&now, link);
+        if self.is_deferred || self.is_blocked() {
+            self.transmit();
         }
         // Whoever drives a link that is gone still has its timers run out.
         // What has arrived may answer what has left since the program noted the time.
         let at = polled.max(self.sent);
-        let packets = self.receive_round(at, &now, link).unwrap_or(0);
+        let packets = self.receive_round(at).unwrap_or(0);
         if packets > 0 {
             self.stirred = polled;
         }
-        let is_due = self.run_timers(polled, &now, link);
+        let is_due = self.run_timers(polled);
         if self.is_stream(packets) || is_due {
-            self.transmit(&now, link);
+            self.transmit();
         }
         self.is_deferred = self.hca.wants_transmit();
     }
@@ -126,34 +131,34 @@ impl Driver {
 
     /// Whether nothing was received or sent recently, so that polls need not check the link each time.
     #[inline]
-    pub fn is_in_lull<L: Link>(&self, now: Time, link: &L) -> bool {
-        now.since(self.stirred) >= LULL && !self.is_deferred && !self.is_blocked(link)
+    pub fn is_in_lull(&self, now: Time) -> bool {
+        now.since(self.stirred) >= LULL && !self.is_deferred && !self.is_blocked()
     }
 
     /// To be called at the end of a verb that posts: decides whether the posted requests are sent
     /// immediately, by [`Self::send`]. `is_watched` says whether the helper keeps watch over waiting ones.
     #[inline]
-    pub fn ring(&mut self, is_watched: bool, now: impl Fn() -> Time) -> Ring {
+    pub fn ring(&mut self, is_watched: bool) -> Ring {
         let posted = self.hca.take_posted();
         if posted == Posted::default() {
             return Ring::Waits; // for answers, or there is nothing
         }
         self.has_posted = true;
-        let ring = self.doorbell.ring(posted, is_watched, now);
+        let ring = self.doorbell.ring(posted, is_watched, || self.clock.now());
         self.is_deferred |= ring == Ring::Waits;
         ring
     }
 
     /// Sends full batches. The rest waits, unless it is most of a batch.
-    pub fn send_batches<L: Link>(&mut self, now: impl Fn() -> Time, link: &mut L) -> Sent {
-        let now = now();
-        let sent = self.hand_over(now, link).unwrap_or_else(|| {
-            let left_over = link.waiting();
+    pub fn send_batches(&mut self) -> Sent {
+        let now = self.clock.now();
+        let sent = self.hand_over(now).unwrap_or_else(|| {
+            let left_over = self.link.waiting();
             if left_over > 0 && left_over < BATCH_BYTES as usize / 2 {
                 self.doorbell.keep(now);
                 return Sent::More;
             }
-            self.flush(link)
+            self.flush()
         });
         self.is_deferred = sent == Sent::More;
         sent
@@ -167,8 +172,8 @@ impl Driver {
 
     /// Sends everything, including what the last round has deferred.
     #[inline]
-    pub fn send<L: Link>(&mut self, now: impl Fn() -> Time, link: &mut L) -> Sent {
-        let sent = self.transmit(now, link);
+    pub fn send(&mut self) -> Sent {
+        let sent = self.transmit();
         self.is_deferred = sent == Sent::More;
         sent
     }
@@ -176,9 +181,9 @@ impl Driver {
     /// Receives everything that has arrived, and sends the answers, as a card would have done by now. To be
     /// called before a verb that ends a queue pair's outstanding requests, which would otherwise flush
     /// requests whose acknowledgements have arrived.
-    pub fn catch_up<L: Link>(&mut self, now: impl Fn() -> Time, link: &mut L) {
-        self.receive_all(&now, link);
-        self.send(now, link);
+    pub fn catch_up(&mut self) {
+        self.receive_all();
+        self.send();
     }
 
     /// Whether the last round has deferred packets.
@@ -195,16 +200,11 @@ impl Driver {
 
     /// The first half of a round of the helper: receives, and runs timers. The second half is
     /// [`Self::send`] or [`Self::defer`].
-    pub fn take<L: Link>(
-        &mut self,
-        is_around: bool,
-        now: impl Fn() -> Time,
-        link: &mut L,
-    ) -> Round {
-        let began = now();
-        let mut received = self.receive_round(began, &now, link).ok();
+    pub fn take(&mut self, is_around: bool) -> Round {
+        let began = self.clock.now();
+        let mut received = self.receive_round(began).ok();
         if received == Some(0) {
-            received = Some(link.receive_aside(&now, &mut self.hca, Aside::All));
+            received = Some(self.receive_aside());
         }
         if received != Some(0) {
             self.stirred = began;
@@ -212,7 +212,7 @@ impl Driver {
         Round {
             received,
             is_stream: self.is_stream(received.unwrap_or(0)),
-            is_due: self.run_timers(began, now, link),
+            is_due: self.run_timers(began),
             is_around,
         }
     }
@@ -229,35 +229,59 @@ impl Driver {
         !converses || packets > ROUND_PACKETS
     }
 
-    /// Frees memory that the device needed for traffic before the helper sleeps, unless the program will
-    /// probably poll soon. If there is more to free, returns another round.
+    /// Frees memory that device and link needed for traffic before the helper sleeps, unless the program
+    /// will probably poll soon. If there is more to free, returns another round.
     pub fn tidy(&mut self, round: Round, next: Next) -> Next {
-        match next {
-            Next::Sleep(_) if !round.is_around && self.hca.rest() => Next::Spin,
-            next => next,
+        if !matches!(next, Next::Sleep(_)) {
+            return next;
         }
+        if !round.is_around && self.hca.rest() {
+            return Next::Spin;
+        }
+        self.link.rest();
+        next
     }
 
     // Steps.
+
+    /// The present.
+    #[inline]
+    pub fn now(&self) -> Time {
+        self.clock.now()
+    }
+
+    /// Receives once; returns the number of packets.
+    ///
+    /// # Errors
+    /// The link is permanently gone.
+    pub fn receive(&mut self) -> Result<usize, L::Gone> {
+        let taken = self.link.receive(|| self.clock.now(), &mut self.hca);
+        Ok(taken?.packets)
+    }
+
+    /// Receives from the link's other sources, announced or not; returns the number of packets.
+    pub fn receive_aside(&mut self) -> usize {
+        self.link
+            .receive_aside(|| self.clock.now(), &mut self.hca, Aside::All)
+    }
 
     /// Receives from all sources; several batches of a stream. `at` is the current time.
     ///
     /// # Errors
     /// The link is permanently gone.
-    pub fn receive_round<L: Link>(
-        &mut self,
-        at: Time,
-        now: impl Fn() -> Time,
-        link: &mut L,
-    ) -> Result<usize, L::Gone> {
+    fn receive_round(&mut self, at: Time) -> Result<usize, L::Gone> {
         let Taken {
             mut packets,
             mut more,
-        } = link.glance(at, &now, &mut self.hca)?;
-        packets += link.receive_aside(&now, &mut self.hca, Aside::Announced);
+        } = self.link.glance(at, || self.clock.now(), &mut self.hca)?;
+        packets += self
+            .link
+            .receive_aside(|| self.clock.now(), &mut self.hca, Aside::Announced);
         let is_stream = packets > STREAM_PACKETS;
         while is_stream && more && packets < ROUND_PACKETS && self.second_look.is_worth_it() {
-            let taken = link.glance(now(), &now, &mut self.hca);
+            let taken = self
+                .link
+                .glance(self.clock.now(), || self.clock.now(), &mut self.hca);
             let taken = taken.unwrap_or_default();
             self.second_look.note(taken.packets);
             packets += taken.packets;
@@ -267,22 +291,28 @@ impl Driver {
     }
 
     /// Receives everything that has arrived; returns the number of packets.
-    pub fn receive_all<L: Link>(&mut self, now: impl Fn() -> Time, link: &mut L) -> usize {
+    pub fn receive_all(&mut self) -> usize {
         let mut packets = 0;
         for _ in 0..RECEIVE_CALLS_MAX {
-            let taken = link.receive(&now, &mut self.hca).unwrap_or_default();
+            let taken = self
+                .link
+                .receive(|| self.clock.now(), &mut self.hca)
+                .unwrap_or_default();
             packets += taken.packets;
             if !taken.more {
                 break;
             }
         }
-        packets + link.receive_aside(&now, &mut self.hca, Aside::Announced)
+        packets
+            + self
+                .link
+                .receive_aside(|| self.clock.now(), &mut self.hca, Aside::Announced)
     }
 
     /// When [`Self::run_timers`] must be called.
     #[inline]
-    pub fn poll_timeout<L: Link>(&self, link: &L) -> Option<Time> {
-        match (self.hca.poll_timeout(), link.poll_timeout()) {
+    pub fn poll_timeout(&self) -> Option<Time> {
+        match (self.hca.poll_timeout(), self.link.poll_timeout()) {
             (Some(device), Some(link)) => Some(device.min(link)),
             (either, None) | (None, either) => either,
         }
@@ -294,45 +324,44 @@ impl Driver {
     /// Everything that has arrived is received first, so that an answer stops its timer however late this
     /// thread got a core. `at` must therefore be from before the last check of the link: a thread may lose
     /// its core between the two, and packets that arrive meanwhile precede deadlines that pass meanwhile.
-    pub fn run_timers<L: Link>(&mut self, at: Time, now: impl Fn() -> Time, link: &mut L) -> bool {
-        if !self.is_due(at, link) {
+    pub fn run_timers(&mut self, at: Time) -> bool {
+        if !self.is_due(at) {
             return false;
         }
         if self.hca.timers_are_due(at) {
-            self.receive_all(now, link);
+            self.receive_all();
         }
-        self.expire(at, link);
+        self.expire(at);
         true
     }
 
     /// The same for a caller that has received everything.
-    pub fn expire_due<L: Link>(&mut self, at: Time, link: &mut L) -> bool {
-        let is_due = self.is_due(at, link);
+    pub fn expire_due(&mut self, at: Time) -> bool {
+        let is_due = self.is_due(at);
         if is_due {
-            self.expire(at, link);
+            self.expire(at);
         }
         is_due
     }
 
-    fn is_due<L: Link>(&self, at: Time, link: &L) -> bool {
-        self.poll_timeout(link)
-            .is_some_and(|deadline| deadline <= at)
+    fn is_due(&self, at: Time) -> bool {
+        self.poll_timeout().is_some_and(|deadline| deadline <= at)
     }
 
-    fn expire<L: Link>(&mut self, at: Time, link: &mut L) {
-        link.handle_timeout(at, &mut self.hca);
+    fn expire(&mut self, at: Time) {
+        self.link.handle_timeout(at, &mut self.hca);
         self.hca.handle_timeout(at);
     }
 
     /// Sends what the device has to send.
-    pub fn transmit<L: Link>(&mut self, now: impl Fn() -> Time, link: &mut L) -> Sent {
-        let now = now();
-        let stopped = self.hand_over(now, link);
-        stopped.unwrap_or_else(|| self.flush(link))
+    pub fn transmit(&mut self) -> Sent {
+        let now = self.clock.now();
+        let stopped = self.hand_over(now);
+        stopped.unwrap_or_else(|| self.flush())
     }
 
-    fn flush<L: Link>(&mut self, link: &mut L) -> Sent {
-        match link.flush(&mut self.hca) {
+    fn flush(&mut self) -> Sent {
+        match self.link.flush(&mut self.hca) {
             true => Sent::All,
             false => Sent::Blocked,
         }
@@ -340,10 +369,10 @@ impl Driver {
 
     /// Hands the link what the device has to send, and has all batches leave but the last one. That is
     /// still there then, unless it could not go on: for the reason that it returns.
-    fn hand_over<L: Link>(&mut self, now: Time, link: &mut L) -> Option<Sent> {
+    fn hand_over(&mut self, now: Time) -> Option<Sent> {
         self.sent = now;
-        let stopped = self.fill(now, link);
-        let has_sent = stopped.is_some() || link.waiting() > 0;
+        let stopped = self.fill(now);
+        let has_sent = stopped.is_some() || self.link.waiting() > 0;
         if has_sent {
             self.stirred = now;
         }
@@ -351,21 +380,21 @@ impl Driver {
         stopped
     }
 
-    fn fill<L: Link>(&mut self, now: Time, link: &mut L) -> Option<Sent> {
+    fn fill(&mut self, now: Time) -> Option<Sent> {
         if self.hca.take_lacks_lease() {
-            link.lacks_lease(now);
+            self.link.lacks_lease(now);
         }
         let mut bytes = 0;
         loop {
             if !self.holds_packet && !self.hca.poll_transmit_into(now, &mut self.packet) {
                 return None;
             }
-            self.holds_packet = link.push(&mut self.hca, &self.packet).is_err();
+            self.holds_packet = self.link.push(&mut self.hca, &self.packet).is_err();
             if !self.holds_packet {
                 continue;
             }
-            bytes += link.waiting();
-            let is_blocked = !link.flush(&mut self.hca);
+            bytes += self.link.waiting();
+            let is_blocked = !self.link.flush(&mut self.hca);
             if is_blocked || bytes >= TRANSMIT_BYTES_MAX {
                 // It waits for the next call: the program may change its memory until then.
                 self.hca.detach(&mut self.packet);
@@ -378,27 +407,27 @@ impl Driver {
     }
 
     /// Whether packets wait for room on the link.
-    pub fn is_blocked<L: Link>(&self, link: &L) -> bool {
-        link.waiting() > 0
+    pub fn is_blocked(&self) -> bool {
+        self.link.waiting() > 0
     }
 
     /// When the device must be driven again if nothing arrives; [`Time::ZERO`] means soon. A helper that
     /// would sleep longer must be woken.
-    pub fn wanted_at<L: Link>(&self, link: &L) -> Option<Time> {
-        match self.is_deferred || self.is_blocked(link) {
+    pub fn wanted_at(&self) -> Option<Time> {
+        match self.is_deferred || self.is_blocked() {
             true => Some(Time::ZERO),
-            false => self.poll_timeout(link),
+            false => self.poll_timeout(),
         }
     }
 
     /// The next event for the program.
     #[inline]
-    pub fn poll_event<L: Link>(&mut self, link: &mut L) -> Option<Event> {
+    pub fn poll_event(&mut self) -> Option<Event> {
         while let Some(event) = self.hca.poll_event() {
-            if let Some(event) = link.handle_event(event) {
+            if let Some(event) = self.link.handle_event(event) {
                 return Some(event);
             }
         }
-        link.poll_event()
+        self.link.poll_event()
     }
 }

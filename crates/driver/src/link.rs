@@ -2,6 +2,12 @@
 
 use ferroce_hca::{Event, Hca, Outgoing, Time};
 
+/// The present, on the clock of a device.
+pub trait Clock {
+    /// Reads the clock.
+    fn now(&self) -> Time;
+}
+
 /// What carries packets between a device and its peers: sockets, memory, or a simulated wire.
 ///
 /// A link passes packets to the device itself, because only the link knows how long their bytes stay
@@ -54,6 +60,9 @@ pub trait Link {
 
     /// Does the link's own periodic work.
     fn handle_timeout(&mut self, now: Time, hca: &mut Hca);
+
+    /// Frees memory that was needed in traffic.
+    fn rest(&mut self) {}
 
     /// The device could not get a lease: other processes hold everything, or held it when they exited.
     fn lacks_lease(&mut self, _now: Time) {}

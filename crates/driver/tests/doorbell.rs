@@ -20,7 +20,7 @@ fn stream() -> World {
         world.post(A, 8, false);
         world.pass(MICROSECOND);
     }
-    world[A].link.sends.clear();
+    world[A].driver.link.sends.clear();
     world
 }
 
@@ -30,9 +30,9 @@ fn the_first_request_of_an_idle_queue_pair_leaves_at_once() {
     world.poll(B);
     world.poll(B);
     world.poll(A);
-    world[A].link.sends.clear();
+    world[A].driver.link.sends.clear();
     assert_eq!(world.post(A, 8, true), LEAVES);
-    assert_eq!(world[A].link.sends, [1]);
+    assert_eq!(world[A].driver.link.sends, [1]);
     assert_eq!(world.post(A, 8, true), Ring::Waits);
 }
 
@@ -45,7 +45,7 @@ fn requests_wait_only_after_some_in_quick_succession_and_for_a_watch() {
     }
     assert_eq!(world.post(A, 8, false), WANTS_WATCH);
     assert_eq!(world.post(A, 8, true), Ring::Waits);
-    assert_eq!(world[A].link.sends, [1; CALL_REQUESTS as usize + 2]);
+    assert_eq!(world[A].driver.link.sends, [1; CALL_REQUESTS as usize + 2]);
 }
 
 #[test]
@@ -86,9 +86,9 @@ fn what_waits_leaves_when_the_program_polls() {
     for _ in 0..5 {
         assert_eq!(world.post(A, 8, true), Ring::Waits);
     }
-    assert_eq!(world[A].link.sends, [0_usize; 0]);
+    assert_eq!(world[A].driver.link.sends, [0_usize; 0]);
     world.poll(A);
-    assert_eq!(world[A].link.sends, [5]);
+    assert_eq!(world[A].driver.link.sends, [5]);
 }
 
 #[test]
@@ -96,7 +96,11 @@ fn a_request_of_an_idle_queue_pair_takes_along_what_waits() {
     let mut world = stream();
     world.post(A, 8, true);
     world.post_other(A, 1, 8, true);
-    assert_eq!(world[A].link.sends, [2], "one batch of two queue pairs");
+    assert_eq!(
+        world[A].driver.link.sends,
+        [2],
+        "one batch of two queue pairs"
+    );
 }
 
 #[test]
@@ -106,7 +110,7 @@ fn a_batch_leaves_when_it_is_full() {
         assert_eq!(world.post(A, 8, true), Ring::Waits);
     }
     assert_eq!(world.post(A, 8, true), LEAVES);
-    assert_eq!(world[A].link.sends, [BATCH_REQUESTS as usize]);
+    assert_eq!(world[A].driver.link.sends, [BATCH_REQUESTS as usize]);
     assert_eq!(world.post(A, 8, true), Ring::Waits);
 }
 
@@ -114,25 +118,25 @@ fn a_batch_leaves_when_it_is_full() {
 #[test]
 fn what_is_left_over_of_a_full_batch_waits_for_the_next_one() {
     let mut world = stream();
-    (world[A].link.room, world[A].link.reported) = (15, 4096);
+    (world[A].driver.link.room, world[A].driver.link.reported) = (15, 4096);
     for _ in 1..BATCH_BYTES / 4096 {
         assert_eq!(world.post(A, 4096, true), Ring::Waits);
     }
     assert_eq!(world.post(A, 4096, true), Ring::Fill);
-    assert_eq!(world[A].link.sends, [15]);
+    assert_eq!(world[A].driver.link.sends, [15]);
     assert_ne!(world.waiting(A), Waiting::default());
     world.poll(A);
-    assert_eq!(world[A].link.sends, [15, 1]);
+    assert_eq!(world[A].driver.link.sends, [15, 1]);
 }
 
 #[test]
 fn most_of_a_batch_is_as_good_as_a_full_one() {
     let mut world = stream();
-    world[A].link.reported = 4096;
+    world[A].driver.link.reported = 4096;
     for _ in 0..BATCH_BYTES / 4096 {
         world.post(A, 4096, true);
     }
-    assert_eq!(world[A].link.sends, [16]);
+    assert_eq!(world[A].driver.link.sends, [16]);
 }
 
 /// As after 16 million packets: the numbers begin again in the middle of what waits.
@@ -144,7 +148,7 @@ fn what_waits_may_lie_across_the_end_of_the_packet_numbers() {
     for _ in 0..=CALL_REQUESTS {
         world.post(A, 8, true);
     }
-    world[A].link.sends.clear();
+    world[A].driver.link.sends.clear();
     for count in 1..=requests {
         let expected = match count % BATCH_REQUESTS {
             0 => LEAVES,
@@ -160,7 +164,7 @@ fn what_waits_may_lie_across_the_end_of_the_packet_numbers() {
     for side in [A, B, A, B, A] {
         world.poll(side);
     }
-    assert_eq!(world[A].link.sends, [BATCH_REQUESTS as usize; 10]);
+    assert_eq!(world[A].driver.link.sends, [BATCH_REQUESTS as usize; 10]);
     assert_eq!(world.completed(A), (1 + CALL_REQUESTS + requests) as usize);
     assert_eq!(world.count(A, Counter::RetransmittedPackets), 0);
 }
@@ -177,16 +181,16 @@ fn thousands_of_queue_pairs_that_post_at_once_share_batches() {
                 _ => 0,
             };
             assert!(waiting < BATCH_REQUESTS, "the batch is full");
-            assert!(first || waiting > 0 || !world[A].link.sends.is_empty());
+            assert!(first || waiting > 0 || !world[A].driver.link.sends.is_empty());
         }
     };
     // Each of them was idle. No process answers meanwhile.
     post_all(&mut world, true);
-    assert_eq!(world[A].link.sends, vec![1; QUEUE_PAIRS]);
-    world[A].link.sends.clear();
+    assert_eq!(world[A].driver.link.sends, vec![1; QUEUE_PAIRS]);
+    world[A].driver.link.sends.clear();
     post_all(&mut world, false);
     world.poll(A);
-    let sends = std::mem::take(&mut world[A].link.sends);
+    let sends = std::mem::take(&mut world[A].driver.link.sends);
     let alone = CALL_REQUESTS as usize;
     assert_eq!(sends[..alone], [1; CALL_REQUESTS as usize]);
     let full = (QUEUE_PAIRS - alone) / BATCH_REQUESTS as usize;

@@ -14,10 +14,10 @@ fn an_acknowledgement_waits_for_the_programs_reply() {
     let mut world = World::new();
     world.write(A, 8);
     world.send(A);
-    assert_eq!(world[A].link.sends, [1]);
+    assert_eq!(world[A].driver.link.sends, [1]);
     world.poll(B);
     assert!(world[B].driver.is_deferred());
-    assert_eq!(world[B].link.sends, [0_usize; 0]);
+    assert_eq!(world[B].driver.link.sends, [0_usize; 0]);
     assert_eq!(
         world.wanted_at(B),
         Some(Time::ZERO),
@@ -25,7 +25,11 @@ fn an_acknowledgement_waits_for_the_programs_reply() {
     );
     world.write(B, 8);
     world.send(B);
-    assert_eq!(world[B].link.sends, [2], "the answer, and the request");
+    assert_eq!(
+        world[B].driver.link.sends,
+        [2],
+        "the answer, and the request"
+    );
     assert!(!world[B].driver.is_deferred());
 }
 
@@ -36,7 +40,7 @@ fn without_a_reply_it_leaves_in_the_next_round() {
     world.send(A);
     world.poll(B);
     world.poll(B);
-    assert_eq!(world[B].link.sends, [1]);
+    assert_eq!(world[B].driver.link.sends, [1]);
     world.poll(A);
     assert_eq!(world.completed(A), 1);
 }
@@ -52,7 +56,7 @@ fn a_stream_is_answered_in_the_round_in_which_it_comes() {
         world.poll(B);
         let is_stream = packets > STREAM_PACKETS;
         assert_eq!(world[B].driver.is_deferred(), !is_stream);
-        assert_eq!(world[B].link.sends.len(), usize::from(is_stream));
+        assert_eq!(world[B].driver.link.sends.len(), usize::from(is_stream));
     }
 }
 
@@ -77,7 +81,7 @@ fn a_long_message_is_answered_with_the_reply() {
         assert!(exchange(&mut world, B));
         assert!(exchange(&mut world, A));
     }
-    let calls = world[B].link.sends.len();
+    let calls = world[B].driver.link.sends.len();
     assert_eq!(calls, 1 + 10, "one for each message, and the first answer");
     // Now A streams.
     world.post(B, 8, false);
@@ -104,15 +108,15 @@ fn a_whole_round_is_a_stream_whatever_the_program_posts() {
 #[test]
 fn several_batches_of_a_stream_get_one_answer() {
     let mut world = World::new();
-    world[B].link.batch = STREAM_PACKETS + 1;
+    world[B].driver.link.batch = STREAM_PACKETS + 1;
     for _ in 0..2 * ROUND_PACKETS {
         world.write(A, 8);
     }
     world.send(A);
     world.poll(B);
     let calls = ROUND_PACKETS.div_ceil(STREAM_PACKETS + 1);
-    assert_eq!(world[B].link.receives, calls);
-    assert_eq!(world[B].link.sends, [1]);
+    assert_eq!(world[B].driver.link.receives, calls);
+    assert_eq!(world[B].driver.link.sends, [1]);
     assert_eq!(
         world.lying(B),
         2 * ROUND_PACKETS - calls * (STREAM_PACKETS + 1)
@@ -123,16 +127,16 @@ fn several_batches_of_a_stream_get_one_answer() {
 #[test]
 fn a_second_call_that_brings_nothing_is_made_more_and_more_rarely() {
     let mut world = World::new();
-    world[B].link.batch = STREAM_PACKETS + 1;
+    world[B].driver.link.batch = STREAM_PACKETS + 1;
     let mut calls = |batches: usize| {
         for _ in 0..batches * (STREAM_PACKETS + 1) {
             world.write(A, 8);
         }
         world.send(A);
-        world[B].link.receives = 0;
+        world[B].driver.link.receives = 0;
         world.poll(B);
         world.poll(A);
-        world[B].link.receives
+        world[B].driver.link.receives
     };
     let rounds: Vec<_> = (0..38).map(|_| calls(1)).collect();
     let second = (0..).zip(&rounds).filter(|(_, calls)| **calls == 2);
@@ -148,7 +152,7 @@ fn a_second_call_that_brings_nothing_is_made_more_and_more_rarely() {
 fn what_was_acknowledged_is_not_flushed() {
     for batch in [1, 64] {
         let mut world = World::new();
-        world[A].link.batch = batch;
+        world[A].driver.link.batch = batch;
         for _ in 0..3 {
             world.write(A, 8);
             world.send(A);
@@ -182,13 +186,13 @@ fn a_call_that_has_emptied_the_link_is_the_last_one() {
     }
     world.send(A);
     world.poll(B);
-    assert_eq!(world[B].link.receives, 1);
+    assert_eq!(world[B].driver.link.receives, 1);
     // Before a timer runs out it is looked at anyway.
     let deadline = world.wanted_at(A).unwrap();
-    world[A].link.receives = 0;
+    world[A].driver.link.receives = 0;
     world.pass_until(deadline);
     world.poll(A);
-    assert_eq!(world[A].link.receives, 2);
+    assert_eq!(world[A].driver.link.receives, 2);
 }
 
 /// A thread that had no processor does not take its own absence for a lost packet.
@@ -209,7 +213,7 @@ fn what_has_arrived_stops_its_timer_however_late_it_is_taken() {
 #[test]
 fn many_answers_are_all_taken_before_a_timer_runs_out() {
     let mut world = World::new();
-    world[A].link.batch = 1;
+    world[A].driver.link.batch = 1;
     for _ in 0..4 * ROUND_PACKETS {
         world.write(A, 8);
         world.send(A);
@@ -233,22 +237,22 @@ fn what_is_lost_is_sent_again_when_its_timer_runs_out_and_not_before() {
     let deadline = world.wanted_at(A).unwrap();
     world.pass_until(deadline.before(Span::from_picos(1)));
     world.poll(A);
-    assert_eq!(world[A].link.sends, [1]);
+    assert_eq!(world[A].driver.link.sends, [1]);
     world.pass_until(deadline);
     world.poll(A);
-    assert_eq!(world[A].link.sends, [1, 1]);
+    assert_eq!(world[A].driver.link.sends, [1, 1]);
 }
 
 #[test]
 fn a_link_that_takes_no_more_loses_nothing() {
     let mut world = World::new();
-    world[A].link.is_blocked = true;
+    world[A].driver.link.is_blocked = true;
     world.write(A, 3 * 4096);
     assert_eq!(world.transmit(A), Sent::Blocked);
     assert_eq!(world.wanted_at(A), Some(Time::ZERO));
     world.poll(A);
     assert_eq!(world.lying(B), 0);
-    world[A].link.is_blocked = false;
+    world[A].driver.link.is_blocked = false;
     world.poll(A);
     assert_eq!(world.lying(B), 3);
     world.poll(B);
@@ -261,8 +265,8 @@ fn a_link_that_takes_no_more_loses_nothing() {
 #[test]
 fn one_call_sends_only_so_much() {
     let mut world = World::new();
-    world[A].link.reported = 3 << 20;
-    world[A].link.room = 1;
+    world[A].driver.link.reported = 3 << 20;
+    world[A].driver.link.room = 1;
     for _ in 0..8 {
         world.write(A, 8);
     }
@@ -277,7 +281,7 @@ fn timers_run_on_a_link_that_is_gone() {
     let mut world = World::new();
     world.write(A, 8);
     world.send(A);
-    world[A].link.is_gone = true;
+    world[A].driver.link.is_gone = true;
     for _ in 0..100 {
         if let Some(deadline) = world.wanted_at(A).filter(|at| *at > world.now()) {
             world.pass_until(deadline);

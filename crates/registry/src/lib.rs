@@ -25,6 +25,7 @@ mod registry;
 mod resource;
 mod shared;
 mod spec;
+mod sync;
 
 pub use ferroce_prm::PciAddress;
 pub use gids::{Address, GidTable};

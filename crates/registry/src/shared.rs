@@ -3,6 +3,7 @@
 //! The kernel's locks on bytes of the file show which processes are alive: they are released when
 //! their owner ends, for any reason. Nothing written in the file has to be repaired afterwards.
 
+mod asleep;
 mod gids;
 mod layout;
 mod lease;

@@ -11,11 +11,13 @@ mod consumer;
 mod layout;
 mod memory;
 mod producer;
+mod sizes;
 
 pub use self::consumer::{Broken, Consumer, Entry};
-pub use self::layout::{Kind, PACKET_BYTES_MAX};
+pub use self::layout::Kind;
 pub use self::memory::Memory;
 pub use self::producer::{Producer, Refused};
+pub use self::sizes::PACKET_BYTES_MAX;
 
 #[cfg(test)]
 mod tests;

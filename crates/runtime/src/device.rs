@@ -11,12 +11,12 @@ mod watch;
 
 use std::mem;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use ferroce_driver::{Ring, patience::WAIT_SPIN};
+use ferroce_driver::{Handshake, Ring, patience::WAIT_SPIN};
 use ferroce_hca::{
     Completion, CqId, DeviceState, Event, Hca, HcaConfig, Notify, RecvWr, SendWr, SrqId, Time,
     VerbsError,
@@ -29,14 +29,12 @@ use ferroce_rings::Near;
 use ferroce_sockets::{Options, Socket};
 use ferroce_wire::{Qpn, ROCE_V2_PORT, cm::PortSpace};
 
-use self::helper::SOON;
 use self::host::HostView;
 use self::lull::Lull;
 use self::progress::{Apart, Events, Held, Shared};
 pub use self::tandem::{Spent, Tandem};
-use self::watch::WatchState;
 use crate::attachment::{Attachment, random_secret};
-use crate::engine::Engine;
+use crate::link::{Engine, HostClock, SocketLink};
 use crate::neighbours::Neighbours;
 use crate::open_error::OpenError;
 use crate::port::Port;
@@ -142,7 +140,11 @@ impl Device {
         let socket = Arc::new(socket);
         let near = Self::near(&attachment, socket.address(), &groups)?;
         let reader = near.as_ref().map(|near| near.reader().clone());
-        let engine = Engine::new(hca, Arc::clone(&socket), tap, neighbours, near, watch);
+        let engine = Engine::new(
+            hca,
+            SocketLink::new(Arc::clone(&socket), tap, neighbours, near, watch),
+            HostClock,
+        );
         let waiter = Waiter::new().map_err(OpenError::Helper)?;
         let shared = Arc::new(Shared {
             socket,
@@ -158,14 +160,11 @@ impl Device {
             events: Mutex::default(),
             sink: OnceLock::new(),
             announced: Condvar::new(),
-            last_poll_ps: Apart::default(),
             lull: Lull::default(),
-            helper_until_ps: AtomicU64::new(SOON),
-            awaits_absence: AtomicBool::new(false),
+            handshake: Handshake::default(),
             stop: AtomicBool::new(false),
             owner: Apart::default(),
             failed: AtomicBool::new(false),
-            watch: WatchState::default(),
             waker: waiter.waker(),
             helper: OnceLock::new(),
         });
@@ -209,7 +208,7 @@ impl Device {
         };
         let shared = Arc::clone(&self.shared);
         let own = self.attachment.spec.address;
-        let Some(view) = HostView::begin(own, &file, shared.lock().hca_mut()) else {
+        let Some(view) = HostView::begin(own, &file, &mut shared.lock().hca) else {
             return Ok(());
         };
         let waiter = Waiter::new().map_err(OpenError::Helper)?;
@@ -256,7 +255,7 @@ impl Device {
     /// straight here. They come anyway, but by way of another process, which may be stopped.
     pub fn expect_requests(&self) {
         let mut engine = self.shared.lock();
-        engine.listens();
+        engine.link.listens();
         self.shared.rouse_helper(&engine);
     }
 
@@ -305,8 +304,8 @@ impl Device {
     /// What this process has made on the device.
     pub fn resources(&self, query: Query) -> Vec<Resource> {
         let engine = self.shared.lock();
-        let links = || engine.peer_links();
-        rows(engine.hca(), self.address().ip(), self.now(), query, links)
+        let links = || engine.link.peer_links();
+        rows(&engine.hca, self.address().ip(), self.now(), query, links)
     }
 
     /// The port's GIDs. Of a device that was opened without a registry, its own address.
@@ -340,7 +339,7 @@ impl Device {
         // The acknowledgement of a message that has completed must leave before `f` can destroy the
         // queue pair that owes it.
         self.shared.send_deferred(&mut engine);
-        let result = f(engine.hca_mut());
+        let result = f(&mut engine.hca);
         self.shared.join_if_wanted(&mut engine);
         self.shared.send(&mut engine);
         result
@@ -352,7 +351,7 @@ impl Device {
     pub fn with_pass_on<R>(&self, f: impl FnOnce(&mut Hca) -> R) -> R {
         let mut engine = self.shared.lock();
         self.shared.send_deferred(&mut engine);
-        let result = f(engine.hca_mut());
+        let result = f(&mut engine.hca);
         self.shared.join_if_wanted(&mut engine);
         self.shared.send(&mut engine);
         // An error comes up again where it is looked for.
@@ -386,7 +385,7 @@ impl Device {
     #[inline]
     pub fn post_first<R>(&self, f: impl FnOnce(&mut Hca) -> R) -> (R, Option<Departure<'_>>) {
         let mut engine = self.shared.lock();
-        let result = f(engine.hca_mut());
+        let result = f(&mut engine.hca);
         let ring = self.shared.ring(&mut engine);
         let departure = (ring != Ring::Waits).then(|| Departure {
             shared: &self.shared,
@@ -426,7 +425,7 @@ impl Device {
     ) -> Result<(), VerbsError> {
         let mut engine = self.shared.lock();
         let mut requests = requests.into_iter();
-        let result = requests.try_for_each(|wr| post(engine.hca_mut(), wr));
+        let result = requests.try_for_each(|wr| post(&mut engine.hca, wr));
         // A queue pair in error completes it at once.
         self.shared.publish(&mut engine);
         result
@@ -479,10 +478,10 @@ impl Device {
         let Some(mut engine) = self.shared.try_lock() else {
             // Another thread drives the device, but what has completed must be seen: a program may
             // go to sleep on the word that there is nothing.
-            return take(self.shared.lock().hca_mut(), cq, max, &mut each);
+            return take(&mut self.shared.lock().hca, cq, max, &mut each);
         };
-        let taken = take(engine.hca_mut(), cq, max, &mut each)?;
-        if taken > 0 && engine.driver.is_fresh(now) {
+        let taken = take(&mut engine.hca, cq, max, &mut each)?;
+        if taken > 0 && engine.is_fresh(now) {
             return Ok(taken);
         }
         if taken == 0 && empty.is_some() {
@@ -493,7 +492,7 @@ impl Device {
         if taken > 0 {
             return Ok(taken);
         }
-        let taken = take(engine.hca_mut(), cq, max, &mut each)?;
+        let taken = take(&mut engine.hca, cq, max, &mut each)?;
         if taken == 0 && engine.is_in_lull(now) {
             self.shared.lull.begin(cq);
         }
@@ -546,7 +545,7 @@ impl Device {
             let seen = self.shared.events().announcements;
             let taken = {
                 let mut engine = self.shared.lock();
-                let hca = engine.hca_mut();
+                let hca = &mut engine.hca;
                 let taken = take(hca, cq, max, &mut |completion| out.push(completion))?;
                 if taken == 0 {
                     hca.req_notify_cq(cq, Notify::Any)?;

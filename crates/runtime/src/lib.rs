@@ -6,9 +6,8 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | [`device`](Device) | the engine behind a lock, the helper thread, waiting |
-//! | `engine` | a device with its driver, its sockets and its rings |
-//! | `link` | sockets and rings as the driver's link |
+//! | [`device`](Device) | the device behind a lock, the helper thread, waiting |
+//! | `link` | sockets and rings as the driver's link; the engine: a device, its driver, this link |
 //! | `intake` | incoming datagrams: their kind and destination |
 //! | `neighbours` | hands packets on to the process they belong to |
 //! | `steering` | lets the kernel bring packets to the process they belong to |
@@ -25,7 +24,6 @@ mod attach;
 mod attachment;
 mod connect;
 mod device;
-mod engine;
 mod intake;
 mod kept;
 mod link;

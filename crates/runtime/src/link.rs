@@ -5,9 +5,10 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use ferroce_driver::{Aside, Full, Link, Taken};
+use ferroce_driver::{Aside, Driver, Full, Link, Taken};
 use ferroce_hca::{Counter, Event, Hca, Outgoing, Span, Time};
 use ferroce_os::{Clock, Epoll, Tap};
+use ferroce_registry::PeerLinks;
 use ferroce_rings::{Near, Pushed};
 use ferroce_sockets::{Faults, Groups, Refused, SendError, Socket, Stage};
 
@@ -57,6 +58,20 @@ impl Turns {
             Self::IN_VAIN.. if is_near => now.after(Self::PAUSE),
             _ => now,
         };
+    }
+}
+
+/// A device with what drives it, on the sockets and rings of this host.
+pub(crate) type Engine = Driver<SocketLink, HostClock>;
+
+/// The machine's clock, as the devices of this process count.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HostClock;
+
+impl ferroce_driver::Clock for HostClock {
+    #[inline]
+    fn now(&self) -> Time {
+        Clock.now()
     }
 }
 
@@ -123,19 +138,52 @@ impl SocketLink {
         !self.stage.is_empty()
     }
 
-    /// Gives memory back that was needed in traffic.
-    pub(crate) fn rest(&mut self) {
-        if let Some(near) = &mut self.intake.near {
-            near.rest();
-        }
-    }
-
     /// Takes note of what peers on this host have to say apart from packets. For the helper, which then
     /// looks into the rings.
     pub(crate) fn look_at_lines(&mut self) {
         if let Some(near) = &mut self.intake.near {
             near.look_at_lines();
         }
+    }
+
+    /// Whether something lies in a ring.
+    pub(crate) fn has_near(&self) -> bool {
+        self.near().is_some_and(Near::has_some)
+    }
+
+    /// What carries the packets to the peers.
+    pub(crate) fn peer_links(&self) -> PeerLinks {
+        self.near().map_or_else(PeerLinks::udp, Near::links)
+    }
+
+    /// The process shares the device's port from now on.
+    pub(crate) fn joined(&mut self) {
+        if let Some(neighbours) = self.neighbours_mut() {
+            neighbours.steering.joined(Clock.now_ns());
+        }
+    }
+
+    /// Whether packets for this process may still come to another one.
+    pub(crate) fn is_unsettled(&self) -> bool {
+        let neighbours = self.neighbours();
+        neighbours.is_some_and(|it| !it.steering.is_settled())
+    }
+
+    /// Requests for a service are expected that were not before.
+    pub(crate) fn listens(&mut self) {
+        if let Some(neighbours) = self.neighbours_mut() {
+            neighbours.steering.listens(Clock.now_ns());
+        }
+    }
+
+    /// Whether other processes have sent something.
+    pub(crate) fn has_mail(&self) -> bool {
+        self.neighbours().is_some_and(Neighbours::has_mail)
+    }
+
+    /// Whether packets of other processes are still here.
+    pub(crate) fn holds_mail(&self) -> bool {
+        self.neighbours().is_some_and(Neighbours::is_blocked)
     }
 
     /// The same for any thread; returns the number of packets that it has taken from rings.
@@ -272,8 +320,7 @@ impl Link for SocketLink {
             Aside::Announced => 0,
         };
         packets += self.receive_beside(&now, hca);
-        let has_mail = self.neighbours().is_some_and(Neighbours::has_mail);
-        if !has_mail && which == Aside::Announced {
+        if !self.has_mail() && which == Aside::Announced {
             return packets;
         }
         let own = self.socket.address();
@@ -359,6 +406,12 @@ impl Link for SocketLink {
         }
     }
 
+    fn rest(&mut self) {
+        if let Some(near) = &mut self.intake.near {
+            near.rest();
+        }
+    }
+
     fn lacks_lease(&mut self, now: Time) {
         if let Some(neighbours) = self.neighbours_mut() {
             neighbours.sweep_leases(Clock.nanos_at(now));
@@ -391,7 +444,6 @@ impl Link for SocketLink {
 mod tests {
     use super::*;
     use crate::device::tests::pair;
-    use crate::engine::Engine;
 
     /// A look at the socket takes what has come through rings meanwhile. As long as it has nothing
     /// itself, it is looked at more and more rarely all the same.
@@ -406,10 +458,10 @@ mod tests {
         // More than are taken before it is looked at.
         sender.writes(&target, 100);
         sender.device.progress();
-        target.with_engine(|Engine { driver, link }| {
+        target.with_engine(|Engine { hca, link, .. }| {
             link.turns = Turns::default();
-            let at = Engine::now();
-            let taken = link.glance(at, Engine::now, &mut driver.hca).unwrap();
+            let at = Clock.now();
+            let taken = link.glance(at, || Clock.now(), hca).unwrap();
             assert!(taken.packets > NEAR_PACKETS, "{taken:?}");
             assert_eq!((link.turns.near_at, link.turns.in_vain), (at, 1));
         });

@@ -3,14 +3,12 @@
 mod common;
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Node, Over, PATIENCE, address, attr, connect, cpu_time};
+use common::{Node, PATIENCE, address, attr, connect, cpu_time};
 use ferroce_dcqcn::Params;
 use ferroce_hca::{Counter, Direction, Impairment, WriteLockError};
-use ferroce_testing::skip;
+use ferroce_testing::{longest_wait, skip};
 use ferroce_wire::Qpn;
 
 const LEN: usize = 1 << 20;
@@ -144,28 +142,6 @@ fn held_at(test: u8, mbps: u32) -> f64 {
     run(Duration::from_secs(1));
     let bits = (sent() - before) as f64;
     bits / started.elapsed().as_secs_f64() / (f64::from(mbps) * 1e6)
-}
-
-/// How long a thread had to wait for a processor at most while something else ran.
-fn longest_wait<T>(run: impl FnOnce() -> T) -> (T, Duration) {
-    const NAP: Duration = Duration::from_millis(1);
-    let over = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let watcher = scope.spawn(|| {
-            let mut longest = Duration::ZERO;
-            while !over.load(Ordering::Relaxed) {
-                let started = Instant::now();
-                thread::sleep(NAP);
-                longest = longest.max(started.elapsed() - NAP);
-            }
-            longest
-        });
-        let done = {
-            let _over = Over(&over);
-            run()
-        };
-        (done, watcher.join().unwrap())
-    })
 }
 
 #[test]

@@ -195,7 +195,10 @@ fn intervals_of_counts_and_times_do_not_begin_below_zero() {
     let table = collected.table();
     let mut lines = table.lines();
     let header: Vec<_> = lines.next().unwrap().split(',').collect();
+    let lines: Vec<_> = lines.collect();
+    assert!(!lines.is_empty());
     for line in lines {
+        assert_eq!(line.split(',').count(), header.len());
         for (name, cell) in header.iter().zip(line.split(',')) {
             let may_be_negative = name.starts_with("time_lost_ms");
             assert!(

@@ -16,6 +16,7 @@
 //! | [`layout`] | layouts of structures, compared with those of C headers |
 //! | [`Dice`], [`seeds`] | randomness from a seed, and runs that print their seed when they fail |
 //! | [`skip`](skip()) | the report of a test that cannot run here |
+//! | [`longest_wait`] | whether the machine had time for a test |
 
 #![forbid(unsafe_code)]
 
@@ -30,6 +31,7 @@ pub mod seeds;
 pub mod side;
 mod skips;
 pub mod socket;
+mod waits;
 pub mod world;
 
 pub use ferroce_base::random::Dice;
@@ -39,4 +41,5 @@ pub use said::said;
 pub use side::{Region, SEND, Side, attr, card, config, local, recv_wr, srq_limit};
 pub use skips::skip;
 pub use socket::{Receiver, Socket, Stalls};
+pub use waits::{Over, longest_wait};
 pub use world::{A, B, LATENCY_NS, World, live};

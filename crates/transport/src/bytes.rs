@@ -136,7 +136,8 @@ mod tests {
 
     #[test]
     fn they_are_what_was_filled_in_whatever_their_number() {
-        for len in [0, 1, SHORT, SHORT + 1, 4096, Bytes::LEN_MAX] {
+        let longest = if cfg!(miri) { 600 } else { Bytes::LEN_MAX };
+        for len in [0, 1, SHORT, SHORT + 1, 500, longest] {
             let number = |at: usize| (at % 251) as u8;
             let all: Vec<u8> = (0..len).map(number).collect();
             let bytes = Bytes::from(all.clone());

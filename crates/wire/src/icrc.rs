@@ -536,7 +536,7 @@ mod tests {
         let mut verifier = IcrcVerifier::default();
         let reference = build(headers, &payload, &flow, 0);
         let transport = &reference[..reference.len() - ICRC_LEN];
-        for id in ALL_IDS {
+        for id in ALL_IDS.step_by(if cfg!(miri) { 251 } else { 1 }) {
             let icrc = flow.compute(id, transport).to_le_bytes();
             let packet = [transport, &icrc].concat();
             let expected = Verdict::Ok {

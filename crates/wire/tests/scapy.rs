@@ -58,6 +58,7 @@ fn unhex(text: &str) -> Vec<u8> {
 fn vectors() -> Vec<(String, Vec<u8>, Value)> {
     let vectors: Value = serde_json::from_str(VECTORS).unwrap();
     let packets = vectors["packets"].as_array().unwrap();
+    assert!(!packets.is_empty());
     packets
         .iter()
         .map(|packet| {

@@ -11,7 +11,7 @@ use ferroce_adp::trace::{Event, SilentPeer, Wait};
 use ferroce_adp::{PolicyKind, QpTimeouts, RetryState};
 use ferroce_base::time::Span;
 
-use super::{Chosen, CommonQpArgs, DeviceArgs, PersonalityArgs, choose};
+use super::input::{Chosen, CommonQpArgs, DeviceArgs, PersonalityArgs, choose};
 use crate::json::adp as json;
 use crate::output::{Failure, Output, filled_columns};
 
@@ -20,7 +20,7 @@ use crate::output::{Failure, Output, filled_columns};
 /// Each wait is drawn over the time since the first send, with the ranges, the cap and the total;
 /// in the terminal, or as SVG.
 #[derive(Args, Debug)]
-#[command(after_help = crate::cli::EXIT_CODES)]
+#[command(after_help = crate::output::EXIT_CODES)]
 pub(crate) struct Plot {
     /// Profile file (TOML) or built-in profile, such as link-flap; - reads standard input
     #[arg(value_name = "FILE")]

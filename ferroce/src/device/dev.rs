@@ -15,9 +15,8 @@ use toml::{Table, Value};
 
 use super::ask::{Replies, ask_on};
 use super::format::{Format, Row, print};
-use super::{at_pci, devices, each, observe, registry};
 use crate::json::device as json;
-use crate::naming::{self, DeviceArg, EachDevice};
+use crate::naming::{self, DeviceArg, EachDevice, at_pci, devices, each, observe, registry};
 use crate::output::{Failure, Output};
 use crate::registers::is_card_name;
 
@@ -30,7 +29,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// A device is an address of this host, on which programs of one user send and receive. fr0 on
 /// 127.0.0.1 is there without being added.
 #[derive(Args, Debug)]
-#[command(after_help = crate::cli::EXIT_CODES, infer_subcommands = true)]
+#[command(after_help = crate::output::EXIT_CODES, infer_subcommands = true)]
 pub(crate) struct Dev {
     #[command(subcommand)]
     verb: Option<Verb>,

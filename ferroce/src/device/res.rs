@@ -14,8 +14,7 @@ use self::filter::Filter;
 use self::kind::{KINDS, Kind, Object};
 use super::ask::{Replies, ask};
 use super::format::{Format, Row, print};
-use super::registry;
-use crate::naming;
+use crate::naming::{self, registry};
 use crate::output::{Failure, Output};
 
 /// How long processes may take to answer, all together: one does in a few milliseconds for each
@@ -26,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 ///
 /// Each process reports its own objects; they vanish when it exits.
 #[derive(Args, Debug)]
-#[command(after_help = crate::cli::EXIT_CODES, infer_subcommands = true)]
+#[command(after_help = crate::output::EXIT_CODES, infer_subcommands = true)]
 pub(crate) struct Res {
     #[command(subcommand)]
     verb: Option<Verb>,

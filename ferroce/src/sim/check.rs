@@ -15,7 +15,7 @@ use crate::output::{Failure, Output};
 ///
 /// Exits with 0 if the scenario can be run, warnings or not, and with 2 if it cannot.
 #[derive(Args, Debug)]
-#[command(after_help = crate::cli::EXIT_CODES)]
+#[command(after_help = crate::output::EXIT_CODES)]
 pub(super) struct Check {
     #[command(flatten)]
     which: Which,

@@ -30,7 +30,7 @@ const SHOWN: &[(&str, &str)] = &[
 ///
 /// Repeated results must be equal. Exits with 1 if some differ, or points are missing.
 #[derive(Args, Debug)]
-#[command(after_help = crate::cli::EXIT_CODES)]
+#[command(after_help = crate::output::EXIT_CODES)]
 pub(super) struct Collect {
     /// Directory of the sweep
     #[arg(value_name = "DIR")]

@@ -82,7 +82,6 @@ const LAYERS: &[(&str, &[&str])] = &[
             "neighbours",
             "intake port",
             "link",
-            "engine",
             "device",
             "attach connect",
         ],
@@ -98,7 +97,6 @@ const KNOTS: &[(&str, &[usize])] = &[
     ("ferroce-fabric", &[5]),
     ("ferroce-registry", &[6, 6]),
     ("ferroce-runtime", &[5]),
-    ("ferroce", &[106]),
 ];
 
 /// The packages of the workspace, each with its crates: the library and the programs.

@@ -97,7 +97,9 @@ pub(crate) fn sources_under(directories: &[&str]) -> Vec<Source> {
 
 /// The sources of the whole project.
 pub(crate) fn all_sources() -> Vec<Source> {
-    sources_under(&["crates", "capi", "ferroce", "benches", "interop", "fuzz"])
+    sources_under(&[
+        "crates", "capi", "ferroce", "benches", "interop", "fuzz", "models",
+    ])
 }
 
 /// Fails with the violations of a rule, if there are any.

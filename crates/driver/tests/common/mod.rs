@@ -7,7 +7,9 @@ use std::collections::VecDeque;
 use std::ops::{Index, IndexMut};
 use std::rc::Rc;
 
-use ferroce_driver::{Aside, Both, Driver, Full, Link, Ring, Sent, Taken, Waiting, drive_both};
+use ferroce_driver::{
+    Aside, Both, Clock, Driver, Full, Link, Ring, Sent, Taken, Waiting, drive_both,
+};
 use ferroce_hca::{
     AccessFlags, Attr, Buffer, Counter, CqId, Data, Hca, HcaConfig, Memory, MrInfo, Mtu, Outgoing,
     Path, Psn, QpAttr, QpInit, QpModify, QpState, QpType, Qpn, Received, SendOp, SendWr, Sge, Span,
@@ -107,10 +109,19 @@ impl Link for Memories {
     fn handle_timeout(&mut self, _now: Time, _hca: &mut Hca) {}
 }
 
+/// The time that a test has come to.
+#[derive(Clone)]
+pub(crate) struct VirtualClock(Rc<Cell<Time>>);
+
+impl Clock for VirtualClock {
+    fn now(&self) -> Time {
+        self.0.get()
+    }
+}
+
 /// One end.
 pub(crate) struct Side {
-    pub(crate) driver: Driver,
-    pub(crate) link: Memories,
+    pub(crate) driver: Driver<Memories, VirtualClock>,
     cq: CqId,
     qpns: Vec<Qpn>,
     mr: MrInfo,
@@ -146,8 +157,10 @@ impl World {
     /// Two devices with so many connected queue pairs each, whose first packets have this number.
     pub(crate) fn with(queue_pairs: usize, first: Psn) -> Self {
         let ways: [Packets; 2] = Default::default();
-        let sides = [A, B].map(|own| Side::new(own, &ways, queue_pairs, first));
         let now = Rc::new(Cell::new(Time::from_nanos(1_000_000_000)));
+        let clock = VirtualClock(Rc::clone(&now));
+        let side = |own| Side::new(own, &ways, &clock, queue_pairs, first);
+        let sides = [A, B].map(side);
         Self { sides, now }
     }
 
@@ -192,16 +205,6 @@ impl World {
         posted.unwrap();
     }
 
-    fn step<R>(
-        &mut self,
-        side: usize,
-        step: impl FnOnce(&mut Driver, &dyn Fn() -> Time, &mut Memories) -> R,
-    ) -> R {
-        let now = Rc::clone(&self.now);
-        let Side { driver, link, .. } = &mut self[side];
-        step(driver, &|| now.get(), link)
-    }
-
     /// Posts a WRITE as a program does, and rings.
     pub(crate) fn post(&mut self, side: usize, length: u32, is_watched: bool) -> Ring {
         self.write(side, length);
@@ -229,15 +232,14 @@ impl World {
     }
 
     fn ring(&mut self, side: usize, is_watched: bool) -> Ring {
-        self.step(side, |driver, now, link| {
-            let ring = driver.ring(is_watched, now);
-            match ring {
-                Ring::Waits => {}
-                Ring::Fill => drop(driver.send_batches(now, link)),
-                Ring::Leaves { .. } => drop(driver.send(now, link)),
-            }
-            ring
-        })
+        let driver = &mut self[side].driver;
+        let ring = driver.ring(is_watched);
+        match ring {
+            Ring::Waits => {}
+            Ring::Fill => drop(driver.send_batches()),
+            Ring::Leaves { .. } => drop(driver.send()),
+        }
+        ring
     }
 
     pub(crate) fn waiting(&self, side: usize) -> Waiting {
@@ -246,22 +248,23 @@ impl World {
 
     /// What a verb of the program ends with.
     pub(crate) fn send(&mut self, side: usize) {
-        self.step(side, |driver, now, link| driver.send(now, link));
+        self[side].driver.send();
     }
 
     pub(crate) fn transmit(&mut self, side: usize) -> Sent {
-        self.step(side, |driver, now, link| driver.transmit(now, link))
+        self[side].driver.transmit()
     }
 
     /// One round of a program that polls.
     pub(crate) fn poll(&mut self, side: usize) {
-        self.step(side, |driver, now, link| driver.poll(now(), now, link));
+        let polled = self.now();
+        self[side].driver.poll(polled);
         self[side].take_completions();
     }
 
     /// What comes before a verb that ends what the queue pair has under way, and that verb.
     pub(crate) fn end(&mut self, side: usize) {
-        self.step(side, |driver, now, link| driver.catch_up(now, link));
+        self[side].driver.catch_up();
         let error = QpModify::to(QpState::Err, Attr::STATE, QpAttr::default());
         let qpn = self[side].qpns[0];
         self[side].driver.hca.modify_qp(qpn, &error, None).unwrap();
@@ -269,28 +272,23 @@ impl World {
     }
 
     pub(crate) fn drive_both(&mut self) -> Both {
-        let now = Rc::clone(&self.now);
-        let ends = self.sides.each_mut();
-        let both = drive_both(
-            || now.get(),
-            ends.map(|side| (&mut side.driver, &mut side.link)),
-        );
+        let both = drive_both(self.sides.each_mut().map(|side| &mut side.driver));
         self.sides.iter_mut().for_each(Side::take_completions);
         both
     }
 
     pub(crate) fn wanted_at(&self, side: usize) -> Option<Time> {
-        self[side].driver.wanted_at(&self[side].link)
+        self[side].driver.wanted_at()
     }
 
     /// Packets that lie on the link for this side.
     pub(crate) fn lying(&self, side: usize) -> usize {
-        self[side].link.arrived.borrow().len()
+        self[side].driver.link.arrived.borrow().len()
     }
 
     /// Has the link lose them.
     pub(crate) fn lose(&mut self, side: usize) {
-        self[side].link.arrived.borrow_mut().clear();
+        self[side].driver.link.arrived.borrow_mut().clear();
     }
 
     pub(crate) fn completed(&self, side: usize) -> usize {
@@ -307,7 +305,13 @@ impl World {
 }
 
 impl Side {
-    fn new(own: usize, ways: &[Packets; 2], queue_pairs: usize, first: Psn) -> Self {
+    fn new(
+        own: usize,
+        ways: &[Packets; 2],
+        clock: &VirtualClock,
+        queue_pairs: usize,
+        first: Psn,
+    ) -> Self {
         // A short packet of each queue pair takes some KiB of a buffer.
         let window_bytes = (queue_pairs as u32 * (16 << 10)).max(2 << 20);
         let mut hca = Hca::new(HcaConfig {
@@ -343,8 +347,7 @@ impl Side {
             receives: 0,
         };
         Self {
-            driver: Driver::new(hca),
-            link,
+            driver: Driver::new(hca, link, clock.clone()),
             cq,
             qpns,
             mr,

@@ -95,7 +95,9 @@ fn an_impaired_link_begins_behind_the_port() {
     cards.write(0, 4 * 4096);
     let mut left = cards.pair.now;
     cards.pair.run();
-    for (index, packet) in cards.sent(0).into_iter().enumerate() {
+    let sent = cards.sent(0);
+    assert_eq!(sent.len(), 4);
+    for (index, packet) in sent.into_iter().enumerate() {
         let bytes = if index == 0 { FIRST } else { MIDDLE };
         left = left.after(Span::from_picos(bytes * BYTE_PS));
         let arrives = left.after(Span::from_nanos(5_000));

@@ -12,6 +12,7 @@ use ferroce_hca::{
 };
 
 use super::SLOT_MAX;
+use super::asleep::Asleep;
 use super::gids::SharedGids;
 use super::map::shareable;
 use super::settings::SharedSettings;
@@ -70,8 +71,8 @@ shareable! {
         presence: AtomicU64,
         /// How many more rings it reads, and above 32 bits which of the slot's owners it is.
         rings: AtomicU64,
-        /// Not 0 while it sleeps, and is to be woken when something is put into a ring.
-        asleep: AtomicU64,
+        /// Whether it sleeps, and is to be woken when something is put into a ring.
+        asleep: Asleep,
     }
 }
 
@@ -295,12 +296,12 @@ impl Member {
 
     /// Tells this owner of the slot from those before it.
     pub(super) fn set_claim(&self, claim: u32) {
-        self.asleep.store(0, Ordering::Relaxed);
+        self.asleep.clear();
         self.rings.store(u64::from(claim) << 32, Ordering::Release);
     }
 
     #[inline]
-    pub(super) fn asleep(&self) -> &AtomicU64 {
+    pub(super) fn asleep(&self) -> &Asleep {
         &self.asleep
     }
 
@@ -345,7 +346,7 @@ mod tests {
             serves: AtomicU64::new(0),
             presence: AtomicU64::new(0),
             rings: AtomicU64::new(0),
-            asleep: AtomicU64::new(0),
+            asleep: Asleep::default(),
         };
         let seen = member.announced();
         member.announce();

@@ -1,8 +1,7 @@
 //! Words in shared memory that are replaced as a whole.
 
-use std::sync::atomic::{AtomicU64, Ordering, fence};
-
 use super::map::shareable;
+use crate::sync::{AtomicU64, Ordering, fence};
 
 shareable! {
     /// Words that one writer at a time replaces as a whole and anybody reads as a whole.

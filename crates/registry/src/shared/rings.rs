@@ -6,7 +6,6 @@ use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
 
 use ferroce_os::{self as os, NotInherited};
 
@@ -76,15 +75,9 @@ impl Peer {
 
     /// To be asked after something was written for it: whether it sleeps and is to be woken. Of several
     /// who ask, one is told so.
-    ///
-    /// The reader says that it sleeps and then looks once more whether something is there; the writer
-    /// writes and then looks whether the reader sleeps. Each has a fence between the two, so at least
-    /// one of them sees what the other has done.
     #[inline]
     pub fn is_to_be_woken(&self) -> bool {
-        fence(Ordering::SeqCst);
-        let asleep = self.member.asleep();
-        asleep.load(Ordering::Relaxed) != 0 && asleep.swap(0, Ordering::Relaxed) != 0
+        self.member.asleep().is_to_be_woken()
     }
 }
 
@@ -117,12 +110,11 @@ impl Reader {
 
     /// It is about to sleep; then it looks once more. See [`Peer::is_to_be_woken`].
     pub fn set_asleep(&self) {
-        self.member().asleep().store(1, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
+        self.member().asleep().set();
     }
 
     /// It is awake.
     pub fn set_awake(&self) {
-        self.member().asleep().store(0, Ordering::Relaxed);
+        self.member().asleep().clear();
     }
 }

@@ -2,13 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
-use super::layout::{
-    DATA, HEADER, Header, Kind, PACKET_BYTES_MAX, between, offset, room_for, to_end,
-};
+use super::layout::{DATA, HEADER, Header, Kind, between, offset, room_for, to_end};
 use super::memory::Memory;
-
-/// Bytes that may be read until the producer is told that they are free.
-const UNRELEASED_BYTES_MAX: u64 = 64 << 10;
+use super::sizes::{PACKET_BYTES_MAX, UNRELEASED_BYTES_MAX};
 
 /// The end of a ring that reads.
 #[derive(Debug)]

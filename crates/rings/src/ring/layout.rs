@@ -7,9 +7,8 @@
 //! The start is the position of the ring's first byte. A ring that was found empty may start again at
 //! any position, with all of its room: nothing has to be left out to get back to the first byte.
 
-/// How many bytes of packets a ring holds: more than what the windows of a process let it have on the
-/// wire, with the answers to its READs, so that only packets without a window can fill it.
-pub(super) const CAPACITY: usize = 4 << 20;
+use super::sizes::{CAPACITY, PACKET_BYTES_MAX};
+
 /// Where the packets begin.
 pub(super) const DATA: usize = 4096;
 /// Bytes of a ring's memory.
@@ -32,8 +31,6 @@ pub(super) const HEAD_AT: usize = 256;
 pub(super) const LINE: u64 = 64;
 /// Bytes of the word before each packet.
 pub(super) const HEADER: usize = 8;
-/// The longest packet: twice what the largest MTU makes with all headers.
-pub const PACKET_BYTES_MAX: usize = 8192;
 
 /// What follows a header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

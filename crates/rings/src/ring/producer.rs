@@ -2,19 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
-use super::layout::{
-    CAPACITY, DATA, HEADER, Header, Kind, PACKET_BYTES_MAX, between, offset, room_for, to_end,
-};
+use super::layout::{DATA, HEADER, Header, Kind, between, offset, room_for, to_end};
 use super::memory::Memory;
-
-/// A ring that is found empty starts again if it has come this far: so traffic that is taken at once
-/// stays in the caches.
-const ANEW_BYTES: u64 = 256 << 10;
-/// How far apart are the positions at which it is asked whether the ring is empty.
-const ASK_BYTES: u64 = 64 << 10;
-/// Bytes that may wait to be published: a batch of long packets, so that an acknowledgement is not seen
-/// before the message that follows it.
-const UNPUBLISHED_BYTES_MAX: u64 = 64 << 10;
+use super::sizes::{ANEW_BYTES, ASK_BYTES, CAPACITY, PACKET_BYTES_MAX, UNPUBLISHED_BYTES_MAX};
 
 /// The end of a ring that writes.
 #[derive(Debug)]

@@ -6,7 +6,8 @@ use std::thread;
 
 use proptest::prelude::*;
 
-use super::layout::{CAPACITY, DATA, HEAD_AT, Header, LINE, START_AT, TAIL_AT, room_for};
+use super::layout::{DATA, HEAD_AT, Header, LINE, START_AT, TAIL_AT, room_for};
+use super::sizes::CAPACITY;
 use super::*;
 
 fn ends() -> (Producer, Consumer) {

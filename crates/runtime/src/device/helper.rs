@@ -7,28 +7,21 @@ use std::time::Duration;
 
 use ferroce_driver::patience::{LEAVE, LOOK_AGAIN, POLLING};
 use ferroce_driver::{Helper, Look, Next, Waited};
-use ferroce_hca::Time;
-use ferroce_os::{Waiter, shorten_slice, tighten_timer_slack};
+use ferroce_os::{Clock, Waiter, shorten_slice, tighten_timer_slack};
 
 use super::progress::{Held, Shared};
-use crate::engine::Engine;
-
-/// [`Shared::helper_until_ps`] of a helper that looks at the device by itself, and soon.
-pub(super) const SOON: u64 = 0;
-/// The same of one that sleeps until somebody wakes it.
-pub(super) const WHENEVER: u64 = u64::MAX;
 
 impl Shared {
     /// The engine for the helper, unless a program that is around has it. That counts as a poll,
     /// since it may last: a window takes hundreds of microseconds to send, and a helper that queues
     /// up for its lock costs such a program a system call each time.
     fn lock_for_helper(&self) -> Option<Held<'_>> {
-        if self.last_poll(Ordering::Relaxed).is_none() {
+        if self.handshake.last_poll().is_none() {
             return Some(self.lock());
         }
         let engine = self.try_lock();
         if engine.is_none() {
-            self.note_poll_unless_at_rest();
+            self.handshake.note_poll_unless_at_rest(|| Clock.now());
         }
         engine
     }
@@ -41,12 +34,12 @@ impl Shared {
         let _ = tighten_timer_slack();
         // Without it one that has given its core away may get it back 4 ms later.
         let _ = shorten_slice();
-        let mut helper = Helper::new(Engine::now());
+        let mut helper = Helper::new(Clock.now());
         while !self.stop.load(Ordering::Acquire) {
-            if self.watch.is_wanted.load(Ordering::Relaxed) {
+            if self.handshake.is_watch_wanted() {
                 self.keep_watch();
             }
-            match helper.look(Engine::now(), self.last_poll(Ordering::Relaxed)) {
+            match helper.look(Clock.now(), self.handshake.last_poll()) {
                 Look::StandBack(pause) => thread::park_timeout(pause.into()),
                 Look::AwaitAbsence(limit) => {
                     helper.has_waited(self.await_absence(&mut waiter, limit.into()));
@@ -67,7 +60,7 @@ impl Shared {
         // It looks again before it sleeps, so nothing needs to wake it until then.
         self.set_awake();
         if helper.leaves_answer(round) {
-            engine.driver.defer();
+            engine.defer();
             self.publish(&mut engine);
             drop(engine);
             thread::park_timeout(LEAVE.into());
@@ -78,20 +71,19 @@ impl Shared {
         }
         let sent = engine.send();
         self.publish(&mut engine);
-        let (now, deadline) = (Engine::now(), engine.poll_timeout());
-        let blocked = engine.awaits_socket();
+        let (now, deadline) = (Clock.now(), engine.poll_timeout());
+        let blocked = engine.link.awaits_socket();
         let next = helper.next(now, round, sent, deadline);
         let mut next = engine.tidy(round, next);
         if matches!(next, Next::Sleep(_)) {
             self.set_asleep();
-            if engine.has_near() {
+            if engine.link.has_near() {
                 self.set_awake();
                 next = Next::Again;
             }
         }
         if let Next::Sleep(until) = next {
-            let until_ps = until.map_or(WHENEVER, Time::as_picos);
-            self.helper_until_ps.store(until_ps, Ordering::Relaxed);
+            self.handshake.sleep_until(until);
         }
         drop(engine);
         match next {
@@ -102,7 +94,7 @@ impl Shared {
                 let left = until.map(|at| at.since(now).into());
                 let woken = waiter.wait_also(&*self.socket, self.besides(), left, blocked);
                 self.set_awake();
-                self.helper_until_ps.store(SOON, Ordering::Relaxed);
+                self.handshake.end_sleep();
                 if woken.is_err() {
                     thread::park_timeout(LOOK_AGAIN.into());
                 }
@@ -133,25 +125,23 @@ impl Shared {
     /// The helper, while the program polls: waits until something arrives that the program leaves
     /// lying.
     fn await_absence(&self, waiter: &mut Waiter, limit: Duration) -> Waited {
-        self.awaits_absence.store(true, Ordering::SeqCst);
-        // If the program came to rest before that, it did not know whom to wake.
-        let left = match self.last_poll(Ordering::SeqCst) {
-            None => Duration::ZERO,
-            Some(_) => limit,
+        let left = match self.handshake.await_absence() {
+            true => limit,
+            false => Duration::ZERO,
         };
         self.set_asleep();
-        let has_near = self.try_lock().is_some_and(|engine| engine.has_near());
+        let has_near = self.try_lock().is_some_and(|engine| engine.link.has_near());
         let left = if has_near { Duration::ZERO } else { left };
         let woken = waiter.wait_also(&*self.socket, self.besides(), Some(left), false);
         self.set_awake();
-        self.awaits_absence.store(false, Ordering::SeqCst);
+        self.handshake.end_absence();
         // A program that polls takes what lies in a ring, and leaves what has woken the helper for it:
         // that would wake it again and again.
         if self.reader.is_some()
             && woken.as_ref().is_ok_and(|wake| wake.readable)
             && let Some(mut engine) = self.try_lock()
         {
-            engine.look_at_lines();
+            engine.link.look_at_lines();
         }
         match woken {
             Ok(wake) if wake.readable || has_near => {
@@ -179,13 +169,14 @@ impl Drop for FailOnPanic<'_> {
 mod tests {
     use super::*;
     use crate::device::tests::{Side, pair};
+    use crate::link::Engine;
 
     /// What the helper does last before it sleeps; whether it may.
     fn falls_asleep(side: &Side) -> bool {
         let shared = &side.device.shared;
         let engine = shared.lock();
         shared.set_asleep();
-        !engine.has_near()
+        !engine.link.has_near()
     }
 
     /// Whether the helper, asleep, would wake now.

@@ -4,11 +4,10 @@ use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 
 use ferroce_hca::Hca;
-use ferroce_os::{Interface, Waiter};
+use ferroce_os::{Clock, Interface, Waiter};
 use ferroce_registry::{Address, News, SharedFile, Subscription, addresses};
 
 use super::progress::Shared;
-use crate::engine::Engine;
 
 /// A device's place on the host, and how it was when somebody looked last.
 #[derive(Debug)]
@@ -30,7 +29,7 @@ impl HostView {
         // News come from before the first look on.
         let news = Subscription::new().ok()?;
         let index = Interface::of(own).map(|interface| interface.index);
-        hca.begin_with_host_carrier(Engine::now(), Interface::has_carrier(own));
+        hca.begin_with_host_carrier(Clock.now(), Interface::has_carrier(own));
         let all = addresses(own, index);
         // Whoever is the first to have the device open finds the table as new.
         let generation = shared.begin_gids(own, &all).unwrap_or(0);
@@ -49,10 +48,10 @@ impl HostView {
         for news in self.news.take() {
             match news {
                 News::Link { index, is_up } if Some(index) == self.index => {
-                    hca.set_host_carrier(Engine::now(), is_up);
+                    hca.set_host_carrier(Clock.now(), is_up);
                 }
                 News::Gone { index } if Some(index) == self.index => {
-                    hca.set_host_carrier(Engine::now(), false);
+                    hca.set_host_carrier(Clock.now(), false);
                     is_other = true;
                 }
                 News::Address {
@@ -76,7 +75,7 @@ impl HostView {
     fn look(&mut self, is_lost: bool, shared: &SharedFile, hca: &mut Hca) {
         if let Some(interface) = Interface::of(self.own) {
             self.index = Some(interface.index);
-            hca.set_host_carrier(Engine::now(), Interface::has_carrier(self.own));
+            hca.set_host_carrier(Clock.now(), Interface::has_carrier(self.own));
         }
         let all = addresses(self.own, self.index);
         let born = born(&all, self.own);
@@ -105,7 +104,7 @@ impl Shared {
             match waiter.wait(&view.news, None, false) {
                 Ok(wake) if wake.readable => {
                     let mut engine = self.lock();
-                    view.take(file, engine.hca_mut());
+                    view.take(file, &mut engine.hca);
                     self.send(&mut engine);
                 }
                 Ok(_) => {}

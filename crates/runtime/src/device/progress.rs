@@ -2,24 +2,23 @@
 
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::thread::{self, Thread};
 use std::time::Duration;
 use std::{fmt, ptr};
 
+use ferroce_driver::Handshake;
 use ferroce_hca::{DeviceState, Event, Hca, HcaConfig, Limits, Time};
 use ferroce_os::{self as os, Clock, Epoll, Waker};
 use ferroce_registry::{Mailbox, Reader};
 use ferroce_sockets::Socket;
 
 use super::EventSink;
-use super::helper::{SOON, WHENEVER};
 use super::lull::Lull;
-use super::watch::WatchState;
-use crate::engine::Engine;
+use crate::link::{Engine, HostClock, SocketLink};
 use crate::open_error::OpenError;
-use crate::port::{Left, Port};
+use crate::port::{Leaving, Left, Port};
 
 /// How often whoever drives the device in a loop yields to a thread that waits for it. A mutex is not
 /// fair, and waking up takes longer than taking it again.
@@ -28,6 +27,11 @@ const GIVE_WAY: usize = 100;
 const LAST_ROUNDS: Duration = Duration::from_millis(100);
 /// How long it waits after that for other processes to take what has come here for them.
 const HAND_ON: Duration = Duration::from_secs(1);
+/// How long a process that joins waits until the kernel knows all sockets. It takes some hundred
+/// microseconds, but on busy machines.
+const SETTLE_NS: u64 = 100_000_000;
+/// How often a process that leaves empties its mailbox, which others may go on filling.
+const HURRIED_LOOKS: usize = 100;
 /// Asynchronous events kept for a program that does not ask for them. The oldest go first.
 const EVENTS_MAX: usize = 1 << 16;
 
@@ -53,20 +57,13 @@ pub(super) struct Shared {
     pub(super) events: Mutex<Events>,
     pub(super) sink: OnceLock<EventSink>,
     pub(super) announced: Condvar,
-    /// When the program polled last, in picoseconds of the devices' clock; 0 while it is at rest.
-    pub(super) last_poll_ps: Apart<AtomicU64>,
     pub(super) lull: Lull,
-    /// Until when the helper sleeps if nothing arrives and nobody wakes it. It goes to sleep only
-    /// by a value set while it holds the engine.
-    pub(super) helper_until_ps: AtomicU64,
-    /// The helper sleeps on the socket because the program polls, whatever the engine's deadline.
-    pub(super) awaits_absence: AtomicBool,
+    pub(super) handshake: Handshake,
     pub(super) stop: AtomicBool,
     /// The thread that has the engine, as [`this_thread`] names it; 0 if none has.
     pub(super) owner: Apart<AtomicUsize>,
     /// See [`Shared::fail`].
     pub(super) failed: AtomicBool,
-    pub(super) watch: WatchState,
     /// Ends the helper's sleep on the socket.
     pub(super) waker: Waker,
     /// Ends its sleep while it stands back.
@@ -101,7 +98,7 @@ impl fmt::Debug for Shared {
 pub(super) struct Held<'a> {
     engine: MutexGuard<'a, Engine>,
     owner: &'a AtomicUsize,
-    watch: &'a WatchState,
+    handshake: &'a Handshake,
 }
 
 impl Deref for Held<'_> {
@@ -124,7 +121,7 @@ impl Drop for Held<'_> {
     #[inline]
     fn drop(&mut self) {
         // Before another thread can have it.
-        self.watch.tell(self.engine.driver.waiting());
+        self.handshake.tell(self.engine.waiting());
         self.owner.store(0, Ordering::Relaxed);
     }
 }
@@ -136,6 +133,33 @@ fn this_thread() -> usize {
         static OWN: u8 = const { 0 };
     }
     OWN.with(|own| ptr::from_ref(own) as usize)
+}
+
+/// The process shares the device's port from now on. Waits a little until packets for it come straight
+/// to it, so that whatever it begins with depends on no other process.
+fn settle(engine: &mut Engine) {
+    let started = Clock.now_ns();
+    engine.link.joined();
+    while engine.link.is_unsettled() && Clock.now_ns() - started < SETTLE_NS {
+        let now = Clock.now();
+        // What it does not find now it will not find later.
+        let _ = engine.receive();
+        engine.run_timers(now);
+        thread::yield_now();
+    }
+}
+
+/// The process leaves: gives its place among the sockets of the port to another process, if there is
+/// reason to and one takes it. Nothing is received any more then.
+fn hand_over(engine: &mut Engine, leaving: &Leaving<'_>) -> bool {
+    // With the mail come places that others have just given to this process.
+    for _ in 0..HURRIED_LOOKS {
+        if !engine.link.has_mail() {
+            break;
+        }
+        engine.receive_aside();
+    }
+    engine.link.hand_over(leaving)
 }
 
 #[derive(Debug, Default)]
@@ -175,14 +199,8 @@ impl Shared {
                 ..HcaConfig::default()
             };
             let (socket, watch) = (Arc::clone(&self.socket), Arc::clone(&self.groups));
-            Mutex::new(Engine::new(
-                Hca::new(config),
-                socket,
-                None,
-                None,
-                None,
-                watch,
-            ))
+            let link = SocketLink::new(socket, None, None, None, watch);
+            Mutex::new(Engine::new(Hca::new(config), link, HostClock))
         })
     }
 
@@ -198,7 +216,7 @@ impl Shared {
         Held {
             engine,
             owner: &self.owner,
-            watch: &self.watch,
+            handshake: &self.handshake,
         }
     }
 
@@ -223,7 +241,7 @@ impl Shared {
             leaving.end(&self.socket, false);
         }
         match self.sink.get() {
-            Some(sink) => sink(self.lock_nothing().hca_mut(), Event::DeviceFatal),
+            Some(sink) => sink(&mut self.lock_nothing().hca, Event::DeviceFatal),
             None => self.events().push(Event::DeviceFatal),
         }
         self.announced.notify_all();
@@ -282,34 +300,14 @@ impl Shared {
 
     /// The program polls; returns the time.
     pub(super) fn note_poll(&self) -> Time {
-        let now = Engine::now();
-        self.last_poll_ps.store(now.as_picos(), Ordering::Relaxed);
-        self.watch.note_rest(false);
+        let now = Clock.now();
+        self.handshake.note_poll(now);
         now
-    }
-
-    /// When the program polled last; `None` if it is at rest.
-    pub(super) fn last_poll(&self, order: Ordering) -> Option<Time> {
-        let last = self.last_poll_ps.load(order);
-        (last != 0).then(|| Time::from_picos(last))
-    }
-
-    /// What a program does that polls, and others do not only then. One that has come to rest, also
-    /// in this moment, stays there.
-    #[inline]
-    pub(super) fn note_poll_unless_at_rest(&self) {
-        let seen = self.last_poll_ps.load(Ordering::Relaxed);
-        if seen != 0 {
-            let (now, order) = (Engine::now().as_picos(), Ordering::Relaxed);
-            let _ = self.last_poll_ps.compare_exchange(seen, now, order, order);
-        }
     }
 
     /// The program stops polling: the helper takes over at once.
     pub(super) fn step_back(&self) {
-        self.last_poll_ps.store(0, Ordering::SeqCst);
-        self.watch.note_rest(true);
-        if self.awaits_absence.load(Ordering::SeqCst) {
+        if self.handshake.rest() {
             self.waker.wake();
         }
         // If it sleeps on the socket, it knows how long it may; see `rouse_helper`.
@@ -334,7 +332,7 @@ impl Shared {
 
     /// Sends what the last poll has left.
     pub(super) fn send_deferred(&self, engine: &mut Engine) {
-        if engine.driver.is_deferred() {
+        if engine.is_deferred() {
             self.send(engine);
         }
     }
@@ -346,7 +344,7 @@ impl Shared {
             && !self.is_orphaned()
         {
             port.join(&self.socket)?;
-            engine.joined();
+            settle(engine);
         }
         Ok(())
     }
@@ -355,8 +353,8 @@ impl Shared {
     #[inline]
     pub(super) fn join_if_wanted(&self, engine: &mut Engine) {
         let is_out = self.port.as_ref().is_some_and(Port::is_out);
-        if is_out && engine.hca().wants_link() && self.join(engine).is_err() {
-            engine.not_joined();
+        if is_out && engine.hca.wants_link() && self.join(engine).is_err() {
+            engine.link.faults.fatal();
         }
     }
 
@@ -376,22 +374,22 @@ impl Shared {
         while is_ours && Clock.now_ns() - started < LAST_ROUNDS.as_nanos() as u64 {
             // Whoever has the engine may be the thread that now ends the process.
             if let Some(mut engine) = self.try_lock() {
-                engine.hca_mut().revoke_memory();
+                engine.hca.revoke_memory();
                 // What leaves in this round may come back in the next, to be passed on.
-                let slow = engine.hca().holds_sent_packets();
+                let slow = engine.hca.holds_sent_packets();
                 self.send_deferred(&mut engine);
                 let received = engine.receive().unwrap_or(0) + engine.receive_aside();
                 // Acknowledgements first: who hears of the end may destroy what waits for them.
                 self.send(&mut engine);
-                engine.hca_mut().cm_mut().destroy_all(Engine::now());
+                engine.hca.cm_mut().destroy_all(Clock.now());
                 self.send(&mut engine);
-                let held = slow || engine.hca().holds_sent_packets() || engine.holds_mail();
-                let left = held || engine.is_blocked() || engine.driver.is_deferred();
+                let held = slow || engine.hca.holds_sent_packets() || engine.link.holds_mail();
+                let left = held || engine.is_blocked() || engine.is_deferred();
                 if received == 0 && !left {
                     if has_repeated {
                         return;
                     }
-                    engine.hca_mut().cm_mut().repeat_last();
+                    engine.hca.cm_mut().repeat_last();
                     has_repeated = true;
                 }
             }
@@ -419,7 +417,7 @@ impl Shared {
         let Some(leaving) = port.begin_leaving() else {
             return;
         };
-        let hand_over = |engine: &mut Held<'_>| engine.hand_over(&leaving);
+        let hand_over = |engine: &mut Held<'_>| hand_over(engine, &leaving);
         let given = engine.as_mut().is_some_and(hand_over);
         let left = leaving.end(&self.socket, given);
         drop(engine);
@@ -431,7 +429,7 @@ impl Shared {
         while in_time(HAND_ON) {
             if let Some(mut engine) = self.try_lock() {
                 let received = engine.receive().unwrap_or(0) + engine.receive_aside();
-                if received == 0 && !engine.holds_mail() {
+                if received == 0 && !engine.link.holds_mail() {
                     return;
                 }
             }
@@ -442,11 +440,7 @@ impl Shared {
     /// Wakes the helper if it means to sleep longer than the engine can wait. To be called after
     /// every change that the program might be the last to make for a while.
     pub(super) fn rouse_helper(&self, engine: &Engine) {
-        let until = self.helper_until_ps.load(Ordering::Relaxed);
-        if until == SOON {
-            return;
-        }
-        if engine.wanted_at().map_or(WHENEVER, Time::as_picos) < until {
+        if self.handshake.sleeps_past(|| engine.wanted_at()) {
             self.waker.wake();
         }
     }
@@ -469,7 +463,7 @@ impl Shared {
         while let Some(event) = next {
             is_removed |= event == Event::DeviceRemoved;
             if let Some(sink) = self.sink.get() {
-                sink(engine.hca_mut(), event);
+                sink(&mut engine.hca, event);
             }
             match event {
                 Event::Completion(_) => events.announcements += 1,

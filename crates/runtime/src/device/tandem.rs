@@ -8,7 +8,6 @@ use ferroce_driver::{Both, drive_both};
 use ferroce_os::{Clock, Waiter, thread_cpu_ns, tighten_timer_slack};
 
 use super::Device;
-use crate::engine::Engine;
 
 /// Two devices of one program that talk to each other, driven by one thread of it.
 ///
@@ -98,11 +97,7 @@ impl<'a> Tandem<'a> {
 
 fn round(devices: [&Device; 2]) -> Both {
     let mut engines = devices.map(|device| device.shared.lock());
-    let ends = engines.each_mut().map(|engine| {
-        let Engine { driver, link } = &mut **engine;
-        (driver, link)
-    });
-    let both = drive_both(Engine::now, ends);
+    let both = drive_both(engines.each_mut().map(|engine| &mut **engine));
     for (device, engine) in devices.iter().zip(&mut engines) {
         device.shared.publish(engine);
     }

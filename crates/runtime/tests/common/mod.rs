@@ -19,7 +19,6 @@ use std::fs::Permissions;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 use std::{fs, process};
@@ -34,6 +33,8 @@ use ferroce_sockets::{Options, Socket};
 use ferroce_testing::skip;
 use ferroce_wire::{Psn, Qpn, ROCE_V2_PORT};
 use tempfile::TempDir;
+
+pub use ferroce_testing::Over;
 
 pub use self::other::{Link, Other, connect_back, hear, in_namespace, role, tell};
 
@@ -396,16 +397,6 @@ impl Place {
         };
         place.registry().add(&spec).unwrap();
         place
-    }
-}
-
-/// Tells the threads of a test that it is over when it goes, also when the test fails.
-#[derive(Debug)]
-pub struct Over<'a>(pub &'a AtomicBool);
-
-impl Drop for Over<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
     }
 }
 

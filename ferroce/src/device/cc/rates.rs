@@ -27,10 +27,15 @@ pub(super) struct Rates {
     #[command(flatten)]
     device: EachDevice,
     /// Only queue pairs of this priority
-    #[arg(long, value_name = "P", value_parser = super::priority())]
+    #[arg(long, value_name = "P", value_parser = priority())]
     prio: Option<u8>,
     #[command(flatten)]
     again: Again,
+}
+
+/// Of what there are eight.
+pub(super) fn priority() -> clap::builder::RangedI64ValueParser<u8> {
+    clap::value_parser!(u8).range(0..=7)
 }
 
 impl Rates {
