@@ -8,7 +8,7 @@ use ferroce_fabric::{Sample, Simulation};
 use ferroce_time::Time;
 
 use super::plot::{Axis, COLORS, Plot, bytes, plain};
-use crate::adp::plot::short;
+use crate::output::lines::short;
 
 /// Points of a line; more would not be seen.
 const POINTS: usize = 450;
