@@ -34,7 +34,6 @@ use impair::Impair;
 pub(crate) use impair::{in_force, loses_most};
 use link::Link;
 use res::Res;
-pub(crate) use res::is_kind;
 use stat::Stat;
 
 use crate::output::{Failure, Output};

@@ -3,12 +3,8 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | `put` | files and links that replace older ones |
-//! | `record` | what was put where, so that it can be removed |
 //! | `share` | profiles, scenarios, dashboards, completions, the manual |
 
-pub(crate) mod put;
-pub(crate) mod record;
 mod share;
 
 use std::env;
@@ -18,9 +14,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use clap_complete::Shell;
 
-use self::record::Record;
 pub(crate) use self::share::COMPLETION_VARIABLE;
 use crate::output::{Failure, Output};
+use crate::put::record::Record;
 use crate::run::Libraries;
 
 /// Copy this program and what belongs to it into a directory, for a user or an image

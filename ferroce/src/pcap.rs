@@ -13,7 +13,8 @@ use ferroce_capture::{Analysis, FileEnd, ReadError, Way, analyse};
 use ferroce_wire::Service;
 
 use crate::json::capture as json;
-use crate::lines::wrapped;
+use crate::output::lines::grouped;
+use crate::output::lines::wrapped;
 use crate::output::{Failure, Output};
 use findings::findings;
 
@@ -241,19 +242,6 @@ fn service(service: Service) -> &'static str {
         Service::Xrc => "XRC",
         Service::Cnp => "CNP",
     }
-}
-
-/// `1,234,567`
-pub(crate) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// A capture for programs.

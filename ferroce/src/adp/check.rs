@@ -11,7 +11,7 @@ use ferroce_designer::findings::{COMMON_QPS, Fare, check, fares};
 use super::import::remark;
 use super::input::{FileArg, floor, parse, read_text, refusal, retry_count, timeout_code};
 use crate::json::adp as json;
-use crate::lines::finding;
+use crate::output::lines::finding;
 use crate::output::{Failure, Output, Table};
 
 /// Check a profile for errors and warnings, and show which outages QPs survive with it

@@ -16,8 +16,8 @@ use ferroce_adp::{
 use ferroce_base::names::near;
 use ferroce_designer::findings::{Problem, problems};
 
-use crate::lines::finding;
 use crate::output::Failure;
+use crate::output::lines::finding;
 
 /// The timeout attributes of a QP.
 #[derive(Args, Clone, Copy, Debug)]

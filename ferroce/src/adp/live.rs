@@ -14,9 +14,9 @@ use ferroce_prm::{Image, LengthError};
 use super::codec::fields;
 use super::input::{FileArg, profile_of, read};
 use crate::json::adp as json;
-use crate::lines::finding;
 use crate::naming::{self, DeviceArg};
 use crate::output::exit_codes;
+use crate::output::lines::finding;
 use crate::output::{Failure, Output};
 use crate::registers::{self, Access, Registers, is_card_name, registers_of};
 

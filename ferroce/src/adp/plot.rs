@@ -243,31 +243,6 @@ fn ticks((least, most): (f64, f64)) -> Vec<f64> {
     }
 }
 
-/// A duration with three digits: `268 ms`, `1.07 s`.
-pub(crate) fn short(ns: f64) -> String {
-    if ns >= float(Span::NEVER) {
-        return "never".to_owned();
-    }
-    let (value, unit) = match ns {
-        _ if ns >= 1e9 => (ns / 1e9, "s"),
-        _ if ns >= 1e6 => (ns / 1e6, "ms"),
-        _ if ns >= 1e3 => (ns / 1e3, "us"),
-        _ => (ns, "ns"),
-    };
-    let digits = match value {
-        _ if value >= 99.95 => 0,
-        _ if value >= 9.995 => 1,
-        _ => 2,
-    };
-    let text = format!("{value:.digits$}");
-    let text = if digits > 0 {
-        text.trim_end_matches('0').trim_end_matches('.')
-    } else {
-        &text
-    };
-    format!("{text} {unit}")
-}
-
 /// A picture needs no more than the 53 bits that survive.
 #[expect(clippy::cast_precision_loss)]
 fn float(span: Span) -> f64 {

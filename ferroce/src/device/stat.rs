@@ -14,8 +14,8 @@ use super::watch::Again;
 use crate::bins;
 use crate::json::device as json;
 use crate::json::shared::{Bin, Named};
-use crate::lines::indented;
 use crate::naming::{DeviceArg, EachDevice, each, observe, registry};
+use crate::output::lines::indented;
 use crate::output::{Failure, Output};
 use crate::spelling;
 

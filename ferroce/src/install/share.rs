@@ -10,9 +10,9 @@ use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
 use ferroce_adp::builtin;
 
-use super::record::Record;
 use crate::json;
 use crate::output::Failure;
+use crate::put::record::Record;
 use crate::{sim, sweep};
 
 /// When this version was released, or when its manual pages last changed before that.

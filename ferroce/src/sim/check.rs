@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 
 use clap::Args;
 
-use super::report::grouped;
 use super::source::Which;
 use crate::json::sim as json;
-use crate::lines::finding;
+use crate::output::lines::finding;
+use crate::output::lines::grouped;
 use crate::output::{Failure, Output};
 
 /// Check a scenario without running it: find events that cannot happen, and those certain to end a

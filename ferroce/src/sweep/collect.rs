@@ -13,7 +13,7 @@ use ferroce_sweep::{Collected, METRICS};
 use super::source::read_plan;
 use super::survival;
 use crate::json::sim as json;
-use crate::lines::lines;
+use crate::output::lines::lines;
 use crate::output::{Failure, Output, Table};
 
 /// Missing points that are listed.

@@ -7,8 +7,8 @@ use ferroce_sweep::Shard;
 
 use super::source::{Planned, Which};
 use crate::json::sim as json;
-use crate::lines::lines;
 use crate::output::exit_codes;
+use crate::output::lines::lines;
 use crate::output::{Failure, Output, Table};
 
 /// Combinations that are listed.

@@ -86,6 +86,17 @@ const LAYERS: &[(&str, &[&str])] = &[
             "attach connect",
         ],
     ),
+    (
+        "ferroce",
+        &[
+            "bins json naming put spelling",
+            "pcap policy registers sim sweep",
+            "adp device identify mlxreg reg",
+            "demo explain run",
+            "install serve",
+            "cli",
+        ],
+    ),
 ];
 
 /// So many files of any crate may all use each other.

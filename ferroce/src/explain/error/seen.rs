@@ -9,8 +9,8 @@ use ferroce_registry::Registry;
 use super::causes::{self, Cause, Signs};
 use super::{REQUESTER, RESPONDER, add_cause, hex, short_name};
 use crate::json::explain as json;
-use crate::lines::Lines;
 use crate::naming;
+use crate::output::lines::Lines;
 use crate::output::{Failure, Output, Table};
 
 /// A device of this user that is the peer of an error.
