@@ -12,7 +12,7 @@ use crate::abi::{ibv_comp_channel, ibv_context, ibv_cq};
 use crate::arena::{Arena, Object};
 use crate::context::{self, ContextRef};
 use crate::error::{Error, pointer, status};
-use crate::events::{Announced, acknowledge};
+use crate::events::Announced;
 use crate::queue::{EventQueue, wait};
 
 /// A completion channel.
@@ -122,24 +122,10 @@ pub unsafe extern "C-unwind" fn ibv_get_cq_event(
     };
     let seen = |announced: &Announced| {
         announced.report();
-        (announced.cq, announced.id)
+        announced.cq
     };
-    let deliver = |(address, id)| {
+    let deliver = |address| {
         let found = address as *mut ibv_cq;
-        let device = &CHANNELS.find(channel)?.own().context.adapter.device;
-        if !device.with(|hca| hca.confirm_announcement(id))? {
-            // SAFETY: the memory of a completion queue is never freed, and its mutex and condition were
-            // initialised when it was made.
-            unsafe {
-                acknowledge(
-                    &raw mut (*found).mutex,
-                    &raw mut (*found).cond,
-                    &raw mut (*found).comp_events_completed,
-                    1,
-                );
-            }
-            return Ok(false);
-        }
         // SAFETY: not null, and variables that may be written to; the memory of a completion queue is
         // never freed.
         unsafe {

@@ -207,7 +207,7 @@ pub(crate) fn create(
     };
     write(&routes.cqs).insert(id, route);
     if let Some(channel) = queue {
-        let route = CompQueue::new(channel, id, pointer as usize, announced);
+        let route = CompQueue::new(channel, pointer as usize, announced);
         write(&routes.completions).insert(id, Arc::new(route));
     }
     Ok(pointer)
@@ -340,9 +340,29 @@ pub(crate) fn take(cq: &Cq, max: usize, each: impl FnMut(Completion)) -> Result<
             device.rest();
         } else {
             cq.armed.store(false, Ordering::Relaxed);
+            withdraw_polled(cq)?;
         }
     }
     Ok(taken)
+}
+
+/// Takes back the announcement of completions that waited when the queue was armed, if the program has
+/// polled them all. The device stays locked: another completion cannot be announced meanwhile.
+#[cold]
+fn withdraw_polled(cq: &Cq) -> Result<(), Error> {
+    let adapter = &cq.context.adapter;
+    let route = read(&adapter.routes.completions).get(&cq.id).cloned();
+    let Some(route) = route else {
+        return Ok(());
+    };
+    adapter.device.with(|hca| {
+        if let Some(notify) = hca.take_polled_early(cq.id)?
+            && route.withdraw()
+        {
+            hca.req_notify_cq(cq.id, notify)?;
+        }
+        Ok(())
+    })
 }
 
 fn work_completion(cq: &Cq, completion: &Completion) -> ibv_wc {

@@ -4,7 +4,6 @@ use std::ffi::c_int;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use ferroce_hca::CqId;
 use libc::{pthread_cond_t, pthread_mutex_t};
 
 use crate::queue::EventQueue;
@@ -14,7 +13,6 @@ pub(crate) type Reported = Arc<AtomicU32>;
 
 /// An announcement of a completion queue.
 pub(crate) struct Announced {
-    pub(crate) id: CqId,
     /// The completion queue, as the program knows it.
     pub(crate) cq: usize,
     reported: Reported,
@@ -32,7 +30,6 @@ impl Announced {
 /// Where the announcements of a completion queue go.
 pub(crate) struct CompQueue {
     channel: Arc<EventQueue<Announced>>,
-    id: CqId,
     /// The completion queue, as the program knows it.
     cq: usize,
     reported: Reported,
@@ -41,15 +38,9 @@ pub(crate) struct CompQueue {
 }
 
 impl CompQueue {
-    pub(crate) fn new(
-        channel: Arc<EventQueue<Announced>>,
-        id: CqId,
-        cq: usize,
-        reported: Reported,
-    ) -> Self {
+    pub(crate) fn new(channel: Arc<EventQueue<Announced>>, cq: usize, reported: Reported) -> Self {
         Self {
             channel,
-            id,
             cq,
             reported,
             is_unread: Arc::default(),
@@ -61,7 +52,6 @@ impl CompQueue {
     pub(crate) fn announce(&self) {
         if !self.is_unread.swap(true, Ordering::AcqRel) {
             self.channel.push(Announced {
-                id: self.id,
                 cq: self.cq,
                 reported: Arc::clone(&self.reported),
                 is_unread: Arc::clone(&self.is_unread),
@@ -69,9 +59,12 @@ impl CompQueue {
         }
     }
 
-    /// The completion queue is gone.
-    pub(crate) fn withdraw(&self) {
-        self.channel.withdraw(|announced| announced.cq == self.cq);
+    /// Takes an announcement back: the completion queue is gone, or it was for nothing. Returns whether the
+    /// program had not taken it yet.
+    pub(crate) fn withdraw(&self) -> bool {
+        let withdrawn = self.channel.withdraw(|announced| announced.cq == self.cq);
+        self.is_unread.store(false, Ordering::Release);
+        !withdrawn.is_empty()
     }
 }
 

@@ -42,7 +42,7 @@ pub(crate) struct Cq {
     ignore_overrun: bool,
     armed: Option<Notify>,
     /// For what the queue was armed when completions waited already, which was announced at once: until
-    /// another one comes, or the program asks ([`Cq::confirm_announcement`]).
+    /// another one comes, or those have been polled ([`Cq::take_polled_early`]).
     announced_early: Option<Notify>,
     overrun: bool,
     /// QPs that complete here.
@@ -169,19 +169,12 @@ impl Cq {
         self.announced_early.is_some()
     }
 
-    /// Whether the announcement that a program takes now is for something. If it was made when the queue
-    /// was armed, and the program has polled since then all that it was for, it is not, and the queue
-    /// stays armed: programs that arm before they poll (perftest) take each announcement for another
-    /// completion.
-    pub(crate) fn confirm_announcement(&mut self) -> bool {
-        let early = self.announced_early.take();
-        let polled = early.filter(|early| !waits(&self.entries, *early));
-        if let Some(notify) = polled
-            && self.armed != Some(Notify::Any)
-        {
-            self.armed = Some(notify);
-        }
-        polled.is_none()
+    /// What the queue was armed for, if completions waited already, that was announced, and all of them
+    /// have been polled since: the announcement is for nothing. Answers once for each arming.
+    pub(crate) fn take_polled_early(&mut self) -> Option<Notify> {
+        let entries = &self.entries;
+        self.announced_early
+            .take_if(|early| !waits(entries, *early))
     }
 }
 
@@ -235,26 +228,28 @@ mod tests {
     }
 
     #[test]
-    fn an_announcement_of_what_was_polled_since_is_none() {
+    fn an_announcement_of_what_was_polled_since_is_for_nothing() {
         let mut cq = queue(10);
         cq.push(entry(false));
         assert!(cq.arm(Notify::Any));
+        assert_eq!(cq.take_polled_early(), None, "it waits");
         cq.pop();
-        assert!(!cq.confirm_announcement(), "armed, polled, and then asked");
-        assert_eq!(cq.push(entry(false)), Pushed::Announce, "still armed");
-        assert!(cq.confirm_announcement());
-        assert!(cq.arm(Notify::Any));
-        assert!(cq.confirm_announcement(), "it waits");
+        assert_eq!(cq.take_polled_early(), Some(Notify::Any));
+        assert_eq!(cq.take_polled_early(), None, "once");
+        cq.push(entry(false));
         assert!(cq.arm(Notify::Any));
         cq.push(entry(false));
         while cq.pop().is_some() {}
-        assert!(cq.confirm_announcement(), "one has come after the arming");
+        assert_eq!(
+            cq.take_polled_early(),
+            None,
+            "one has come after the arming"
+        );
         cq.push(entry(true));
         assert!(cq.arm(Notify::Solicited));
         cq.pop();
         cq.push(entry(false));
-        assert!(!cq.confirm_announcement(), "not what it is armed for");
-        assert_eq!(cq.push(entry(true)), Pushed::Announce);
+        assert_eq!(cq.take_polled_early(), Some(Notify::Solicited));
     }
 
     #[test]

@@ -58,11 +58,11 @@ impl Hca {
         Ok(())
     }
 
-    /// Whether an [`Event::Completion`] that the program takes now is for something. It is not, and the
-    /// queue stays armed, if it was announced when the queue was armed and everything that waited then has
-    /// been polled since.
-    pub fn confirm_announcement(&mut self, cq: CqId) -> Result<bool, VerbsError> {
-        Ok(self.cq(cq)?.confirm_announcement())
+    /// What a queue was armed for, if it was announced at once because completions waited, and all of them
+    /// have been polled since. A host that can take the [`Event::Completion`] back arms the queue again;
+    /// programs that arm before they poll take each event for another completion.
+    pub fn take_polled_early(&mut self, cq: CqId) -> Result<Option<Notify>, VerbsError> {
+        Ok(self.cq(cq)?.take_polled_early())
     }
 
     /// Takes the oldest completion.
