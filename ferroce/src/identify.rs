@@ -2,6 +2,7 @@
 
 mod words;
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{BufReader, Cursor, Read};
 use std::net::IpAddr;
@@ -158,8 +159,11 @@ impl Identify {
                 )
             })
             .collect();
+        let mut of_hosts = together(&found, is_cut);
         if self.json {
-            let queue_pairs = found.iter().map(|(way, answer)| {
+            let queue_pairs = found.iter().map(|(way, own)| {
+                let of_host = of_hosts.get(&way.key.from);
+                let answer = of_host.map_or(own, |group| &group.answer);
                 let left_out = way.requests.ladders_dropped;
                 words::document(Some(way), answer, &way.requests.ladders, left_out)
             });
@@ -191,36 +195,22 @@ impl Identify {
             );
             return to.text(&text);
         }
-        let mut groups: Vec<Group<'_>> = Vec::new();
-        let mut hosts: Vec<IpAddr> = found.iter().map(|(way, _)| way.key.from).collect();
-        hosts.sort_unstable();
-        hosts.dedup();
-        for host in hosts {
-            let of_host = found.iter().filter(|(way, _)| way.key.from == host);
-            let of_host: Vec<&(&Way, Answer)> = of_host.collect();
-            // A policy is that of a device: perhaps one explains all of its queue pairs.
-            let (queue_pairs, left_out) = most_telling(&of_host);
-            let whole =
-                identify_together(&queue_pairs.iter().map(Vec::as_slice).collect::<Vec<_>>())
-                    .map(|whole| of_all(whole, is_cut || left_out > 0))
-                    .filter(|whole| !self.all && whole.sure >= Sure::Likely);
-            match whole {
-                Some(answer) => groups.push(Group {
-                    way: of_host[0].0,
-                    answer,
-                    ladders: queue_pairs.concat(),
-                    left_out,
-                    queue_pairs: of_host.len(),
-                }),
-                None => groups.extend(of_host.into_iter().map(|(way, answer)| Group {
-                    way,
-                    answer: answer.clone(),
-                    ladders: way.requests.ladders.clone(),
-                    left_out: way.requests.ladders_dropped,
-                    queue_pairs: 1,
-                })),
-            }
+        if self.all {
+            of_hosts.clear();
         }
+        let alone = found
+            .iter()
+            .filter(|(way, _)| !of_hosts.contains_key(&way.key.from));
+        let mut groups: Vec<Group<'_>> = alone
+            .map(|(way, answer)| Group {
+                way,
+                answer: answer.clone(),
+                ladders: way.requests.ladders.clone(),
+                left_out: way.requests.ladders_dropped,
+                queue_pairs: 1,
+            })
+            .collect();
+        groups.extend(of_hosts.into_values());
         if !self.all {
             groups = merged(groups);
         }
@@ -293,6 +283,28 @@ struct Group<'a> {
     queue_pairs: usize,
 }
 
+/// The hosts whose queue pairs are explained by one policy, since a policy is that of a device.
+fn together<'a>(found: &[(&'a Way, Answer)], is_cut: bool) -> BTreeMap<IpAddr, Group<'a>> {
+    let mut hosts: BTreeMap<IpAddr, Vec<&'a Way>> = BTreeMap::new();
+    for (way, _) in found {
+        hosts.entry(way.key.from).or_default().push(way);
+    }
+    let group = |(host, ways): (IpAddr, Vec<&'a Way>)| {
+        let (queue_pairs, left_out) = most_telling(&ways);
+        let ladders: Vec<&[Ladder]> = queue_pairs.iter().map(Vec::as_slice).collect();
+        let answer = of_all(identify_together(&ladders)?, is_cut || left_out > 0);
+        let group = Group {
+            way: ways[0],
+            answer,
+            ladders: queue_pairs.concat(),
+            left_out,
+            queue_pairs: ways.len(),
+        };
+        (group.answer.sure >= Sure::Likely).then_some((host, group))
+    };
+    hosts.into_iter().filter_map(group).collect()
+}
+
 /// Groups with the same policies are one.
 fn merged(groups: Vec<Group<'_>>) -> Vec<Group<'_>> {
     let mut all: Vec<Group<'_>> = Vec::new();
@@ -315,16 +327,13 @@ fn merged(groups: Vec<Group<'_>>) -> Vec<Group<'_>> {
 }
 
 /// The outages of each queue pair that say most, and how many are left out.
-fn most_telling(ways: &[&(&Way, Answer)]) -> (Vec<Vec<Ladder>>, u64) {
+fn most_telling(ways: &[&Way]) -> (Vec<Vec<Ladder>>, u64) {
     let mut ladders: Vec<(usize, &Ladder)> = Vec::new();
-    for (at, (way, _)) in ways.iter().enumerate() {
+    for (at, way) in ways.iter().enumerate() {
         ladders.extend(way.requests.ladders.iter().map(|ladder| (at, ladder)));
     }
     ladders.sort_by_key(|(_, ladder)| std::cmp::Reverse(ladder.weight()));
-    let dropped: u64 = ways
-        .iter()
-        .map(|(way, _)| way.requests.ladders_dropped)
-        .sum();
+    let dropped: u64 = ways.iter().map(|way| way.requests.ladders_dropped).sum();
     let left_out = ladders.len().saturating_sub(LADDERS_MAX) as u64 + dropped;
     let mut kept = vec![Vec::new(); ways.len()];
     for (at, ladder) in ladders.into_iter().take(LADDERS_MAX) {

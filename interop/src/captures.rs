@@ -133,6 +133,8 @@ pub struct Verdict {
     pub queue_pairs: usize,
     /// Answers that are certain and wrong.
     pub certain_and_wrong: Vec<String>,
+    /// Answers that are likely, and none of the policies that they name is right.
+    pub likely_and_wrong: Vec<String>,
     /// Answers that leave it open although they rest on enough waits.
     pub undecided: Vec<String>,
     /// Whether its answer for all of them is at least likely.
@@ -154,16 +156,19 @@ pub fn judge(case: Case) -> Verdict {
     let said: Value = serde_json::from_str(&said).expect("JSON");
     let answers = said["queue_pairs"].as_array().expect("answers");
     let text = lab.ferroce(&["identify", file]).success();
-    let wrong = |answer: &&Value| answer["sure"] == "certain" && !is_right(&case, answer);
-    let told = |answer: &Value| format!("{case:?}: {answer}\n{text}");
+    let told = |is_one: &dyn Fn(&Value) -> bool| {
+        let told = answers.iter().filter(|answer| is_one(answer));
+        let told = told.map(|answer| format!("{case:?}: {answer}\n{text}"));
+        told.collect::<Vec<_>>()
+    };
+    let named = |answer: &Value| answer["policies"].as_array().cloned().unwrap_or_default();
+    let any_right = |answer: &Value| named(answer).iter().any(|it| is_right(&case, it));
+    let only_right = |answer: &Value| named(answer).len() == 1 && any_right(answer);
     Verdict {
         queue_pairs: answers.len(),
-        certain_and_wrong: answers.iter().filter(wrong).map(told).collect(),
-        undecided: answers
-            .iter()
-            .filter(|it| is_undecided(it))
-            .map(told)
-            .collect(),
+        certain_and_wrong: told(&|it| it["sure"] == "certain" && !only_right(it)),
+        likely_and_wrong: told(&|it| it["sure"] == "likely" && !any_right(it)),
+        undecided: told(&is_undecided),
         is_decided: !text.contains("undecided:") && !text.contains("unknown:"),
         case,
     }
@@ -269,9 +274,8 @@ impl Drop for Tcpdump {
     }
 }
 
-/// Whether the first policy of an answer is the one that was captured.
-fn is_right(case: &Case, answer: &Value) -> bool {
-    let policy = &answer["policies"][0];
+/// Whether this is the policy that was captured.
+fn is_right(case: &Case, policy: &Value) -> bool {
     let within = |range: &Value, value: u8| {
         let ends = [0, 1].map(|end| range[end].as_u64().unwrap_or_default());
         (ends[0]..=ends[1]).contains(&value.into())
@@ -305,14 +309,6 @@ fn is_right(case: &Case, answer: &Value) -> bool {
                 .as_u64()
                 .is_none_or(|it| it == u64::from(cap));
             is_cap && right * 10 >= steps.iter().map(uses).sum::<u64>() * 8
-        }
-        // What was seen is the timeout, which cut every wait of the profile; the answer says so.
-        (Policy::Profile(_), Some("ib")) => {
-            let cap = 4_096 << case.timeout.max(FLOOR);
-            let outages = answer["waits_ns"].as_array().map_or(&[][..], Vec::as_slice);
-            let mut waits = outages.iter().filter_map(Value::as_array).flatten();
-            let is_cut = |wait: &Value| wait.as_u64().is_some_and(|it| it >= cap - cap / 1000);
-            case.policy.waits().into_iter().any(|it| it > cap) && waits.all(is_cut)
         }
         _ => false,
     }

@@ -12,7 +12,7 @@ use ferroce_interop::captures::{Case, Verdict, judge};
 /// Captures that are made if nothing else is said.
 const CAPTURES: usize = 8;
 /// Captures made at a time.
-const AT_A_TIME: usize = 4;
+const AT_A_TIME: usize = 2;
 
 #[test]
 fn own_captures_are_never_identified_wrongly_with_certainty() {
@@ -45,14 +45,19 @@ fn own_captures_are_never_identified_wrongly_with_certainty() {
         .iter()
         .flat_map(|it| &it.certain_and_wrong)
         .collect();
+    let likely: Vec<&String> = verdicts
+        .iter()
+        .flat_map(|it| &it.likely_and_wrong)
+        .collect();
     let open: Vec<&Verdict> = verdicts
         .iter()
         .filter(|it| !it.undecided.is_empty())
         .collect();
     println!(
         "{count} captures, {with_waits} with waits; decided for all queue pairs: {decided}; certain and \
-         wrong: {}; undecided with four waits or more: {}",
+         wrong: {}; likely and wrong: {}; undecided with four waits or more: {}",
         wrong.len(),
+        likely.len(),
         open.len()
     );
     assert!(
@@ -61,5 +66,5 @@ fn own_captures_are_never_identified_wrongly_with_certainty() {
     );
     assert!(wrong.is_empty(), "certain and wrong: {wrong:#?}");
     // On a busy machine, many waits are longer than any timer.
-    assert!(open.len() * 4 <= count, "undecided: {open:#?}");
+    assert!(open.len() * 10 <= count, "undecided: {open:#?}");
 }

@@ -31,9 +31,6 @@ const CERTAIN: f64 = 15.0;
 /// better: a few may be strays, but not a third.
 const EXPLAINS: f64 = 1.0;
 const EXPLAINS_WELL: f64 = 3.0;
-/// A wait below this part of a timer was not that timer's: those of cards are up to 1.1 % early, and a
-/// profile's are 2.3 % shorter than the timeout next to them.
-const TOO_SHORT_PERMILLE: u64 = 985;
 /// Packets sent again sooner than this say nothing of timers: an answer may not have been captured, and
 /// queues on the way may have drawn packets apart.
 const SHORTEST: Span = Span::from_millis(1);
@@ -56,7 +53,7 @@ pub enum Sure {
     No,
     /// Several kinds of policy explain them.
     Undecided,
-    /// One kind explains them much better than the others.
+    /// One kind explains them much better than the others, or as well as others and far more simply.
     Likely,
     /// Only one kind explains them.
     Certain,
@@ -176,9 +173,6 @@ struct Evidence {
     waits: usize,
     /// Whether there are enough between retransmissions.
     is_firm: bool,
-    /// Of the single waits that are left out, the shortest: they may be several waits in one, but no
-    /// shorter than one.
-    shortest_left_out: Option<Span>,
 }
 
 impl Evidence {
@@ -191,9 +185,13 @@ impl Evidence {
         let between: usize = sequences.iter().map(|(_, it)| it.waits.len() - 1).sum();
         let is_firm = between >= WAITS_MIN;
         let mut ladders = sequences;
-        let begun = single.iter().filter(|(_, it)| it.start == Start::Known);
-        let shortest = begun.filter_map(|(_, it)| it.waits.first().copied()).min();
-        if !is_firm {
+        if is_firm {
+            // They may be several waits in one, but no shorter than one.
+            let begun = single
+                .into_iter()
+                .filter(|(_, it)| it.start == Start::Known);
+            ladders.extend(begun.map(|(qp, ladder)| (qp, ladder.at_most())));
+        } else {
             ladders.extend(single);
             // What looks like a single wait may be several, if retransmissions between them were lost
             // before the point of capture. They are not, time and again.
@@ -206,7 +204,6 @@ impl Evidence {
             waits: known(ladders.iter()),
             ladders,
             is_firm,
-            shortest_left_out: shortest.filter(|_| is_firm),
         }
     }
 
@@ -250,10 +247,12 @@ impl Evidence {
                 self.sure(best, others)
             }
         };
-        if sure >= Sure::Likely {
-            found.truncate(1);
-        } else if let Some(best) = found.first().map(|(_, best)| best.score()) {
-            found.retain(|(_, found)| best - found.score() < CERTAIN);
+        if let Some(best) = found.first().map(|(_, best)| Fit::from(best)) {
+            // What explains them as well is named, however complicated.
+            found.retain(|(_, found)| {
+                let is_near = sure < Sure::Likely && best.score - found.score() < CERTAIN;
+                is_near || best.fit - found.fit < LIKELY
+            });
         }
         Answer {
             sure,
@@ -279,26 +278,10 @@ impl Evidence {
         let is_firm = self.is_firm && known(begun) >= WAITS_MIN;
         match () {
             () if self.waits < WAITS_MIN => Sure::Undecided,
-            () if is_firm && fits_well && leads(CERTAIN, LIKELY) => match self.contradicts(best) {
-                true => Sure::Likely,
-                false => Sure::Certain,
-            },
+            () if is_firm && fits_well && leads(CERTAIN, LIKELY) => Sure::Certain,
             () if leads(LIKELY, f64::NEG_INFINITY) => Sure::Likely,
             () => Sure::Undecided,
         }
-    }
-}
-
-impl Evidence {
-    /// Whether a wait that is left out is too short for the policy: a profile's may be, of which the
-    /// timeout cut all the others.
-    fn contradicts(&self, best: &Explanation) -> bool {
-        let timer = match &best.policy {
-            Policy::Plain { readings, .. } => readings.iter().filter_map(Reading::wait).min(),
-            Policy::Firmware { .. } | Policy::Profile { .. } => None,
-        };
-        let wait = self.shortest_left_out.zip(timer);
-        wait.is_some_and(|(wait, timer)| wait < timer / 1000 * TOO_SHORT_PERMILLE)
     }
 }
 

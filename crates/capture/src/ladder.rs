@@ -93,6 +93,14 @@ impl Ladder {
         self.waits.len() - usize::from(self.start != Start::Known)
     }
 
+    /// Returns it with a first wait that may have been shorter.
+    pub(crate) fn at_most(self) -> Self {
+        Self {
+            start: Start::NotBefore,
+            ..self
+        }
+    }
+
     /// Returns when it began and when its last wait ended, in nanoseconds since the epoch of the file.
     #[must_use]
     pub fn time(&self) -> (u64, u64) {

@@ -40,9 +40,13 @@ pub(super) fn answer(answer: &Answer, ladders: &[Ladder], left_out: u64) -> Stri
         }
     }
     lines.add("answer", &verdict(answer));
-    for policy in &answer.policies {
+    let labels = match answer.sure {
+        Sure::Likely => ["policy", "or"],
+        _ => ["policy"; 2],
+    };
+    for (at, policy) in answer.policies.iter().enumerate() {
         let (kind, facts) = in_words(policy);
-        lines.add("policy", kind);
+        lines.add(labels[at.min(1)], kind);
         for fact in facts {
             lines.add("", &fact);
         }
@@ -67,8 +71,12 @@ fn verdict(answer: &Answer) -> String {
             "undecided: {kinds} kinds of policy explain {}",
             waits_in_words(answer.waits)
         ),
-        (Sure::Likely, _) => format!(
+        (Sure::Likely, 1) => format!(
             "likely: it explains {} much better than other policies",
+            waits_in_words(answer.waits)
+        ),
+        (Sure::Likely, kinds) => format!(
+            "likely: the simplest of {kinds} kinds of policy that explain {}",
             waits_in_words(answer.waits)
         ),
         (Sure::Certain, _) => format!(
@@ -141,10 +149,7 @@ fn in_words(policy: &Policy) -> (&'static str, Vec<String>) {
                 _ => vec!["QP timeout not known".to_owned()],
             };
             facts.push(retries(retry_cnt));
-            facts.push(
-                "a profile whose waits the timeout always cuts would look the same".to_owned(),
-            );
-            ("plain InfiniBand: adaptive retransmission is off", facts)
+            ("plain InfiniBand: no adaptive retransmission", facts)
         }
         Policy::Firmware {
             first,

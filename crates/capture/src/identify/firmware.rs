@@ -155,7 +155,9 @@ pub(super) fn explain(ladders: &[&Ladder], sender: Sender) -> Option<Explanation
         let seen = ladders.iter().zip(&shapes);
         let retry_cnt = common(seen.map(|(ladder, (_, shape))| shape.retries(ladder)))?;
         let fit: f64 = shapes.iter().map(|((fit, _), _)| fit).sum();
-        let draws: BTreeSet<u8> = shapes.iter().map(|(_, shape)| shape.first).collect();
+        let known = ladders.iter().zip(&shapes);
+        let known = known.filter(|(ladder, _)| ladder.start == Start::Known);
+        let draws: BTreeSet<u8> = known.map(|(_, (_, shape))| shape.first).collect();
         let choices = CHOICE + DRAW * f64::from(u8::try_from(draws.len()).unwrap_or(u8::MAX));
         let is_coarse = shapes.iter().any(|((_, is_coarse), _)| *is_coarse);
         let begun = ladders

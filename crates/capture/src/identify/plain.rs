@@ -30,13 +30,6 @@ pub struct Reading {
     pub has_silent_expiry: bool,
 }
 
-impl Reading {
-    /// How long the timer runs.
-    pub(super) fn wait(&self) -> Option<Span> {
-        Some(ack_timeout(*self.timeout.end())? * u64::from(self.multiplier))
-    }
-}
-
 pub(super) fn explain(ladders: &[&Ladder], sender: Sender) -> Option<Explanation> {
     let options = (1..=31).flat_map(|exponent| [(exponent, false), (exponent, true)]);
     let scored = options.filter_map(|(exponent, is_longer)| {

@@ -8,7 +8,7 @@ use ferroce_base::time::Span;
 
 use super::likelihood::{Sender, within};
 use super::{Explanation, Policy};
-use crate::ladder::{End, Ladder};
+use crate::ladder::{End, Ladder, Start};
 
 /// What a profile's time base is a multiple of.
 const UNIT: Span = Span::from_micros(4);
@@ -37,16 +37,15 @@ pub(super) fn explain(ladders: &[&Ladder], sender: Sender) -> Option<Explanation
             .iter()
             .map(|it| climb(it, &timers, sender))
             .collect();
-        // One wait is no proof of a cap, and what is always cut says nothing about a profile.
-        let waits = paths.iter().map(Vec::len).sum::<usize>();
+        // One wait is no proof of a cap.
         let is_capped = |timer: &&Span| cap.and_then(ack_timeout) == Some(**timer);
         let capped = paths.iter().flatten().filter(is_capped).count();
-        if capped == waits || cap.is_some() && capped < 2 {
+        if cap.is_some() && capped < 2 {
             return None;
         }
-        let seen = ladders.iter().zip(&paths);
-        let fit: f64 = seen.map(|(ladder, path)| fit(ladder, path, sender)).sum();
-        let choices = choices(&paths) + if cap.is_some() { CAP } else { 0.0 };
+        let seen = || ladders.iter().zip(&paths);
+        let fit: f64 = seen().map(|(ladder, path)| fit(ladder, path, sender)).sum();
+        let choices = choices(seen()) + if cap.is_some() { CAP } else { 0.0 };
         let longest = paths.into_iter().max_by_key(Vec::len)?;
         Some((fit, choices, cap, longest))
     });
@@ -120,13 +119,16 @@ fn climb(ladder: &Ladder, timers: &[Span], sender: Sender) -> Vec<Span> {
     path
 }
 
-/// What the steps of these paths cost: each counts once, since all queue pairs have the same profile.
-fn choices(paths: &[Vec<Span>]) -> f64 {
-    let begins: BTreeSet<Span> = paths
-        .iter()
-        .filter_map(|path| path.first().copied())
+/// What the steps of these paths cost: each counts once, since all queue pairs have the same profile. A
+/// first wait that is not known may be one of the others.
+fn choices<'p>(paths: impl Iterator<Item = (&'p &'p Ladder, &'p Vec<Span>)> + Clone) -> f64 {
+    let begun = paths
+        .clone()
+        .filter(|(ladder, _)| ladder.start == Start::Known);
+    let begins: BTreeSet<Span> = begun
+        .filter_map(|(_, path)| path.first().copied())
         .collect();
-    let pairs = paths.iter().flat_map(|path| path.windows(2));
+    let pairs = paths.flat_map(|(_, path)| path.windows(2));
     let steps: BTreeSet<&[Span]> = pairs.filter(|pair| pair[0] != pair[1]).collect();
     let count = |count: usize| f64::from(u32::try_from(count).unwrap_or(u32::MAX));
     STEP * count(begins.len() + steps.len())
