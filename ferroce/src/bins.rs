@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use ferroce_hca::HistogramConfig;
 
-use crate::adp::plot::short;
 use crate::output::Table;
+use crate::output::lines::short;
 use crate::output::look::columns as output_columns;
 
 /// Columns of the longest bar, where there is room for it.

@@ -14,27 +14,11 @@ use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::output::look::{ColorChoice, columns};
-use crate::output::{Failure, Output};
+use crate::output::{EXIT_CODES, Failure, Output};
 use crate::spelling::{self, Spelled};
 use crate::{
     adp, demo, device, explain, identify, install, json, mlxreg, pcap, reg, run, serve, sim, sweep,
 };
-
-/// The exit codes of most commands, after what else stands at the end of their help.
-macro_rules! exit_codes {
-    ($($before:literal)?) => {
-        concat!(
-            $($before, "\n\n",)?
-            "Exit codes:\n",
-            "  0  success, including a closed pipe\n",
-            "  1  operation failed or output could not be written\n",
-            "  2  bad input: flags, files or values; the message says what to write instead"
-        )
-    };
-}
-pub(crate) use exit_codes;
-
-pub(crate) const EXIT_CODES: &str = exit_codes!();
 
 /// A software RoCEv2 NIC you program like a real one.
 #[derive(Debug, Parser)]
@@ -204,7 +188,7 @@ impl Work {
         match self {
             Self::Run(command) => command.run(to),
             Self::Env(command) => command.run(to),
-            Self::Install(command) => command.run(to),
+            Self::Install(command) => command.run(self::command(), to),
             Self::Uninstall(command) => command.run(to),
             Self::Completions(command) => command.run(to),
             Self::Sysfs(command) => command.run(to),

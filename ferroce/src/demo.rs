@@ -44,7 +44,7 @@ use self::plan::{Blackout, Kind, Plan};
 use self::progress::Progress;
 use self::workload::Pattern;
 use crate::adp;
-use crate::json::Document as _;
+use crate::output::Document as _;
 use crate::output::{Failure, Output};
 
 const EXIT_CODES: &str = "Exit codes:

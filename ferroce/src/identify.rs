@@ -14,8 +14,9 @@ use ferroce_capture::{
     Analysis, Answer, End, Ladder, Log, Sure, Way, explain_failures, identify, identify_together,
 };
 
-use crate::cli::exit_codes;
 use crate::json::capture as json;
+use crate::output::exit_codes;
+use crate::output::lines::grouped;
 use crate::output::{Failure, Output};
 use crate::pcap;
 
@@ -174,7 +175,7 @@ impl Identify {
         }
         let wrong = analysis.conversations.icrc_wrong;
         if wrong > 0 {
-            let wrong = pcap::grouped(wrong);
+            let wrong = grouped(wrong);
             let _ = writeln!(
                 text,
                 "also: {wrong} packets with a wrong ICRC, not looked at further"
@@ -186,7 +187,7 @@ impl Identify {
                 text,
                 "{}: {} packets of RoCEv2, and none was sent again after a wait; capture an outage",
                 file.display(),
-                pcap::grouped(roce),
+                grouped(roce),
             );
             return to.text(&text);
         }
@@ -229,7 +230,7 @@ impl Identify {
             let others = match group.queue_pairs {
                 1 => String::new(),
                 2 => ", and 1 queue pair more".to_owned(),
-                count => format!(", and {} queue pairs more", pcap::grouped(count as u64 - 1)),
+                count => format!(", and {} queue pairs more", grouped(count as u64 - 1)),
             };
             if !text.is_empty() {
                 text.push('\n');
@@ -273,7 +274,7 @@ impl Identify {
                 file.display(),
                 match log.errors {
                     1 => "1 line".to_owned(),
-                    errors => format!("{} lines", pcap::grouped(errors)),
+                    errors => format!("{} lines", grouped(errors)),
                 },
             )));
         }

@@ -3,12 +3,8 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | `put` | files and links that replace older ones |
-//! | `record` | what was put where, so that it can be removed |
 //! | `share` | profiles, scenarios, dashboards, completions, the manual |
 
-pub(crate) mod put;
-pub(crate) mod record;
 mod share;
 
 use std::env;
@@ -18,9 +14,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use clap_complete::Shell;
 
-use self::record::Record;
-use crate::cli::complete;
+pub(crate) use self::share::COMPLETION_VARIABLE;
 use crate::output::{Failure, Output};
+use crate::put::record::Record;
 use crate::run::Libraries;
 
 /// Copy this program and what belongs to it into a directory, for a user or an image
@@ -31,7 +27,7 @@ use crate::run::Libraries;
 /// the built-in profiles, scenarios and sweeps, a dashboard for Grafana, rules for Prometheus and JSON
 /// schemas, and in DIR/share/doc/ferroce the manual. `ferroce uninstall DIR` removes all of it.
 #[derive(Args, Debug)]
-#[command(after_help = crate::cli::EXIT_CODES)]
+#[command(after_help = crate::output::EXIT_CODES)]
 pub(crate) struct Install {
     /// Where bin, lib/ferroce and share are or will be, for example /usr/local
     #[arg(value_name = "DIR")]
@@ -39,12 +35,13 @@ pub(crate) struct Install {
 }
 
 impl Install {
-    pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
+    /// `command` is the whole program's, which the manual describes.
+    pub(crate) fn run(self, command: clap::Command, to: &mut Output<'_>) -> Result<(), Failure> {
         let prefix = &self.directory;
         let mut record = Record::begin(prefix);
         let installed = Libraries::find()?
             .install(prefix, &mut record)
-            .and_then(|()| share::install(prefix, &mut record));
+            .and_then(|()| share::install(prefix, command, &mut record));
         // What was put before an error can be removed as well.
         record.finish(installed)?;
         to.text(&next(prefix))
@@ -74,7 +71,7 @@ fn next(prefix: &Path) -> String {
 ///
 /// Files that were changed since then stay, and so does everything else in the directory.
 #[derive(Args, Debug)]
-#[command(after_help = crate::cli::EXIT_CODES)]
+#[command(after_help = crate::output::EXIT_CODES)]
 pub(crate) struct Uninstall {
     /// The directory that was given to `ferroce install`
     #[arg(value_name = "DIR")]
@@ -99,7 +96,7 @@ impl Uninstall {
 /// and fish look. Devices, profiles, scenarios, registers and other names are completed as well: the shell
 /// asks the ferroce in PATH for them.
 #[derive(Args, Debug)]
-#[command(after_help = crate::cli::EXIT_CODES)]
+#[command(after_help = crate::output::EXIT_CODES)]
 pub(crate) struct Completions {
     /// The shell to complete for
     #[arg(value_name = "SHELL")]
@@ -110,6 +107,6 @@ impl Completions {
     pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
         Ok(to
             .out
-            .write_all(&complete::script(&self.shell.to_string())?)?)
+            .write_all(&share::completions(&self.shell.to_string())?)?)
     }
 }

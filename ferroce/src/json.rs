@@ -40,44 +40,9 @@ mod tests;
 
 pub(crate) use schema::{Schema, Version, files};
 
-use serde::Serialize;
+use ferroce_registry::{CmIdRow, CqRow, MrRow, PdRow, Process, QpRow, SrqRow};
 
-/// An object that a command prints.
-pub(crate) trait Document: Serialize {
-    /// The name of its schema.
-    const SCHEMA: &'static str;
-    /// Rises when something else than new fields comes.
-    const VERSION: u32;
-
-    /// The object on one line.
-    fn line(&self) -> serde_json::Result<String> {
-        serde_json::to_string(&Envelope::of(self))
-    }
-
-    /// The object on several lines.
-    fn lines(&self) -> serde_json::Result<String> {
-        serde_json::to_string_pretty(&Envelope::of(self))
-    }
-}
-
-/// A document behind its name.
-#[derive(Serialize)]
-struct Envelope<'a, T: ?Sized> {
-    schema: &'static str,
-    version: u32,
-    #[serde(flatten)]
-    facts: &'a T,
-}
-
-impl<'a, T: Document + ?Sized> Envelope<'a, T> {
-    fn of(facts: &'a T) -> Self {
-        Self {
-            schema: T::SCHEMA,
-            version: T::VERSION,
-            facts,
-        }
-    }
-}
+use crate::output::Document;
 
 /// A schema that `ferroce schema` knows.
 struct Known {
@@ -134,7 +99,7 @@ documents! {
     cc::Explained: "cc.explain" 1, "cc explain";
     cc::Presets: "cc.preset" 1, "cc preset list, cc preset show";
     cc::Shown: "cc.show" 1, "cc show, cc set, cc reset";
-    cc::Watched: "cc.watch" 1, "cc rates";
+    cc::Watched<'_>: "cc.watch" 1, "cc rates";
     demo::Demo: "demo" 1, "demo";
     demo::Congestion: "demo.congestion" 1, "demo --congestion";
     device::Removed: "dev.del" 1, "dev del";
@@ -153,13 +118,13 @@ documents! {
     reg::List: "reg.list" 1, "reg list";
     reg::Fields: "reg.show" 1, "reg explain";
     res::Objects<res::Counts>: "res" 1, "res show";
-    res::Objects<res::CmId>: "res.cm_id" 1, "res show cm_id";
-    res::Objects<res::CompletionQueue>: "res.cq" 1, "res show cq";
-    res::Objects<res::Context>: "res.ctx" 1, "res show ctx";
-    res::Objects<res::MemoryRegion>: "res.mr" 1, "res show mr";
-    res::Objects<res::ProtectionDomain>: "res.pd" 1, "res show pd";
-    res::Objects<res::QueuePair>: "res.qp" 1, "res show qp";
-    res::Objects<res::SharedReceiveQueue>: "res.srq" 1, "res show srq";
+    res::Objects<res::On<&CmIdRow>>: "res.cm_id" 1, "res show cm_id";
+    res::Objects<res::On<&CqRow>>: "res.cq" 1, "res show cq";
+    res::Objects<res::On<&Process>>: "res.ctx" 1, "res show ctx";
+    res::Objects<res::On<&MrRow>>: "res.mr" 1, "res show mr";
+    res::Objects<res::On<&PdRow>>: "res.pd" 1, "res show pd";
+    res::Objects<res::On<&QpRow>>: "res.qp" 1, "res show qp";
+    res::Objects<res::On<&SrqRow>>: "res.srq" 1, "res show srq";
     run::Ran: "run" 1, "run --stats-json";
     schema::List: "schema" 1, "schema";
     sim::Check: "sim.check" 1, "sim check";

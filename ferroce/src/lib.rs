@@ -15,12 +15,12 @@ mod identify;
 mod install;
 mod json;
 mod leftover;
-mod lines;
 mod mlxreg;
 mod naming;
 pub mod output;
 mod pcap;
 mod policy;
+mod put;
 mod reg;
 mod registers;
 pub mod run;
@@ -40,22 +40,22 @@ use crate::output::{Failure, Output};
 
 /// Runs the program with these arguments, the first of which is its name.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    cli::complete::answer();
+    cli::complete::answer(cli::command);
     let (mut out, mut err) = (BufWriter::new(io::stdout().lock()), io::stderr().lock());
     let surroundings = Surroundings::of_process();
-    ExitCode::from(run_in(surroundings, args, &mut out, &mut err))
+    ExitCode::from(execute_in(surroundings, args, &mut out, &mut err))
 }
 
 /// Runs the program with these arguments and streams, which are no terminals, and returns its exit code.
-pub fn run(
+pub fn execute(
     args: impl IntoIterator<Item = OsString>,
     out: &mut dyn Write,
     err: &mut dyn Write,
 ) -> u8 {
-    run_in(Surroundings::default(), args, out, err)
+    execute_in(Surroundings::default(), args, out, err)
 }
 
-fn run_in(
+fn execute_in(
     surroundings: Surroundings,
     args: impl IntoIterator<Item = OsString>,
     out: &mut dyn Write,

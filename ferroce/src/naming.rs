@@ -4,11 +4,10 @@
 //! command line says about devices in other ways is rewritten by [`crate::spelling`].
 
 use clap::Args;
-use ferroce_registry::{DeviceSpec, Registry};
+use ferroce_registry::{DeviceSpec, Observer, PciAddress, Registry};
 
-use crate::device::{self, at_pci};
+use crate::leftover;
 use crate::output::{Failure, Output};
-use crate::registers::{self, Registers, is_card_name};
 
 /// A device on the command line.
 #[derive(Args, Clone, Debug, Default)]
@@ -105,20 +104,6 @@ pub(crate) fn find(registry: &Registry, name: Option<&str>) -> Result<DeviceSpec
     }
 }
 
-/// The registers of a device, or of a real card by its name; of the only device if none is named.
-pub(crate) fn registers_of(
-    name: Option<&str>,
-    to: &mut Output<'_>,
-) -> Result<Box<dyn Registers>, Failure> {
-    match name {
-        Some(card) if is_card_name(card) => Ok(registers::open(card, to)?),
-        name => {
-            let spec = find(&device::registry(to)?, name)?;
-            Ok(registers::open(&spec.name, to)?)
-        }
-    }
-}
-
 /// The device of a name, `NAME/1` or a PCI address.
 pub(crate) fn named(registry: &Registry, text: &str) -> Result<DeviceSpec, Failure> {
     if let Some(spec) = at_pci(registry, text)? {
@@ -174,6 +159,58 @@ pub(crate) fn assignments(
         all.push(format!("{word}={value}"));
     }
     Ok(all)
+}
+
+/// The only port of a device.
+pub(crate) const PORT: u32 = 1;
+
+/// The user's devices, without what a run that was killed has left on them.
+pub(crate) fn registry(to: &mut Output<'_>) -> Result<Registry, Failure> {
+    let registry = Registry::open().map_err(Failure::broken)?;
+    for remark in leftover::put_back(&registry) {
+        to.remark(remark)?;
+    }
+    Ok(registry)
+}
+
+/// The device that has a PCI address, if the text is one.
+pub(crate) fn at_pci(registry: &Registry, text: &str) -> Result<Option<DeviceSpec>, Failure> {
+    let Ok(address) = text.parse::<PciAddress>() else {
+        return Ok(None);
+    };
+    let devices = registry.devices()?;
+    let mut devices = devices.into_iter().enumerate();
+    let found = devices.find(|(place, spec)| spec.pci_at(*place) == address);
+    Ok(found.map(|(_, spec)| spec))
+}
+
+/// The device that is named with its place among all, or all devices.
+pub(crate) fn devices(
+    registry: &Registry,
+    name: Option<&str>,
+) -> Result<Vec<(usize, DeviceSpec)>, Failure> {
+    // Says which there are.
+    let wanted = name.map(|name| named(registry, name)).transpose()?;
+    let all = registry.devices()?;
+    let all = all.into_iter().enumerate();
+    let is_wanted = |spec: &DeviceSpec| wanted.as_ref().is_none_or(|it| spec.name == it.name);
+    Ok(all.filter(|(_, spec)| is_wanted(spec)).collect())
+}
+
+/// What `look` finds of the device that is named, or of each of all.
+pub(crate) fn each<T>(
+    registry: &Registry,
+    name: Option<&str>,
+    look: impl Fn(usize, &DeviceSpec) -> Result<T, Failure>,
+) -> Result<Vec<T>, Failure> {
+    let devices = devices(registry, name)?;
+    let found = devices.iter().map(|(place, spec)| look(*place, spec));
+    found.collect()
+}
+
+pub(crate) fn observe(registry: &Registry, spec: &DeviceSpec) -> Result<Observer, Failure> {
+    let observer = registry.observe_device(spec.clone());
+    observer.map_err(Failure::broken)
 }
 
 #[cfg(test)]

@@ -2,9 +2,11 @@
 //!
 //! | module | does |
 //! |---|---|
+//! | `lines` | how prose, numbers and findings are laid out |
 //! | `look` | how wide output is, and whether it has colour |
 //! | `table` | tables that fit |
 
+pub(crate) mod lines;
 pub(crate) mod look;
 mod table;
 
@@ -13,10 +15,63 @@ use std::io::{self, Write};
 
 use ferroce_base::time::Span;
 use ferroce_registry::RegistryError;
+use serde::Serialize;
 
 pub(crate) use self::look::{filled_columns, look};
 pub use self::table::Table;
-use crate::json::Document;
+
+/// The exit codes of most commands, after what else stands at the end of their help.
+macro_rules! exit_codes {
+    ($($before:literal)?) => {
+        concat!(
+            $($before, "\n\n",)?
+            "Exit codes:\n",
+            "  0  success, including a closed pipe\n",
+            "  1  operation failed or output could not be written\n",
+            "  2  bad input: flags, files or values; the message says what to write instead"
+        )
+    };
+}
+pub(crate) use exit_codes;
+
+pub(crate) const EXIT_CODES: &str = exit_codes!();
+
+/// An object that a command prints.
+pub(crate) trait Document: Serialize {
+    /// The name of its schema.
+    const SCHEMA: &'static str;
+    /// Rises when something else than new fields comes.
+    const VERSION: u32;
+
+    /// The object on one line.
+    fn line(&self) -> serde_json::Result<String> {
+        serde_json::to_string(&Envelope::of(self))
+    }
+
+    /// The object on several lines.
+    fn lines(&self) -> serde_json::Result<String> {
+        serde_json::to_string_pretty(&Envelope::of(self))
+    }
+}
+
+/// A document behind its name.
+#[derive(Serialize)]
+struct Envelope<'a, T: ?Sized> {
+    schema: &'static str,
+    version: u32,
+    #[serde(flatten)]
+    facts: &'a T,
+}
+
+impl<'a, T: Document + ?Sized> Envelope<'a, T> {
+    fn of(facts: &'a T) -> Self {
+        Self {
+            schema: T::SCHEMA,
+            version: T::VERSION,
+            facts,
+        }
+    }
+}
 
 /// Where a command prints: facts to `out`, remarks to `err`.
 pub struct Output<'a> {

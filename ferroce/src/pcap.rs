@@ -13,7 +13,8 @@ use ferroce_capture::{Analysis, FileEnd, ReadError, Way, analyse};
 use ferroce_wire::Service;
 
 use crate::json::capture as json;
-use crate::lines::wrapped;
+use crate::output::lines::grouped;
+use crate::output::lines::wrapped;
 use crate::output::{Failure, Output};
 use findings::findings;
 
@@ -46,7 +47,7 @@ impl Command {
 /// even if packets are truncated. Says for each queue pair and direction what is missing, was sent
 /// again, or was refused. Exits with 0 even if it finds something.
 #[derive(Args, Debug)]
-#[command(after_help = crate::cli::EXIT_CODES)]
+#[command(after_help = crate::output::EXIT_CODES)]
 struct Check {
     /// A pcap or pcapng file; - reads standard input
     file: PathBuf,
@@ -241,19 +242,6 @@ fn service(service: Service) -> &'static str {
         Service::Xrc => "XRC",
         Service::Cnp => "CNP",
     }
-}
-
-/// `1,234,567`
-pub(crate) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// A capture for programs.

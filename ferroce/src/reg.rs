@@ -9,15 +9,15 @@ use ferroce_hca::Method;
 use ferroce_prm::adp_retx_histogram::ADP_RETX_HISTOGRAM;
 use ferroce_prm::{REGISTERS, Register, by_id, by_name, mlxreg};
 
-use crate::cli::exit_codes;
 use crate::naming::{self, DeviceArg};
+use crate::output::exit_codes;
 use crate::output::{Failure, Output};
-use crate::registers::{Access, DryRun, REGISTER_LEN_MAX};
+use crate::registers::{Access, DryRun, REGISTER_LEN_MAX, registers_of};
 use crate::spelling;
 
 /// List, show, read and write the access registers of a device
 #[derive(Args, Debug)]
-#[command(after_help = crate::cli::EXIT_CODES, infer_subcommands = true)]
+#[command(after_help = crate::output::EXIT_CODES, infer_subcommands = true)]
 pub(crate) struct Reg {
     #[command(subcommand)]
     verb: Verb,
@@ -120,7 +120,7 @@ impl Reg {
                     let call = Access::new(register.id(), Method::Query, &bytes);
                     return Access::print(&[call], json, to);
                 }
-                let device = naming::registers_of(device.as_deref(), to)?;
+                let device = registers_of(device.as_deref(), to)?;
                 let bytes = change::read(&*device, register, index)?;
                 match json {
                     true => show::document(device.name(), register, &bytes, to),
@@ -146,7 +146,7 @@ impl Reg {
                     change::write(&dry, register, &fields)?;
                     return Access::print(&dry.into_calls(), json, to);
                 }
-                let device = naming::registers_of(device.as_deref(), to)?;
+                let device = registers_of(device.as_deref(), to)?;
                 change::write(&*device, register, &fields)?;
                 if !json {
                     return Ok(());

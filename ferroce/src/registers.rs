@@ -11,7 +11,6 @@ use ferroce_prm::mgir::MGIR;
 use ferroce_prm::{Register, by_id};
 use ferroce_registry::{DeviceSpec, Observer, PciAddress, Registry};
 
-use crate::device;
 use crate::json::reg as json;
 use crate::json::shared::hex;
 use crate::naming;
@@ -106,7 +105,7 @@ impl From<Unopened> for Failure {
 /// card. A card with the address of a device comes after that device.
 pub(crate) fn open(name: &str, to: &mut Output<'_>) -> Result<Box<dyn Registers>, Unopened> {
     if !is_card_name(name) {
-        let registry = device::registry(to).map_err(Unopened::Device)?;
+        let registry = naming::registry(to).map_err(Unopened::Device)?;
         let spec = registry.device(name).map_err(Failure::from);
         let spec = spec.map_err(Unopened::Device)?;
         return Ok(Box::new(Software { registry, spec }));
@@ -127,6 +126,20 @@ pub(crate) fn open(name: &str, to: &mut Output<'_>) -> Result<Box<dyn Registers>
     Ok(Box::new(Opened { name, card }))
 }
 
+/// The registers of a device, or of a real card by its name; of the only device if none is named.
+pub(crate) fn registers_of(
+    name: Option<&str>,
+    to: &mut Output<'_>,
+) -> Result<Box<dyn Registers>, Failure> {
+    match name {
+        Some(card) if is_card_name(card) => Ok(open(card, to)?),
+        name => {
+            let spec = naming::find(&naming::registry(to)?, name)?;
+            Ok(open(&spec.name, to)?)
+        }
+    }
+}
+
 /// The registers of a device in software. It is looked up at each access: it may have gone
 /// meanwhile, and what was its file is nobody's then.
 struct Software {
@@ -144,8 +157,8 @@ impl Software {
         if !is_address || Places::default().node(address).is_ok_and(is_shown) {
             return Ok(None);
         }
-        let registry = device::registry(to)?;
-        let spec = device::at_pci(&registry, address)?;
+        let registry = naming::registry(to)?;
+        let spec = naming::at_pci(&registry, address)?;
         Ok(spec.map(|spec| Self { registry, spec }))
     }
 }
@@ -226,7 +239,7 @@ impl DryRun {
     /// A dry run on a device or a card, which need not be there.
     pub(crate) fn on(name: Option<&str>, to: &mut Output<'_>) -> Result<Self, Failure> {
         let card = name.filter(|it| is_card_name(it));
-        let of = match (naming::registers_of(name, to), card) {
+        let of = match (registers_of(name, to), card) {
             (Ok(of), _) => Some(of),
             (Err(unopened), Some(name)) => {
                 let reason = unopened.to_string();

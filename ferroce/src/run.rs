@@ -42,8 +42,9 @@ use self::launch::Running;
 use self::session::{Counted, Session};
 use crate::adp::{self, Personality};
 use crate::device;
-use crate::json::{Document as _, run as json};
-use crate::output::{Failure, Output};
+use crate::json::run as json;
+use crate::naming;
+use crate::output::{Document as _, Failure, Output};
 
 const EXAMPLES_AND_EXIT_CODES: &str = "Examples:
   ferroce run -- ib_write_bw                 a program on the devices there are
@@ -287,7 +288,7 @@ struct Prepared {
 
 impl Prepared {
     fn prepare(on: &ProgramArgs, to: &mut Output<'_>) -> Result<Self, Failure> {
-        let registry = device::registry(to)?;
+        let registry = naming::registry(to)?;
         let devices = match &on.device {
             Some(name) => vec![registry.device(name)?],
             None => registry.devices()?,

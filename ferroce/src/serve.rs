@@ -38,7 +38,7 @@ use clap::Args;
 
 use self::gate::{Gate, Token};
 use self::site::Site;
-use crate::device;
+use crate::naming;
 use crate::output::{Failure, Output};
 
 /// Serve Prometheus metrics and a web page until interrupted
@@ -50,7 +50,7 @@ use crate::output::{Failure, Output};
 /// The page is at /. It shows the devices live, and a designer of retransmission profiles. Only this
 /// machine can open it, and it changes nothing, unless you say otherwise.
 #[derive(Args, Debug)]
-#[command(after_help = crate::cli::EXIT_CODES)]
+#[command(after_help = crate::output::EXIT_CODES)]
 pub struct Command {
     /// Where to listen: ADDR:PORT, HOST:PORT, a PORT of 127.0.0.1, or :PORT of all addresses. Port 0
     /// takes a free one. Anyone who reaches the address can read the metrics, so the default is
@@ -98,7 +98,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 
 impl Command {
     pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
-        let registry = device::registry(to)?;
+        let registry = naming::registry(to)?;
         let address = self.listen;
         let listener = TcpListener::bind(address).map_err(|error| {
             Failure::broken(format_args!(

@@ -64,7 +64,7 @@ enum Verb {
 ///
 /// For example `ferroce sim show flap-all-reduce > mine.toml`.
 #[derive(Args, Debug)]
-#[command(after_help = crate::cli::EXIT_CODES)]
+#[command(after_help = crate::output::EXIT_CODES)]
 struct Show {
     /// Name of a built-in scenario: see `ferroce sim list`
     #[arg(value_name = "NAME")]

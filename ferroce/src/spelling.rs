@@ -7,7 +7,7 @@
 use std::ffi::OsString;
 
 use clap::{Arg, Command};
-use ferroce_registry::PciAddress;
+use ferroce_registry::{KINDS, PciAddress};
 
 use crate::output::{Failure, Output};
 
@@ -199,7 +199,8 @@ impl<'a> Place<'a> {
 
     /// Whether a word belongs to the noun itself: a verb of it, or a kind of object.
     fn is_word_of_noun(&self, word: &str) -> bool {
-        child(self.of_noun, word).is_some() || self.path[0] == "res" && crate::device::is_kind(word)
+        child(self.of_noun, word).is_some()
+            || self.path[0] == "res" && KINDS.iter().any(|kind| kind.name == word)
     }
 }
 

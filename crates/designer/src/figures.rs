@@ -4,16 +4,28 @@ use ferroce_adp::{Endurance, QpTimeouts};
 use ferroce_base::time::Span;
 use serde::Serialize;
 
-/// The figures of an [`Endurance`]; what has no end is null.
+/// Which outages a QP survives. What has no end is null.
 #[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(
+    feature = "schema",
+    derive(schemars::JsonSchema),
+    schemars(rename = "Endurance")
+)]
 pub struct EnduranceJson {
-    survives_ns: Option<u64>,
-    survives_at_best_ns: Option<u64>,
-    resumes_within_ns: Option<u64>,
-    gives_up_first_ns: Option<u64>,
-    gives_up_last_ns: Option<u64>,
-    retransmissions: Option<u64>,
-    shortest_wait_ns: Option<u64>,
+    /// The longest outage that every QP survives.
+    pub survives_ns: Option<u64>,
+    /// The longest outage that any QP survives.
+    pub survives_at_best_ns: Option<u64>,
+    /// How long after the end of an outage the next retransmission leaves, at most.
+    pub resumes_within_ns: Option<u64>,
+    /// When the first QP gives up, counted from its last progress.
+    pub gives_up_first_ns: Option<u64>,
+    /// When the last QP gives up: by then a dead peer has been noticed.
+    pub gives_up_last_ns: Option<u64>,
+    /// How many times a QP retransmits during an outage, at most.
+    pub retransmissions: Option<u64>,
+    /// The shortest wait that a retransmission follows.
+    pub shortest_wait_ns: Option<u64>,
 }
 
 impl From<Endurance> for EnduranceJson {

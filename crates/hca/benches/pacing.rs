@@ -10,13 +10,12 @@ use std::hint::black_box;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use ferroce_dcqcn::Params;
 use ferroce_hca::{
-    AccessFlags, Attr, Counter, CqId, Data, Hca, HcaConfig, Memory, Mtu, Outgoing, Path, QpAttr,
-    QpInit, QpModify, QpState, QpType, Rate, Received, SendOp, SendWr, Sge, Span, Time,
-    WriteLockError,
+    Counter, CqId, Data, Hca, HcaConfig, Memory, Mtu, Outgoing, QpAttr, QpInit, QpType, Rate,
+    Received, SendOp, SendWr, Span, Time, WriteLockError,
 };
+use ferroce_testing::direct::{ADDRESSES, End, connected};
 use ferroce_wire::{PKEY_DEFAULT, Qpn, cnp};
 
-const ADDRESSES: [[u8; 4]; 2] = [[10, 0, 0, 1], [10, 0, 0, 2]];
 const MESSAGE: u32 = 1 << 30;
 const TOTAL_MBPS: u32 = 10_000;
 const MANY: u32 = 100_000;
@@ -154,31 +153,33 @@ impl Device {
     fn new(count: u32, mbps: u32) -> Self {
         let mut hca = Hca::new(HcaConfig::default());
         hold(&hca, mbps);
-        let pd = hca.alloc_pd().unwrap();
-        let cq = hca.create_cq(1 << 18).unwrap();
         let memory = Memory::Phantom {
             addr: 4096,
             len: MESSAGE.into(),
         };
-        let mr = hca.reg_mr(pd, memory, AccessFlags::all()).unwrap();
-        let init = QpInit::new(QpType::Uc, pd, cq);
-        let sge = Sge {
-            addr: mr.va,
-            length: MESSAGE,
-            lkey: mr.key.lkey(),
-        };
+        let end = End::new(&mut hca, 1 << 18, memory);
         let write = SendOp::Write {
-            va: mr.va,
-            rkey: mr.key.rkey(),
+            va: end.memory.va,
+            rkey: end.memory.key.rkey(),
             imm: None,
         };
-        let qpns = (0..count).map(|_| connected(&mut hca, &init)).collect();
+        let init = QpInit {
+            qp_type: QpType::Uc,
+            ..end.init
+        };
+        let attr = QpAttr {
+            path_mtu: Mtu::Mtu4096,
+            ..QpAttr::default()
+        };
+        let qpns = (0..count)
+            .map(|_| connected(&mut hca, &init, ADDRESSES[1], attr))
+            .collect();
         Self {
             hca,
-            cq,
+            cq: end.cq(),
             qpns,
             packet: Outgoing::empty(),
-            request: SendWr::new(0, write, sge),
+            request: SendWr::new(0, write, end.sge(MESSAGE)),
         }
     }
 
@@ -218,26 +219,6 @@ fn hold(hca: &Hca, mbps: u32) {
         Ok::<_, WriteLockError>(())
     };
     hca.state().change_congestion(change).unwrap();
-}
-
-fn connected(hca: &mut Hca, init: &QpInit) -> Qpn {
-    let qpn = hca.create_qp(init).unwrap();
-    let attr = QpAttr {
-        path_mtu: Mtu::Mtu4096,
-        dest_qpn: Qpn::new(2),
-        ..QpAttr::default()
-    };
-    let path = Path {
-        dest: ADDRESSES[1].into(),
-        traffic_class: 2,
-    };
-    use QpState::{Init, Reset, Rtr, Rts};
-    for (from, to) in [(Reset, Init), (Init, Rtr), (Rtr, Rts)] {
-        let change = QpModify::step(QpType::Uc, from, to, attr);
-        let path = Some(path).filter(|_| change.mask.contains(Attr::AV));
-        hca.modify_qp(qpn, &change, path).unwrap();
-    }
-    qpn
 }
 
 fn pacing(c: &mut Criterion) {

@@ -14,14 +14,13 @@ use std::time::{Duration, Instant};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use ferroce_hca::{
-    AccessFlags, Attr, Buffer, CqId, Data, Hca, HcaConfig, Memory, Mtu, Outgoing, Path, QpAttr,
-    QpInit, QpModify, QpType, Received, SendOp, SendWr, Sge, Span, Time, WcStatus,
+    Buffer, CqId, Data, Hca, Memory, Outgoing, SendOp, SendWr, Sge, Span, Time, WcStatus,
 };
+use ferroce_testing::direct::{self, ADDRESSES, End, connected};
 use ferroce_wire::Qpn;
 
 const MTU: u32 = 4096;
 const OUTSTANDING: u32 = 16;
-const ADDRESSES: [[u8; 4]; 2] = [[10, 0, 0, 1], [10, 0, 0, 2]];
 /// Packets taken from a device before the other one gets them, as from a socket.
 const BATCH: usize = 16;
 
@@ -59,16 +58,8 @@ impl Wire {
 
 impl Pair {
     fn new(len: u32, carries_bytes: bool) -> Self {
-        let mut devices = [0, 1].map(|seed| {
-            Hca::new(HcaConfig {
-                seed,
-                ..HcaConfig::default()
-            })
-        });
-        let ends = [0, 1].map(|own| {
-            let hca = &mut devices[own];
-            let pd = hca.alloc_pd().unwrap();
-            let cq = hca.create_cq(1024).unwrap();
+        let mut devices = direct::devices();
+        let [(near, qpn), (far, _)] = [0, 1].map(|own| {
             let memory = match carries_bytes {
                 true => Memory::Buffer(Buffer::zeroed(len as usize)),
                 false => Memory::Phantom {
@@ -76,41 +67,15 @@ impl Pair {
                     len: len.into(),
                 },
             };
-            let mr = hca.reg_mr(pd, memory, AccessFlags::all()).unwrap();
-            let init = QpInit::new(QpType::Rc, pd, cq);
-            let qpn = hca.create_qp(&init).unwrap();
-            let attr = QpAttr {
-                access: AccessFlags::all(),
-                path_mtu: Mtu::Mtu4096,
-                dest_qpn: qpn,
-                timeout: 14,
-                retry_cnt: 7,
-                ..QpAttr::default()
-            };
-            let path = Path {
-                dest: ADDRESSES[1 - own].into(),
-                traffic_class: 2,
-            };
-            for change in [
-                QpModify::init(attr),
-                QpModify::rtr(attr),
-                QpModify::rts(attr),
-            ] {
-                let path = change.mask.contains(Attr::AV).then_some(path);
-                hca.modify_qp(qpn, &change, path).unwrap();
-            }
-            (cq, qpn, mr)
+            let hca = &mut devices[own];
+            let end = End::new(hca, 1024, memory);
+            let qpn = connected(hca, &end.init, ADDRESSES[1 - own], direct::attr());
+            (end, qpn)
         });
-        let (_, _, remote) = ends[1];
-        let (cq, qpn, own) = ends[0];
-        let sge = Sge {
-            addr: own.va,
-            length: len,
-            lkey: own.key.lkey(),
-        };
+        let (cq, sge) = (near.cq(), near.sge(len));
         let op = SendOp::Write {
-            va: remote.va,
-            rkey: remote.key.rkey(),
+            va: far.memory.va,
+            rkey: far.memory.key.rkey(),
             imm: None,
         };
         Self {
@@ -140,17 +105,11 @@ impl Pair {
             count += 1;
         }
         for (packet, bytes) in batch[..count].iter().zip(bytes) {
-            let received = Received {
-                source: ADDRESSES[from].into(),
-                dest: packet.path.dest,
-                traffic_class: packet.path.traffic_class,
-                headers: &packet.headers,
-                data: match self.carries_bytes {
-                    true => Data::Bytes(bytes),
-                    false => Data::Length(packet.payload_len),
-                },
+            let data = match self.carries_bytes {
+                true => Data::Bytes(bytes),
+                false => Data::Length(packet.payload_len),
             };
-            self.devices[1 - from].handle_packet(self.now, black_box(&received));
+            direct::deliver(&mut self.devices, self.now, from, black_box(packet), data);
         }
         count > 0
     }

@@ -27,7 +27,6 @@ mod congestion;
 mod control;
 mod credit;
 mod flows;
-mod gid;
 mod payload;
 mod port;
 mod queue_pair;

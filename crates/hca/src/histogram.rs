@@ -212,7 +212,7 @@ impl HistogramConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::function::Function;
+    use crate::identity::Function;
 
     pub(super) const MS: u64 = 1_000_000;
 

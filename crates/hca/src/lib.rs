@@ -66,7 +66,6 @@ mod device;
 mod error;
 mod error_log;
 mod event;
-mod function;
 mod grh;
 mod group;
 mod histogram;
@@ -110,11 +109,10 @@ pub use ferroce_transport::{
     Time, TimerExpiry, UdAddress, WcFlags, WcOpcode, WcStatus, WorkQueue,
 };
 pub use ferroce_wire::{Psn, Qpn, Srqn};
-pub use function::Function;
 pub use group::group_of_mgid;
 pub use histogram::{BinWidthMode, HistogramConfig, HistogramError, TimeUnit};
 pub use host_profile::HostProfile;
-pub use identity::Identity;
+pub use identity::{Function, Identity};
 pub use ids::{PdId, XrcdId};
 pub use impair::{Direction, Impairment};
 pub use limits::Limits;

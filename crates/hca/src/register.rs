@@ -13,8 +13,8 @@ use ferroce_prm::{
 };
 use thiserror::Error;
 
-use crate::function::Function;
 use crate::histogram::HistogramError;
+use crate::identity::Function;
 use crate::state::{DeviceState, WriteLockError};
 
 /// Why a register access was refused. Nothing was changed.

@@ -11,7 +11,7 @@ use ferroce_transport::Time;
 
 pub use self::personality::Personality;
 use crate::carrier::{Outages, Outlook, Schedule};
-use crate::function::Function;
+use crate::identity::Function;
 use crate::impair::{Direction, Impairment};
 
 /// All settings of a card at one time: registers, personality, impairments, congestion control.

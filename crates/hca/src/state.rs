@@ -20,9 +20,8 @@ use crate::carrier::CarrierLosses;
 use crate::counters::{CounterSlab, Counters};
 use crate::credit::LeaseTable;
 use crate::error_log::ErrorLog;
-use crate::function::Function;
 use crate::histogram::{Histogram, HistogramError};
-use crate::identity::Identity;
+use crate::identity::{Function, Identity};
 use crate::impair::{Backlog, Direction, Impairment, ImpairmentError};
 use crate::settings::{Personality, Settings};
 

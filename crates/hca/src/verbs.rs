@@ -2,14 +2,13 @@
 
 mod audit;
 mod cq;
+mod domain;
 mod group;
 mod look;
 mod mr;
 mod mw;
-mod pd;
 mod qp;
 mod srq;
-mod xrc;
 
 pub use look::{CqLook, QpLook, SrqLook};
 pub use mr::{MrModify, RegFlags};

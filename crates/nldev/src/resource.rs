@@ -4,7 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use ferroce_registry::{
-    CmIdRow, DeviceSpec, Inquiry, Observer, Process, QpRow, Query, Registry, Resource, SrqRow,
+    CmIdRow, Counts, DeviceSpec, Inquiry, Observer, Process, QpRow, Query, Registry, Resource,
+    ResourceRow, SrqRow,
 };
 
 use crate::abi::{Kind, attr};
@@ -41,13 +42,7 @@ fn count(
     spec: &DeviceSpec,
 ) -> Result<(), Errno> {
     let (rows, processes) = ask(registry, spec, Query::Count)?;
-    let counts: Vec<_> = rows
-        .iter()
-        .filter_map(|row| match row {
-            Resource::Count(counts) => Some(counts),
-            _ => None,
-        })
-        .collect();
+    let counts: Vec<_> = rows.iter().filter_map(Counts::of).collect();
     let mut message = reply.message();
     put_device(&mut message, index, spec);
     let table = message.open(attr::RES_SUMMARY);
@@ -245,7 +240,6 @@ fn put_qp(message: &mut Message, row: &QpRow) {
 }
 
 fn put_cm_id(message: &mut Message, row: &CmIdRow) {
-    let listens = row.state == "LISTEN";
     message.u32(attr::PORT_INDEX, PORT);
     if let Some(lqpn) = row.lqpn {
         message.u32(attr::RES_LQPN, lqpn);
@@ -268,9 +262,8 @@ fn put_cm_id(message: &mut Message, row: &CmIdRow) {
     if let Some(number) = row.cm_idn {
         message.u32(attr::RES_CM_IDN, number);
     }
-    // Whoever listens does so on a port of its own; a connection does not say whose it is.
-    let port = if listens { row.service_port } else { 0 };
-    put_address(message, attr::RES_SRC_ADDR, (row.src_addr, port).into());
+    let source = (row.src_addr, row.src_port.unwrap_or(0));
+    put_address(message, attr::RES_SRC_ADDR, source.into());
     if let Some(peer) = row.dst_addr {
         put_address(message, attr::RES_DST_ADDR, (peer, 0).into());
     }

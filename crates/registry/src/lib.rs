@@ -35,8 +35,8 @@ pub use observer::{Observer, PortLook};
 pub use question::{QueryError, Question};
 pub use registry::{Registry, RegistryError};
 pub use resource::{
-    CmIdRow, Counts, CqRow, FlowRow, LimitRow, MrRow, PdRow, PeerLink, PeerLinks, PeerRow, QpRow,
-    QpStates, Query, Resource, SrqRow, rows,
+    CmIdRow, Counts, CqRow, FlowRow, Form, KINDS, Key, Kind, LimitRow, MrRow, PdRow, PeerLink,
+    PeerLinks, PeerRow, QpRow, QpStates, Query, Resource, ResourceRow, SrqRow, rows,
 };
 pub use shared::{
     ATTENTION, Asking, Mailbox, Membership, Peer, PeerFile, Place, Presence, Process, Reader,

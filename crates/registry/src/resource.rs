@@ -1,5 +1,8 @@
-//! A process's objects on a device, as rows for display. Their keys are those of iproute2's `rdma
-//! resource`, with additional ones for what only this device has.
+//! A process's objects on a device, as rows for display: what tables, documents and netlink messages
+//! have of them. Their keys are those of iproute2's `rdma resource`, with additional ones for what only
+//! this device has.
+
+mod kind;
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -9,295 +12,271 @@ use ferroce_base::time::Span;
 use ferroce_hca::{Hca, LimitLook, Phase, QpState, Time, cm::CmState};
 use serde::{Deserialize, Serialize};
 
-/// Which resources to tell of.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub enum Query {
-    /// Queue pairs.
-    Qp = 1,
-    /// Memory regions.
-    Mr = 2,
-    /// Completion queues.
-    Cq = 3,
-    /// Protection domains.
-    Pd = 4,
-    /// Shared receive queues.
-    Srq = 5,
-    /// Connections, and services that are listened on.
-    CmId = 6,
-    /// How many there are of each kind.
-    Count = 7,
-    /// Queue pairs whose peers have sent CNPs.
-    Flow = 8,
-    /// Peers, and what carries packets to them.
-    Peer = 9,
+pub use self::kind::{Form, KINDS, Key, Kind};
+
+/// A row of an answer.
+pub trait ResourceRow: Serialize + Sized {
+    /// The row in an answer, if it is one of this type.
+    fn of(resource: &Resource) -> Option<&Self>;
 }
 
-impl Query {
-    const ALL: [Self; 9] = [
-        Self::Qp,
-        Self::Mr,
-        Self::Cq,
-        Self::Pd,
-        Self::Srq,
-        Self::CmId,
-        Self::Count,
-        Self::Flow,
-        Self::Peer,
-    ];
+/// What processes can be asked, and the rows that they answer with.
+macro_rules! resources {
+    ($($(#[$meta:meta])* $kind:ident($row:ident) = $code:literal,)+) => {
+        /// Which resources to tell of.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[repr(u8)]
+        pub enum Query {
+            $($(#[$meta])* $kind = $code,)+
+        }
 
-    pub(crate) fn from_code(code: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|query| *query as u8 == code)
+        impl Query {
+            pub(crate) fn from_code(code: u8) -> Option<Self> {
+                [$(Self::$kind),+].into_iter().find(|query| *query as u8 == code)
+            }
+        }
+
+        /// One row of an answer.
+        #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum Resource {
+            $($(#[$meta])* $kind($row),)+
+        }
+
+        $(impl ResourceRow for $row {
+            fn of(resource: &Resource) -> Option<&Self> {
+                match resource {
+                    Resource::$kind(row) => Some(row),
+                    _ => None,
+                }
+            }
+        })+
+    };
+}
+
+resources! {
+    /// Queue pairs.
+    Qp(QpRow) = 1,
+    /// Memory regions.
+    Mr(MrRow) = 2,
+    /// Completion queues.
+    Cq(CqRow) = 3,
+    /// Protection domains.
+    Pd(PdRow) = 4,
+    /// Shared receive queues.
+    Srq(SrqRow) = 5,
+    /// Connections, and services that are listened on.
+    CmId(CmIdRow) = 6,
+    /// How many there are of each kind.
+    Count(Counts) = 7,
+    /// Queue pairs whose peers have sent CNPs.
+    Flow(FlowRow) = 8,
+    /// Peers, and what carries packets to them.
+    Peer(PeerRow) = 9,
+}
+
+/// Rows, each with the name of its JSON Schema. All of them have the process at the end.
+macro_rules! rows {
+    ($($(#[$meta:meta])* $name:ident = $schema:literal {
+        $($(#[$field_meta:meta])* $field:ident: $type:ty,)+
+    })+) => {$(
+        $(#[$meta])*
+        #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = $schema))]
+        pub struct $name {
+            $($(#[$field_meta])* pub $field: $type,)+
+            /// The process.
+            pub pid: u32,
+            /// Its name.
+            pub comm: String,
+        }
+    )+};
+}
+
+rows! {
+    /// A queue pair.
+    QpRow = "QueuePair" {
+        /// Its number.
+        lqpn: u32,
+        /// The peer's number, once a connected one knows it.
+        rqpn: Option<u32>,
+        /// RC, UC, UD, XRC_SEND or XRC_RECV.
+        #[serde(rename = "type")]
+        qp_type: String,
+        /// RESET, INIT, RTR, RTS, SQD, SQE or ERR.
+        state: String,
+        /// The PSN that it expects next.
+        rq_psn: u32,
+        /// The PSN that it sends next.
+        sq_psn: u32,
+        /// State of path migration.
+        path_mig_state: String,
+        /// Its protection domain. An XRC target has none.
+        pdn: Option<u32>,
+        /// Where its send requests complete.
+        send_cqn: Option<u32>,
+        /// Where its receive requests complete.
+        recv_cqn: Option<u32>,
+        /// The shared receive queue that it takes from.
+        srqn: Option<u32>,
+        /// The peer's address, from RTR on.
+        peer: Option<IpAddr>,
+        /// ACK timeout as last set, 0 to 31.
+        timeout: u8,
+        /// Retry count as last set, 0 to 7.
+        retry_cnt: u8,
+        /// RNR retry count as last set, 0 to 7.
+        rnr_retry: u8,
+        /// How long the acknowledgement timer would run if it were armed now; null without end.
+        wait_ns: Option<u64>,
+        /// How long a silent peer is tolerated; null without end.
+        total_ns: Option<u64>,
+        /// The timeout in use, in doublings of what the policy in force starts from.
+        exponent: u16,
+        /// The range of the profile in use; null with the initial timeout or without a profile.
+        range: Option<u8>,
+        /// How much of the retry count is left.
+        retries_left: u8,
+        /// Packets that were sent and not acknowledged.
+        in_flight: u32,
+        /// What may be on the wire to its peer, of all queue pairs of the process together; null for a
+        /// service that is not acknowledged.
+        #[serde(rename = "path_window_bytes")]
+        path_window: Option<u64>,
+        /// What is.
+        #[serde(rename = "path_used_bytes")]
+        path_used: Option<u64>,
+        /// The last round trip to the peer, once one was measured.
+        path_rtt_ns: Option<u64>,
+        /// Send requests that are not complete.
+        send_queue: u64,
+        /// Receive requests that wait on its own queue.
+        recv_queue: u64,
+    }
+
+    /// A memory region.
+    MrRow = "MemoryRegion" {
+        /// Its number: the key without its lowest byte.
+        mrn: u32,
+        /// Key for peers.
+        rkey: u32,
+        /// Key for work requests.
+        lkey: u32,
+        /// First virtual address, as users of the keys name it.
+        iova: u64,
+        /// Its length.
+        #[serde(rename = "length_bytes")]
+        mrlen: u64,
+        /// Its protection domain.
+        pdn: u32,
+    }
+
+    /// A completion queue.
+    CqRow = "CompletionQueue" {
+        /// Its number.
+        cqn: u32,
+        /// Entries that it has room for.
+        cqe: u32,
+        /// Completions that wait to be polled.
+        waiting: u64,
+        /// Queue pairs that complete here.
+        users: u32,
+    }
+
+    /// A protection domain.
+    PdRow = "ProtectionDomain" {
+        /// Its number.
+        pdn: u32,
+        /// Objects in it.
+        users: u32,
+    }
+
+    /// A shared receive queue.
+    SrqRow = "SharedReceiveQueue" {
+        /// Its number.
+        srqn: u32,
+        /// BASIC or XRC.
+        #[serde(rename = "type")]
+        srq_type: String,
+        /// Its protection domain.
+        pdn: u32,
+        /// Requests that it has room for.
+        max_wr: u32,
+        /// Requests that wait.
+        waiting: u64,
+        /// Queue pairs that take from it.
+        users: u32,
+    }
+
+    /// A connection of the connection manager, or a service that is listened on.
+    CmIdRow = "CmId" {
+        /// Its name on this side; a service has none.
+        cm_idn: Option<u32>,
+        /// Queue pair on this side, once known.
+        lqpn: Option<u32>,
+        /// The peer's queue pair, once known.
+        rqpn: Option<u32>,
+        /// LISTEN, CONNECT, DISCONNECT or IDLE, as the kernel has it.
+        state: String,
+        /// How far a connection has come, in the connection manager's own words.
+        cm_state: Option<String>,
+        /// Port space: TCP, UDP, IB or IPOIB.
+        ps: Option<String>,
+        /// The device's address.
+        src_addr: IpAddr,
+        /// The port that a service listens on; null for a connection.
+        src_port: Option<u16>,
+        /// The peer's address.
+        dst_addr: Option<IpAddr>,
+        /// The service that a connection is to, a port in its port space; null for a service itself.
+        service_port: Option<u16>,
+        /// The whole service.
+        service_id: u64,
+    }
+
+    /// A queue pair whose peer has sent congestion notifications.
+    FlowRow = "Flow" {
+        /// Its number.
+        lqpn: u32,
+        /// The peer's number.
+        rqpn: u32,
+        /// The peer's address.
+        peer: IpAddr,
+        /// The priority of its packets, 0 to 7.
+        prio: u8,
+        /// Congestion notifications that it has heeded, modulo 2^32.
+        cnps: u32,
+        /// What these have made of it; null if it is at full rate again.
+        limit: Option<LimitRow>,
+    }
+
+    /// What carries a process's packets to the processes of a device.
+    PeerRow = "Peer" {
+        /// Their device's address.
+        peer: IpAddr,
+        /// shm, udp or none, in which case packets are dropped; null before the first one.
+        #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
+        link: Option<PeerLink>,
+        /// Queue pairs that are connected to theirs.
+        #[serde(rename = "queue_pairs")]
+        qps: u64,
     }
 }
 
-/// One row of an answer.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Resource {
-    /// See [`Query::Qp`].
-    Qp(QpRow),
-    /// See [`Query::Mr`].
-    Mr(MrRow),
-    /// See [`Query::Cq`].
-    Cq(CqRow),
-    /// See [`Query::Pd`].
-    Pd(PdRow),
-    /// See [`Query::Srq`].
-    Srq(SrqRow),
-    /// See [`Query::CmId`].
-    CmId(CmIdRow),
-    /// See [`Query::Count`].
-    Count(Counts),
-    /// See [`Query::Flow`].
-    Flow(FlowRow),
-    /// See [`Query::Peer`].
-    Peer(PeerRow),
-}
-
-/// A queue pair.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub struct QpRow {
-    /// Its number.
-    pub lqpn: u32,
-    /// The peer's number, once a connected one knows it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rqpn: Option<u32>,
-    /// RC, UC, UD, XRC_SEND or XRC_RECV.
-    #[serde(rename = "type")]
-    pub qp_type: String,
-    /// RESET, INIT, RTR, RTS, SQD, SQE or ERR.
-    pub state: String,
-    /// The PSN that it expects next.
-    pub rq_psn: u32,
-    /// The PSN that it sends next.
-    pub sq_psn: u32,
-    /// Always MIGRATED.
-    pub path_mig_state: String,
-    /// Its protection domain. An XRC target has none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pdn: Option<u32>,
-    /// Where its send requests complete.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub send_cqn: Option<u32>,
-    /// Where its receive requests complete.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub recv_cqn: Option<u32>,
-    /// The shared receive queue that it takes from.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub srqn: Option<u32>,
-    /// The peer's address, from RTR on.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub peer: Option<IpAddr>,
-    /// `timeout` as last set, 0 to 31.
-    pub timeout: u8,
-    /// `retry_cnt` as last set, 0 to 7.
-    pub retry_cnt: u8,
-    /// `rnr_retry` as last set, 0 to 7.
-    pub rnr_retry: u8,
-    /// How long the acknowledgement timer would run if it were armed now, in nanoseconds; without
-    /// it, for ever.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub wait_ns: Option<u64>,
-    /// How long a silent peer is tolerated, in nanoseconds; without it, for ever.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub total_ns: Option<u64>,
-    /// The timeout in use, in doublings of what the policy in force starts from.
-    pub exponent: u16,
-    /// The range of the profile in use; without it, the initial timeout or no profile.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub range: Option<u8>,
-    /// How much of the retry count is left.
-    pub retries_left: u8,
-    /// Packets that were sent and not acknowledged.
-    pub in_flight: u32,
-    /// Bytes that may be on the wire to its peer, of all queue pairs of the process together, as a
-    /// receive buffer counts them; nothing for a service that is not acknowledged.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub path_window: Option<u64>,
-    /// Bytes that are.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub path_used: Option<u64>,
-    /// The last round trip to the peer, in nanoseconds, once one was measured.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub path_rtt_ns: Option<u64>,
-    /// Send requests that are not complete.
-    pub send_queue: u64,
-    /// Receive requests that wait on its own queue.
-    pub recv_queue: u64,
-    /// The process.
-    pub pid: u32,
-    /// Its name.
-    pub comm: String,
-}
-
-/// A memory region.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub struct MrRow {
-    /// Its number: the key without its lowest byte.
-    pub mrn: u32,
-    /// Key for peers.
-    pub rkey: u32,
-    /// Key for work requests.
-    pub lkey: u32,
-    /// First virtual address, as keys' users name it.
-    pub iova: u64,
-    /// Bytes.
-    pub mrlen: u64,
-    /// Its protection domain.
-    pub pdn: u32,
-    /// The process.
-    pub pid: u32,
-    /// Its name.
-    pub comm: String,
-}
-
-/// A completion queue.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub struct CqRow {
-    /// Its number.
-    pub cqn: u32,
-    /// Entries that it has room for.
-    pub cqe: u32,
-    /// Completions that wait to be polled.
-    pub waiting: u64,
-    /// Queue pairs that complete here.
-    pub users: u32,
-    /// The process.
-    pub pid: u32,
-    /// Its name.
-    pub comm: String,
-}
-
-/// A protection domain.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub struct PdRow {
-    /// Its number.
-    pub pdn: u32,
-    /// Objects in it.
-    pub users: u32,
-    /// The process.
-    pub pid: u32,
-    /// Its name.
-    pub comm: String,
-}
-
-/// A shared receive queue.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub struct SrqRow {
-    /// Its number.
-    pub srqn: u32,
-    /// BASIC or XRC.
-    #[serde(rename = "type")]
-    pub srq_type: String,
-    /// Its protection domain.
-    pub pdn: u32,
-    /// Requests that it has room for.
-    pub max_wr: u32,
-    /// Requests that wait.
-    pub waiting: u64,
-    /// Queue pairs that take from it.
-    pub users: u32,
-    /// The process.
-    pub pid: u32,
-    /// Its name.
-    pub comm: String,
-}
-
-/// A connection of the connection manager, or a service that is listened on.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub struct CmIdRow {
-    /// Its name on this side; a service has none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cm_idn: Option<u32>,
-    /// Queue pair on this side, once known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lqpn: Option<u32>,
-    /// The peer's queue pair, once known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rqpn: Option<u32>,
-    /// LISTEN, CONNECT, DISCONNECT or IDLE, as the kernel has it.
-    pub state: String,
-    /// How far a connection has come, in the connection manager's own words.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cm_state: Option<String>,
-    /// Port space: TCP, UDP, IB or IPOIB.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ps: Option<String>,
-    /// Port of the service in its port space.
-    pub service_port: u16,
-    /// The whole service.
-    pub service_id: u64,
-    /// The device's address.
-    pub src_addr: IpAddr,
-    /// The peer's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub dst_addr: Option<IpAddr>,
-    /// The process.
-    pub pid: u32,
-    /// Its name.
-    pub comm: String,
-}
-
-/// What congestion control does to a queue pair whose peer has sent CNPs.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub struct FlowRow {
-    /// Its number.
-    pub lqpn: u32,
-    /// The peer's number.
-    pub rqpn: u32,
-    /// The peer's address.
-    pub peer: IpAddr,
-    /// The priority of its packets, 0 to 7.
-    pub prio: u8,
-    /// CNPs that it has heeded, modulo 2^32.
-    pub cnps: u32,
-    /// What they have made of it; nothing if it is at full rate again.
-    #[serde(flatten)]
-    pub limit: Option<LimitRow>,
-    /// The process.
-    pub pid: u32,
-    /// Its name.
-    pub comm: String,
-}
-
-/// The state of a reaction point.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+/// How a queue pair is held back.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[cfg_attr(
+    feature = "schema",
+    derive(schemars::JsonSchema),
+    schemars(rename = "Limit")
+)]
 pub struct LimitRow {
-    /// The rate in force, bits per second.
+    /// The rate in force.
     pub rate_bps: u64,
-    /// The rate to which it recovers, bits per second.
+    /// The rate to which it recovers.
     pub target_bps: u64,
-    /// The estimate of congestion, millionths.
-    pub alpha_ppm: u32,
+    /// The estimate of congestion, 0 to 1.
+    pub alpha: f64,
     /// What its next increase is: recovery, additive or hyper.
     pub stage: String,
     /// Events of the timer since the last cut.
@@ -306,26 +285,9 @@ pub struct LimitRow {
     pub byte_stage: u16,
 }
 
-/// What carries a process's packets to the processes of a device.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub struct PeerRow {
-    /// Their device's address.
-    pub peer: IpAddr,
-    /// What carries the packets; nothing before the first one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub link: Option<PeerLink>,
-    /// Queue pairs that are connected to theirs.
-    pub qps: u64,
-    /// The process.
-    pub pid: u32,
-    /// Its name.
-    pub comm: String,
-}
-
 /// What carries packets to a peer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "lowercase")]
 pub enum PeerLink {
     /// A ring in shared memory.
     Shm,
@@ -333,6 +295,17 @@ pub enum PeerLink {
     Udp,
     /// They are dropped: it would be UDP, which the device's `link` does not allow.
     None,
+}
+
+impl PeerLink {
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Shm => "shm",
+            Self::Udp => "udp",
+            Self::None => "none",
+        }
+    }
 }
 
 /// What carries the packets of a process, by the peer's device and the slot of its process there.
@@ -359,8 +332,7 @@ impl PeerLinks {
 }
 
 /// How many resources of each kind a process has.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Counts {
     /// Protection domains.
     pub pd: u64,
@@ -486,7 +458,8 @@ fn limit(look: &LimitLook) -> LimitRow {
     LimitRow {
         rate_bps: look.rate.bps(),
         target_bps: look.target.bps(),
-        alpha_ppm: (look.alpha * 1e6) as u32,
+        // In millionths, of which a text has all digits.
+        alpha: f64::from((look.alpha * 1e6) as u32) / 1e6,
         stage: stage.to_owned(),
         time_stage: look.stages.0,
         byte_stage: look.stages.1,
@@ -598,7 +571,8 @@ impl View<'_> {
             ps: service
                 .space()
                 .map(|space| format!("{space:?}").to_uppercase()),
-            service_port: service.port(),
+            src_port: Some(service.port()),
+            service_port: None,
             service_id: service.0,
             src_addr: self.address,
             dst_addr: None,
@@ -612,6 +586,9 @@ impl View<'_> {
             rqpn: known(info.remote_qpn),
             state: kernels_word(info.state).to_owned(),
             cm_state: Some(info.state.to_string()),
+            // A listener has a port of its own; a connection does not say whose port it uses.
+            src_port: None,
+            service_port: Some(info.service_id.port()),
             dst_addr: Some(info.peer),
             ..row(info.service_id)
         });

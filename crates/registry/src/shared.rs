@@ -28,6 +28,7 @@ use std::time::{Duration, Instant};
 
 use ferroce_hca::{DeviceState, Function, Identity};
 use ferroce_os::{self as os, NotInherited};
+use serde::Serialize;
 
 pub(crate) use self::layout::Layout;
 pub use self::layout::Presence;
@@ -65,14 +66,21 @@ mod byte {
 /// The largest slot. 255 would make the queue pair number that stands for a multicast group.
 pub const SLOT_MAX: u8 = 254;
 
-/// A process that has a device open.
-#[derive(Clone, PartialEq, Eq, Debug)]
+/// An opening of a device by a process.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[cfg_attr(
+    feature = "schema",
+    derive(schemars::JsonSchema),
+    schemars(rename = "Context")
+)]
 pub struct Process {
-    /// Its slot on the device, 1 to 254: the top byte of its queue pair numbers.
+    // 1 to 254: the top byte of its queue pair numbers.
+    /// Its number: the process's slot on the device.
+    #[serde(rename = "ctxn")]
     pub slot: u8,
-    /// Its number, as it knows it.
+    /// The process.
     pub pid: u32,
-    /// Its name, at most 15 bytes.
+    /// Its name.
     pub comm: String,
 }
 

@@ -178,7 +178,7 @@ fn every_kind_of_object_has_its_rows() {
     }
     match one(Query::CmId) {
         Resource::CmId(row) => {
-            assert_eq!((row.state.as_str(), row.service_port), ("LISTEN", 7471));
+            assert_eq!((row.state.as_str(), row.src_port), ("LISTEN", Some(7471)));
             assert_eq!(row.ps.as_deref(), Some("TCP"));
             assert_eq!(row.src_addr, node.device.address().ip());
         }

@@ -8,6 +8,7 @@
 //! | [`world`] | any number of devices at the ends of a network |
 //! | [`side`] | one of them, its memory, and what comes out of it |
 //! | [`flight`] | packets in flight |
+//! | [`direct`] | two devices whose packets the caller moves, for measurements |
 //! | [`socket`] | sockets with limited receive buffers |
 //! | [`register`] | accesses to registers of a device |
 //! | [`message`], [`oracle`] | messages between two queue pairs, and their expected results |
@@ -19,6 +20,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod direct;
 pub mod flight;
 pub mod layout;
 pub mod message;

@@ -5,12 +5,13 @@ use std::net::IpAddr;
 
 use ferroce_hca::{
     AccessFlags, Attr, Buffer, Completion, CqId, Event, Hca, HcaConfig, HostProfile, Memory,
-    MrInfo, Mtu, MwBind, Path, PdId, Personality, QpAttr, QpCap, QpInit, QpModify, QpState, QpType,
-    Rate, Received, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges, SrqId, SrqModify, Time,
+    MrInfo, Mtu, MwBind, Path, PdId, Personality, QpAttr, QpInit, QpModify, QpState, QpType, Rate,
+    Received, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges, SrqId, SrqModify, Time,
     TimerExpiry, Window,
 };
 use ferroce_wire::Qpn;
 
+use crate::direct::ready;
 use crate::flight::Flight;
 
 /// A device whose timeouts are short, as the wire is, and exact.
@@ -141,13 +142,8 @@ impl<T> Side<T> {
     /// What an RC queue pair is made of.
     pub fn init(&self) -> QpInit {
         QpInit {
-            qp_type: QpType::Rc,
-            pd: self.pd,
-            send_cq: self.cq,
-            recv_cq: self.cq,
-            srq: None,
-            cap: QpCap::default(),
             signal_all: false,
+            ..QpInit::new(QpType::Rc, self.pd, self.cq)
         }
     }
 
@@ -174,12 +170,7 @@ impl<T> Side<T> {
 
     /// From RESET to RTS.
     pub fn ready(&mut self, qpn: Qpn, qp_type: QpType, attr: QpAttr, path: Option<Path>) {
-        use QpState::{Init, Reset, Rtr, Rts};
-        for (from, to) in [(Reset, Init), (Init, Rtr), (Rtr, Rts)] {
-            let change = QpModify::step(qp_type, from, to, attr);
-            let path = path.filter(|_| change.mask.contains(Attr::AV));
-            self.hca.modify_qp(qpn, &change, path).unwrap();
-        }
+        ready(&mut self.hca, qpn, qp_type, attr, path);
     }
 
     /// An RC queue pair that takes its receives from there.

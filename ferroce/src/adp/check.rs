@@ -9,9 +9,9 @@ use ferroce_designer::figures::{Words, qp_name};
 use ferroce_designer::findings::{COMMON_QPS, Fare, check, fares};
 
 use super::import::remark;
-use super::{FileArg, floor, parse, read_text, refusal, retry_count, timeout_code};
+use super::input::{FileArg, floor, parse, read_text, refusal, retry_count, timeout_code};
 use crate::json::adp as json;
-use crate::lines::finding;
+use crate::output::lines::finding;
 use crate::output::{Failure, Output, Table};
 
 /// Check a profile for errors and warnings, and show which outages QPs survive with it
@@ -23,7 +23,7 @@ use crate::output::{Failure, Output, Table};
 ///
 /// Exits with 0 if the profile is valid, warnings or not, and with 2 if a device would refuse it.
 #[derive(Args, Debug)]
-#[command(after_help = crate::cli::EXIT_CODES)]
+#[command(after_help = crate::output::EXIT_CODES)]
 pub(crate) struct Check {
     #[command(flatten)]
     file: FileArg,

@@ -8,7 +8,7 @@ use ferroce_adp::{PROFILE_SIZE, Profile, RawProfile, file};
 use ferroce_designer::command;
 use ferroce_prm::{Image, roce_accl as reg};
 
-use super::{FileArg, import, load};
+use super::input::{FileArg, load, stdin};
 use crate::json::adp as json;
 use crate::json::shared::{Named, hex};
 use crate::output::{Failure, Output};
@@ -18,7 +18,7 @@ use crate::output::{Failure, Output};
 /// These are the 128 bytes of a set that makes the profile number 1 and touches nothing else, as
 /// one line of hex.
 #[derive(Args, Debug)]
-#[command(after_help = crate::cli::EXIT_CODES)]
+#[command(after_help = crate::output::EXIT_CODES)]
 pub(crate) struct Encode {
     #[command(flatten)]
     file: FileArg,
@@ -32,7 +32,7 @@ pub(crate) struct Encode {
 /// The exact inverse of encode. A payload that also writes something else is decoded too, with a
 /// remark for what the file does not hold.
 #[derive(Args, Debug)]
-#[command(after_help = crate::cli::EXIT_CODES)]
+#[command(after_help = crate::output::EXIT_CODES)]
 pub(crate) struct Decode {
     /// The payload, 128 bytes in hex (64 from older tools); 0x and white space do not matter, and -
     /// reads standard input, which may be anything that import reads
@@ -61,9 +61,9 @@ impl Decode {
     pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
         let mut hex = self.hex.join(" ");
         if matches!(hex.trim(), "-" | "/dev/stdin") {
-            hex = import::stdin()?;
+            hex = stdin()?;
             if Form::of(&hex) != Form::Dump {
-                return import::print(Path::new("-"), &hex, self.json, to);
+                return super::import::print(Path::new("-"), &hex, self.json, to);
             }
         }
         let (profile, remarks) = decode(&bytes(&hex)?)?;

@@ -13,11 +13,11 @@ use ferroce_trial::figures::{Fared, Job, jobs};
 use ferroce_trial::{Link, MESSAGES, Train, TrialError};
 
 use self::on_fabric::OnFabric;
+use super::input::{floor, load, retry_count, timeout_code};
 use super::progress::Progress;
 use super::trial_args::{LinkArgs, OutageArgs};
-use super::{floor, load, retry_count, timeout_code};
-use crate::cli::exit_codes;
 use crate::json::adp::{Compared, Configuration};
+use crate::output::exit_codes;
 use crate::output::{Failure, Output};
 
 const OUTAGES: &str = exit_codes!(

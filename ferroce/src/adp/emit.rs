@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum as _};
 use ferroce_designer::command::{Tool, quoted, set, undo};
 
-use super::{FileArg, load};
+use super::input::{FileArg, load};
 use crate::json::adp as json;
 use crate::naming::DeviceArg;
 use crate::output::{Failure, Output};
@@ -13,7 +13,7 @@ use crate::registers::is_card_name;
 ///
 /// The command is for any machine: DEV need not be a device of this one.
 #[derive(Args, Debug)]
-#[command(after_help = crate::cli::EXIT_CODES)]
+#[command(after_help = crate::output::EXIT_CODES)]
 #[command(mut_arg("name", |device| device.help("The device as that tool names it [default: DEV, to replace]")))]
 pub(crate) struct Emit {
     #[command(flatten)]

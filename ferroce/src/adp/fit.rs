@@ -14,9 +14,9 @@ use ferroce_base::units::{Probability, TIME};
 use ferroce_trial::fit::{FitError, Question, Round, State};
 
 use super::compare::{Tried, all_policies, kind, try_policy};
+use super::input::{CommonQpArgs, floor};
 use super::progress::Progress;
 use super::trial_args::{Asked, LinkArgs, OutageArgs};
-use super::{CommonQpArgs, floor};
 use crate::output::{Failure, Output};
 
 /// Find the profile that loses least in your outages
@@ -33,7 +33,7 @@ use crate::output::{Failure, Output};
 /// With --state, a search that was stopped resumes, with the same result; more --rounds continue
 /// one that is done.
 #[derive(Args, Debug)]
-#[command(after_help = crate::cli::EXIT_CODES)]
+#[command(after_help = crate::output::EXIT_CODES)]
 pub(crate) struct Fit {
     #[command(flatten)]
     outages: OutageArgs,

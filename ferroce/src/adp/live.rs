@@ -12,14 +12,13 @@ use ferroce_prm::roce_accl::{self as reg, ROCE_ACCL};
 use ferroce_prm::{Image, LengthError};
 
 use super::codec::fields;
-use super::{FileArg, profile_of, read};
-use crate::cli::exit_codes;
-use crate::device;
+use super::input::{FileArg, profile_of, read};
 use crate::json::adp as json;
-use crate::lines::finding;
 use crate::naming::{self, DeviceArg};
+use crate::output::exit_codes;
+use crate::output::lines::finding;
 use crate::output::{Failure, Output};
-use crate::registers::{self, Access, Registers, is_card_name};
+use crate::registers::{self, Access, Registers, is_card_name, registers_of};
 
 /// Write a profile into a device
 ///
@@ -47,7 +46,7 @@ pub(crate) struct Apply {
 
 /// Show a device's retransmission policy, and its profile as a profile file
 #[derive(Args, Debug)]
-#[command(after_help = crate::cli::EXIT_CODES)]
+#[command(after_help = crate::output::EXIT_CODES)]
 pub(crate) struct Show {
     #[command(flatten)]
     device: DeviceArg,
@@ -61,7 +60,7 @@ pub(crate) struct Show {
 /// ROCE_ACCL has its power-on values afterwards, for all functions of the card; the histogram of timeouts
 /// keeps its bins and counts. A real card returns to its own timeouts by a reset of its firmware only.
 #[derive(Args, Debug)]
-#[command(after_help = crate::cli::EXIT_CODES)]
+#[command(after_help = crate::output::EXIT_CODES)]
 pub(crate) struct Reset {
     #[command(flatten)]
     device: DeviceArg,
@@ -85,7 +84,7 @@ impl Apply {
             let call = Access::new(ROCE_ACCL.id(), Method::Write, &payload);
             return Access::print(&[call], self.json, to);
         }
-        let device = naming::registers_of(self.device.named()?.as_deref(), to)?;
+        let device = registers_of(self.device.named()?.as_deref(), to)?;
         device.access(ROCE_ACCL.id(), Method::Write, &mut payload)?;
         let (active, name) = (Active::read(&*device)?, device.name());
         if self.json {
@@ -132,9 +131,9 @@ pub(crate) fn deadly(file: &Path, document: &Document) -> Option<String> {
 impl Reset {
     pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
         let name = self.device.named()?;
-        let registry = device::registry(to)?;
+        let registry = naming::registry(to)?;
         if let Some(card) = name.as_deref().filter(|it| is_card_name(it))
-            && device::at_pci(&registry, card)?.is_none()
+            && naming::at_pci(&registry, card)?.is_none()
         {
             return Err(Failure::input(format_args!(
                 "{card} is a card, whose firmware keeps a profile until it restarts: `mstfwreset -d \
@@ -142,7 +141,7 @@ impl Reset {
             )));
         }
         let spec = naming::find(&registry, name.as_deref())?;
-        let observer = device::observe(&registry, &spec)?;
+        let observer = naming::observe(&registry, &spec)?;
         let name = observer.spec().name.clone();
         if let Function::Vf { pf, .. } = observer.state().function() {
             return Err(Failure::input(format_args!(
@@ -164,7 +163,7 @@ impl Reset {
 
 impl Show {
     pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
-        let device = naming::registers_of(self.device.named()?.as_deref(), to)?;
+        let device = registers_of(self.device.named()?.as_deref(), to)?;
         let active = Active::read(&*device)?;
         let name = device.name();
         if self.json {

@@ -11,7 +11,7 @@ use ferroce_adp::trace::{Event, SilentPeer, Wait};
 use ferroce_adp::{PolicyKind, QpTimeouts, RetryState};
 use ferroce_base::time::Span;
 
-use super::{Chosen, CommonQpArgs, DeviceArgs, PersonalityArgs, choose};
+use super::input::{Chosen, CommonQpArgs, DeviceArgs, PersonalityArgs, choose};
 use crate::json::adp as json;
 use crate::output::{Failure, Output, filled_columns};
 
@@ -20,7 +20,7 @@ use crate::output::{Failure, Output, filled_columns};
 /// Each wait is drawn over the time since the first send, with the ranges, the cap and the total;
 /// in the terminal, or as SVG.
 #[derive(Args, Debug)]
-#[command(after_help = crate::cli::EXIT_CODES)]
+#[command(after_help = crate::output::EXIT_CODES)]
 pub(crate) struct Plot {
     /// Profile file (TOML) or built-in profile, such as link-flap; - reads standard input
     #[arg(value_name = "FILE")]
@@ -241,31 +241,6 @@ fn ticks((least, most): (f64, f64)) -> Vec<f64> {
     } else {
         decades(&[1.0, 2.0, 5.0])
     }
-}
-
-/// A duration with three digits: `268 ms`, `1.07 s`.
-pub(crate) fn short(ns: f64) -> String {
-    if ns >= float(Span::NEVER) {
-        return "never".to_owned();
-    }
-    let (value, unit) = match ns {
-        _ if ns >= 1e9 => (ns / 1e9, "s"),
-        _ if ns >= 1e6 => (ns / 1e6, "ms"),
-        _ if ns >= 1e3 => (ns / 1e3, "us"),
-        _ => (ns, "ns"),
-    };
-    let digits = match value {
-        _ if value >= 99.95 => 0,
-        _ if value >= 9.995 => 1,
-        _ => 2,
-    };
-    let text = format!("{value:.digits$}");
-    let text = if digits > 0 {
-        text.trim_end_matches('0').trim_end_matches('.')
-    } else {
-        &text
-    };
-    format!("{text} {unit}")
 }
 
 /// A picture needs no more than the 53 bits that survive.

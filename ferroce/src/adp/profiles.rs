@@ -13,7 +13,7 @@ use crate::spelling;
 ///
 /// Every option that takes a profile file takes the name of a built-in profile as well.
 #[derive(Args, Debug)]
-#[command(after_help = crate::cli::EXIT_CODES)]
+#[command(after_help = crate::output::EXIT_CODES)]
 pub(crate) struct Profile {
     #[command(subcommand)]
     verb: Option<Verb>,

@@ -7,7 +7,7 @@ use ferroce_adp::trace::{Event, Input, Replay, SilentPeer, Step, Wait};
 use ferroce_adp::{PolicyKind, RetryState};
 use ferroce_base::time::Span;
 
-use super::{Chosen, DeviceArgs, PersonalityArgs, QpArgs, choose};
+use super::input::{Chosen, DeviceArgs, PersonalityArgs, QpArgs, choose};
 use crate::json::adp as json;
 use crate::output::{Failure, Output, Table, ms};
 
@@ -17,7 +17,7 @@ use crate::output::{Failure, Output, Table, ms};
 /// while the initial timeout is in use. In JSON, infinite times are null: a wait that never ends
 /// has wait_ns and at_ns null and the event "never".
 #[derive(Args, Debug)]
-#[command(after_help = crate::cli::EXIT_CODES)]
+#[command(after_help = crate::output::EXIT_CODES)]
 pub(crate) struct Trace {
     /// Profile file (TOML) or built-in profile, such as link-flap; - reads standard input
     #[arg(value_name = "FILE")]

@@ -7,7 +7,7 @@ use ferroce_base::time::Span;
 use ferroce_base::units::Probability;
 use ferroce_trial::{Link, Outages, Times, Train};
 
-use super::import;
+use super::input::stdin;
 use crate::output::Failure;
 
 /// Outages of a distribution unless said otherwise.
@@ -95,7 +95,7 @@ impl OutageArgs {
             true => text.parse::<Outages>(),
             false => {
                 let lines = match text.as_str() {
-                    "-" => import::stdin()?,
+                    "-" => stdin()?,
                     path => read_file(path)?,
                 };
                 Times::from_lines(&lines).map(Outages::Lengths)

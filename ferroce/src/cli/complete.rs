@@ -4,13 +4,12 @@
 //! moment.
 
 use std::ffi::OsStr;
-use std::io;
 
 use clap::{Arg, Command};
 use clap_complete::engine::{
     ArgValueCandidates, ArgValueCompleter, CompletionCandidate, PathCompleter, ValueCompleter,
 };
-use clap_complete::env::{CompleteEnv, Shells};
+use clap_complete::env::CompleteEnv;
 use ferroce_adp::builtin;
 use ferroce_dcqcn::Param;
 use ferroce_dcqcn::presets::PRESETS;
@@ -18,31 +17,14 @@ use ferroce_hca::Counter;
 use ferroce_prm::REGISTERS;
 use ferroce_registry::{DeviceSpec, Registry, impairment};
 
-use super::command;
+use crate::install::COMPLETION_VARIABLE;
 use crate::sim;
 
-/// With it a shell asks what to propose.
-const VARIABLE: &str = "FERROCE_COMPLETE";
-
 /// Answers a shell and ends the process, if it is a shell that asks.
-pub(crate) fn answer() {
+pub(crate) fn answer(command: fn() -> Command) {
     CompleteEnv::with_factory(|| with_candidates(command(), ""))
-        .var(VARIABLE)
+        .var(COMPLETION_VARIABLE)
         .complete();
-}
-
-/// What a shell reads to ask.
-pub(crate) fn script(shell: &str) -> io::Result<Vec<u8>> {
-    let mut script = Vec::new();
-    let shells = Shells::builtins();
-    let shell = shells.completer(shell).ok_or(io::ErrorKind::Unsupported)?;
-    shell.write_registration(VARIABLE, "ferroce", "ferroce", "ferroce", &mut script)?;
-    if shell.name() == "zsh" {
-        // zsh runs the file of a command when it first completes it.
-        let now = b"[[ $funcstack[1] != _ferroce ]] || _clap_dynamic_completer_ferroce \"$@\"\n";
-        script.extend(now);
-    }
-    Ok(script)
 }
 
 /// The command with what may be written for its arguments.

@@ -2,7 +2,7 @@
 
 use clap::Command;
 
-use crate::lines::wrapped;
+use crate::output::lines::wrapped;
 use crate::output::look::columns;
 
 /// A heading, and the commands below it.

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use clap::Command;
 use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 use ferroce_base::names::near;
+use ferroce_registry::KINDS;
 
 use crate::spelling;
 
@@ -76,7 +77,7 @@ fn for_word(word: &str, args: &[OsString], root: &Command) -> Option<String> {
     if let Some((.., meant)) = MEANT.iter().find(|it| (it.0, it.1) == (noun, word)) {
         return Some(format!("write: ferroce {meant}"));
     }
-    if noun == "res" && crate::device::is_kind(word) {
+    if noun == "res" && KINDS.iter().any(|kind| kind.name == word) {
         return Some(format!("write: ferroce res show {word}"));
     }
     let shown = command.get_subcommands().filter(|it| !it.is_hide_set());

@@ -28,7 +28,7 @@ use self::plan::Plan;
 use super::progress::Progress;
 use super::report::digits;
 use super::{Command, Shown, units};
-use crate::json::Document as _;
+use crate::output::Document as _;
 use crate::output::{Failure, filled_columns};
 
 /// Queue pairs that can be told apart.

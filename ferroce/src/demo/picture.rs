@@ -7,7 +7,7 @@ use plotters::style::{Color, RGBColor};
 use super::figures::{Figures, Outcome};
 use super::plan::{Kind, Plan};
 use super::report::{self, wrap_for_picture};
-use crate::adp::plot::short;
+use crate::output::lines::short;
 use crate::svg::{
     Canvas, DrawError, Drawn, FAINT, HPos, INK, LEFT_BOTTOM, LEFT_CENTER, LEFT_TOP, RIGHT_CENTER,
     TimeAxis, VPos, picture,

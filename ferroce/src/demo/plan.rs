@@ -1,12 +1,12 @@
 //! The plan of a demo.
 
-use std::fmt;
 use std::net::IpAddr;
 
 use ferroce_adp::{Profile, QpTimeouts};
 use ferroce_hca::{BinWidthMode, HistogramConfig, TimeUnit};
 use ferroce_os::Tap;
-use serde::Serialize;
+
+pub(crate) use crate::json::demo::Kind;
 
 /// Everything that is the same for all runs.
 #[derive(Clone, Debug)]
@@ -43,37 +43,6 @@ pub(crate) enum Start {
 impl Start {
     /// Unless said otherwise. A share of the work comes in every run, however fast it is.
     pub(crate) const DEFAULT: Self = Self::Percent(25.0);
-}
-
-/// The retransmission policies that are compared.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Kind {
-    /// Adaptive retransmission is off.
-    Ib,
-    /// It is on, and no profile is written.
-    Firmware,
-    /// A profile is written.
-    Profile,
-}
-
-impl Kind {
-    pub(crate) const ALL: [Self; 3] = [Self::Ib, Self::Firmware, Self::Profile];
-
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Ib => "ib",
-            Self::Firmware => "firmware",
-            Self::Profile => "profile",
-        }
-    }
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
 }
 
 /// The bins of all histograms: octaves around 1 ms, from 62.5 us to 4.096 s. Every exact timeout of the

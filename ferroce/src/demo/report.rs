@@ -6,12 +6,12 @@ use super::figures::{Figures, Outcome};
 use super::plan::{BINS, Kind, Plan, Start};
 use super::rig::QPS;
 use super::verdict::{ALIKE, TooBusy, too_busy};
-use crate::adp::plot::short;
 use crate::bins;
 use crate::json::demo as json;
 use crate::json::shared::{Bin, hex};
-use crate::lines::wrapped;
 use crate::output::Table;
+use crate::output::lines::short;
+use crate::output::lines::wrapped;
 
 /// The whole report in words.
 pub(crate) fn text(plan: &Plan, profile_name: &str, runs: &[Figures]) -> String {

@@ -6,7 +6,7 @@ use ferroce_registry::{
     Answer, DeviceSpec, Inquiry, Observer, Process, Query, QueryError, Registry, Resource,
 };
 
-use super::{devices, observe};
+use crate::naming::{devices, observe};
 use crate::output::Failure;
 
 /// Looked at at a time; each device takes two descriptors.

@@ -25,13 +25,12 @@ use thiserror::Error;
 use self::emit::Emit;
 use self::explain::Explain;
 use self::preset::Verb as Presets;
-use self::rates::Rates;
+use self::rates::{Rates, priority};
 use super::format::{Row, print};
 use super::watch::interval;
-use super::{each, observe, registry};
-use crate::cli::exit_codes;
 use crate::json::cc::{DeviceParameters, Shown};
-use crate::naming::{self, DeviceArg, EachDevice};
+use crate::naming::{self, DeviceArg, EachDevice, each, observe, registry};
+use crate::output::exit_codes;
 use crate::output::{Failure, Output};
 use crate::spelling;
 
@@ -40,7 +39,7 @@ use crate::spelling;
 /// Names are those of sysfs (rpg_ai_rate), of debugfs (rp_ai_rate), of mlxconfig (RPG_AI_RATE) or
 /// of WinOF-2 (DcQcnAIRate).
 #[derive(Args, Debug)]
-#[command(after_help = crate::cli::EXIT_CODES, infer_subcommands = true)]
+#[command(after_help = crate::output::EXIT_CODES, infer_subcommands = true)]
 pub(crate) struct Cc {
     #[command(subcommand)]
     verb: Option<Verb>,
@@ -124,11 +123,6 @@ const EXAMPLES: &str = exit_codes!(
   ferroce cc set fr0 --preset barre
   ferroce cc show fr1 | ferroce cc set fr0 --from /dev/stdin"
 );
-
-/// Of what there are eight.
-fn priority() -> clap::builder::RangedI64ValueParser<u8> {
-    clap::value_parser!(u8).range(0..=7)
-}
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Names {

@@ -8,16 +8,15 @@ use clap::{Args, Subcommand};
 use ferroce_hca::Function;
 use ferroce_os::Interface;
 use ferroce_registry::{
-    DeviceSpec, Inquiry, LinkSetting, PeerLink, PeerRow, Query, Registry, Resource, SpecError,
+    DeviceSpec, Inquiry, LinkSetting, PeerLink, PeerRow, Query, Registry, ResourceRow, SpecError,
 };
 use ferroce_sysfs::guid;
 use toml::{Table, Value};
 
 use super::ask::{Replies, ask_on};
 use super::format::{Format, Row, print};
-use super::{at_pci, devices, each, observe, registry};
 use crate::json::device as json;
-use crate::naming::{self, DeviceArg, EachDevice};
+use crate::naming::{self, DeviceArg, EachDevice, at_pci, devices, each, observe, registry};
 use crate::output::{Failure, Output};
 use crate::registers::is_card_name;
 
@@ -30,7 +29,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// A device is an address of this host, on which programs of one user send and receive. fr0 on
 /// 127.0.0.1 is there without being added.
 #[derive(Args, Debug)]
-#[command(after_help = crate::cli::EXIT_CODES, infer_subcommands = true)]
+#[command(after_help = crate::output::EXIT_CODES, infer_subcommands = true)]
 pub(crate) struct Dev {
     #[command(subcommand)]
     verb: Option<Verb>,
@@ -249,16 +248,16 @@ fn show(
             details(&mut row, registry, spec)?;
         }
         for peer in of_device(&peers, (index, name)) {
-            let json::Peer {
+            let link = peer.link.map_or("undecided", PeerLink::name);
+            let PeerRow {
                 peer,
-                link,
-                queue_pairs,
+                qps,
                 pid,
                 comm,
-            } = peer;
-            let link = link.unwrap_or("undecided");
+                ..
+            } = &peer;
             row.add_below(&format!(
-                "    peer {peer} link {link} qps {queue_pairs} pid {pid} comm {comm}\n"
+                "    peer {peer} link {link} qps {qps} pid {pid} comm {comm}\n"
             ));
         }
         Ok(row)
@@ -337,25 +336,10 @@ fn peers(
 }
 
 /// The peers of a device's processes.
-fn of_device(replies: &[Replies], name: (usize, &str)) -> Vec<json::Peer> {
+fn of_device(replies: &[Replies], name: (usize, &str)) -> Vec<PeerRow> {
     let own = replies.iter().filter(|replies| replies.name() == name);
     let peers = own.flat_map(|replies| &replies.rows);
-    let peers = peers.filter_map(|row| match row {
-        Resource::Peer(peer) => Some(peer),
-        _ => None,
-    });
-    let peer = |it: &PeerRow| json::Peer {
-        peer: it.peer,
-        link: it.link.map(|link| match link {
-            PeerLink::Shm => "shm",
-            PeerLink::Udp => "udp",
-            PeerLink::None => "none",
-        }),
-        queue_pairs: it.qps,
-        pid: it.pid,
-        comm: it.comm.clone(),
-    };
-    peers.map(peer).collect()
+    peers.filter_map(PeerRow::of).cloned().collect()
 }
 
 fn details(row: &mut Row, registry: &Registry, spec: &DeviceSpec) -> Result<(), Failure> {

@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::{Map, Value};
 
-use super::PORT;
+use crate::naming::PORT;
 use crate::output::look::{row_columns, width};
 use crate::output::{Failure, Output};
 

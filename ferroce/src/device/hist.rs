@@ -11,20 +11,19 @@ use ferroce_prm::adp_retx_histogram_config::{self as reg, ADP_RETX_HISTOGRAM_CON
 use ferroce_prm::{Field, Image};
 
 use super::watch::{self, Pauses};
-use super::{observe, registry};
 use crate::bins;
 use crate::json::device as json;
 use crate::json::shared::Bin;
-use crate::naming::{self, DeviceArg};
+use crate::naming::{self, DeviceArg, observe, registry};
 use crate::output::{Failure, Output};
-use crate::registers::{REGISTER_LEN_MAX, Registers, is_card_name};
+use crate::registers::{REGISTER_LEN_MAX, Registers, is_card_name, registers_of};
 use crate::spelling;
 
 /// Read, set up and clear the histogram of timeouts
 ///
 /// The options are those of DOCA's sample telemetry_adp_retx, also -vid, -b0 and -b1.
 #[derive(Args, Debug)]
-#[command(after_help = crate::cli::EXIT_CODES, infer_subcommands = true)]
+#[command(after_help = crate::output::EXIT_CODES, infer_subcommands = true)]
 pub(super) struct Hist {
     #[command(subcommand)]
     verb: Option<Verb>,
@@ -183,7 +182,7 @@ impl Hist {
             }) => (device, Some(bins), reads),
             None => self.before.in_old_words(to)?,
         };
-        let device = naming::registers_of(device.named()?.as_deref(), to)?;
+        let device = registers_of(device.named()?.as_deref(), to)?;
         let of = Histogram {
             name: device.name().to_owned(),
             bins,

@@ -7,10 +7,9 @@ use ferroce_os::Clock;
 use ferroce_registry::{Observer, Registry, impairment};
 
 use super::format::{Row, print};
-use super::{each, observe, registry};
-use crate::cli::exit_codes;
 use crate::json::device as json;
-use crate::naming::{self, DeviceArg, EachDevice};
+use crate::naming::{self, DeviceArg, EachDevice, each, observe, registry};
+use crate::output::exit_codes;
 use crate::output::{Failure, Output};
 use crate::spelling;
 

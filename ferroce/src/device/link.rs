@@ -12,10 +12,9 @@ use ferroce_registry::{Observer, Registry};
 use ferroce_sysfs::netdev_of;
 
 use super::format::{Row, print};
-use super::{each, observe, registry};
-use crate::cli::exit_codes;
 use crate::json::device as json;
-use crate::naming::{self, DeviceArg, EachDevice};
+use crate::naming::{self, DeviceArg, EachDevice, each, observe, registry};
+use crate::output::exit_codes;
 use crate::output::{Failure, Output};
 
 /// Show ports, and take them down and up
@@ -24,7 +23,7 @@ use crate::output::{Failure, Output};
 /// IBV_EVENT_PORT_ACTIVE, ibv_query_port, link_downed. For a link that fails while the port stays
 /// up, see `ferroce impair`.
 #[derive(Args, Debug)]
-#[command(after_help = crate::cli::EXIT_CODES, infer_subcommands = true)]
+#[command(after_help = crate::output::EXIT_CODES, infer_subcommands = true)]
 pub(crate) struct Link {
     #[command(subcommand)]
     verb: Option<Verb>,

@@ -1,21 +1,23 @@
 //! `ferroce res`: programs' objects on devices.
 
-mod document;
 mod filter;
-mod kind;
 
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use ferroce_registry::{Inquiry, Query, Registry};
-use serde_json::{Map, Value};
+use ferroce_registry::{
+    CmIdRow, Counts, CqRow, Inquiry, KINDS, Kind, MrRow, PdRow, QpRow, Query, Registry, Resource,
+    ResourceRow, SrqRow,
+};
+use serde::Serialize;
+use serde_json::{Value, json};
 
 use self::filter::Filter;
-use self::kind::{KINDS, Kind, Object};
 use super::ask::{Replies, ask};
 use super::format::{Format, Row, print};
-use super::registry;
-use crate::naming;
+use crate::json::res::{Counts as Totals, Objects, On, Silent};
+use crate::naming::{self, registry};
+use crate::output::Document;
 use crate::output::{Failure, Output};
 
 /// How long processes may take to answer, all together: one does in a few milliseconds for each
@@ -26,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 ///
 /// Each process reports its own objects; they vanish when it exits.
 #[derive(Args, Debug)]
-#[command(after_help = crate::cli::EXIT_CODES, infer_subcommands = true)]
+#[command(after_help = crate::output::EXIT_CODES, infer_subcommands = true)]
 pub(crate) struct Res {
     #[command(subcommand)]
     verb: Option<Verb>,
@@ -80,7 +82,7 @@ struct Wanted<'a> {
 impl<'a> Wanted<'a> {
     fn parse(words: &'a [String]) -> Result<Self, Failure> {
         let (kind, mut rest) = match words.split_first() {
-            Some((word, rest)) => match Kind::named(word)? {
+            Some((word, rest)) => match filter::kind(word)? {
                 Some(kind) => (Some(kind), rest),
                 None => (None, words),
             },
@@ -96,7 +98,7 @@ impl<'a> Wanted<'a> {
         for pair in rest.chunks_exact(2) {
             match (pair[0].as_str(), kind) {
                 ("dev" | "link", _) => device = Some(pair[1].as_str()),
-                (key, Some(kind)) => filters.push(kind.filter(key, &pair[1])?),
+                (key, Some(kind)) => filters.push(Filter::of(kind, key, &pair[1])?),
                 (_, None) => {
                     return Err(Failure::input(format_args!(
                         "{:?} is not a kind of object; write {}, or a device alone",
@@ -131,7 +133,7 @@ impl<'a> Wanted<'a> {
         let (question, mut inquiry) = ((query, PATIENCE), Inquiry::default());
         let replies = ask(registry, self.device, question, &mut inquiry, |_, _| true)?;
         match format.json {
-            true => document::print(self, &replies, to)?,
+            true => self.document(&replies, to)?,
             false => self.print(&replies, format, to)?,
         }
         let silent = replies.iter().flat_map(|device| &device.silent);
@@ -145,7 +147,59 @@ impl<'a> Wanted<'a> {
         }
     }
 
-    fn takes(&self, object: &Object) -> bool {
+    /// Prints the objects, or how many there are of each kind, for programs.
+    fn document(&self, replies: &[Replies], to: &mut Output<'_>) -> Result<(), Failure> {
+        match self.kind.map(|kind| kind.query) {
+            Some(Some(Query::Qp)) => self.rows(replies, QpRow::of, to),
+            Some(Some(Query::Mr)) => self.rows(replies, MrRow::of, to),
+            Some(Some(Query::Cq)) => self.rows(replies, CqRow::of, to),
+            Some(Some(Query::Pd)) => self.rows(replies, PdRow::of, to),
+            Some(Some(Query::Srq)) => self.rows(replies, SrqRow::of, to),
+            Some(Some(Query::CmId)) => self.rows(replies, CmIdRow::of, to),
+            Some(_) => self.objects(replies, |it| it.processes.iter().collect(), to),
+            None => to.document(&Objects {
+                objects: replies.iter().map(counts).collect(),
+                silent: silent(replies),
+            }),
+        }
+    }
+
+    /// Prints what processes told of their objects.
+    fn rows<'r, T: Serialize>(
+        &self,
+        replies: &'r [Replies],
+        of: fn(&'r Resource) -> Option<&'r T>,
+        to: &mut Output<'_>,
+    ) -> Result<(), Failure>
+    where
+        Objects<On<&'r T>>: Document,
+    {
+        let rows = |it: &'r Replies| it.rows.iter().filter_map(of).collect();
+        self.objects(replies, rows, to)
+    }
+
+    fn objects<'r, T: Serialize + 'r>(
+        &self,
+        replies: &'r [Replies],
+        of: impl Fn(&'r Replies) -> Vec<&'r T>,
+        to: &mut Output<'_>,
+    ) -> Result<(), Failure>
+    where
+        Objects<On<&'r T>>: Document,
+    {
+        let mut objects = Vec::new();
+        for replies in replies {
+            let wanted = of(replies).into_iter().filter(|it| self.takes(&json!(it)));
+            objects.extend(wanted.map(|row| On {
+                device: replies.device.clone(),
+                row,
+            }));
+        }
+        let silent = silent(replies);
+        to.document(&Objects { objects, silent })
+    }
+
+    fn takes(&self, object: &Value) -> bool {
         self.filters.iter().all(|it| it.takes(object))
     }
 
@@ -161,16 +215,12 @@ impl<'a> Wanted<'a> {
                 rows.push(summary(device));
                 continue;
             };
-            let objects = objects(kind, device).filter(|it| self.takes(it));
+            let objects = objects(kind, device).into_iter();
+            let objects = objects.filter(|it| self.takes(it));
             rows.extend(objects.map(|it| row(kind, &device.device, &it, format)));
         }
         print(&rows, to)
     }
-}
-
-/// Whether a word is a kind of object.
-pub(crate) fn is_kind(word: &str) -> bool {
-    KINDS.iter().any(|kind| kind.name == word)
 }
 
 fn kind_names() -> String {
@@ -178,16 +228,50 @@ fn kind_names() -> String {
     names.join(", ")
 }
 
-fn objects(kind: &Kind, replies: &Replies) -> impl Iterator<Item = Object> {
-    let objects: Vec<_> = match kind.query {
-        Some(_) => replies.rows.iter().map(kind::object).collect(),
-        None => replies.processes.iter().map(kind::context).collect(),
+fn silent(replies: &[Replies]) -> Vec<Silent> {
+    let silent = replies.iter().flat_map(|device| {
+        device.silent.iter().map(|silent| Silent {
+            device: device.device.clone(),
+            pid: silent.pid,
+        })
+    });
+    silent.collect()
+}
+
+/// The keys and values of each object.
+fn objects(kind: &Kind, replies: &Replies) -> Vec<Value> {
+    if kind.query.is_none() {
+        return replies.processes.iter().map(|it| json!(it)).collect();
+    }
+    // The row stands behind the name of its kind.
+    let row = |it: &Resource| {
+        json!(it)
+            .as_object()
+            .and_then(|it| it.values().next().cloned())
     };
-    objects.into_iter()
+    replies.rows.iter().filter_map(row).collect()
+}
+
+/// How many objects there are on a device.
+fn counts(replies: &Replies) -> Totals {
+    let (index, device) = replies.name();
+    let counts = replies.rows.iter().filter_map(Counts::of);
+    let sum = |part: fn(&Counts) -> u64| counts.clone().map(part).sum();
+    Totals {
+        device: device.to_owned(),
+        index,
+        pd: sum(|it| it.pd),
+        cq: sum(|it| it.cq),
+        qp: sum(|it| it.qp),
+        cm_id: sum(|it| it.cm_id),
+        mr: sum(|it| it.mr),
+        srq: sum(|it| it.srq),
+        ctx: sum(|it| it.ctx),
+    }
 }
 
 fn summary(replies: &Replies) -> Row {
-    let counts = document::counts(replies);
+    let counts = counts(replies);
     let mut row = Row::new(format!("{}: {}:", counts.index, counts.device));
     row.put("pd", counts.pd);
     row.put("cq", counts.cq);
@@ -199,13 +283,13 @@ fn summary(replies: &Replies) -> Row {
     row
 }
 
-fn row(kind: &Kind, device: &str, object: &Map<String, Value>, format: Format) -> Row {
+fn row(kind: &Kind, device: &str, object: &Value, format: Format) -> Row {
     let mut row = match kind.is_on_port {
         true => Row::of_port(device),
         false => Row::new(format!("dev {device}")),
     };
-    for key in kind.keys.iter().filter(|key| key.always || format.details) {
-        if let Some(value) = object.get(key.name) {
+    for key in kind.keys().filter(|key| !key.is_detail || format.details) {
+        if let Some(value) = key.value(object) {
             row.put(key.name, key.shown(value));
         }
     }

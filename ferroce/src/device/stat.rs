@@ -11,12 +11,11 @@ pub(super) use self::rates::{per_second, thousandths};
 use super::format::{Format, Row, print};
 use super::hist::{self, Hist};
 use super::watch::Again;
-use super::{each, observe, registry};
 use crate::bins;
 use crate::json::device as json;
 use crate::json::shared::{Bin, Named};
-use crate::lines::indented;
-use crate::naming::{DeviceArg, EachDevice};
+use crate::naming::{DeviceArg, EachDevice, each, observe, registry};
+use crate::output::lines::indented;
 use crate::output::{Failure, Output};
 use crate::spelling;
 
@@ -24,7 +23,7 @@ use crate::spelling;
 ///
 /// Counters that are not 0 are shown; JSON has all of them. Totals include programs that have exited.
 #[derive(Args, Debug)]
-#[command(after_help = crate::cli::EXIT_CODES, infer_subcommands = true)]
+#[command(after_help = crate::output::EXIT_CODES, infer_subcommands = true)]
 pub(crate) struct Stat {
     #[command(subcommand)]
     verb: Option<Verb>,

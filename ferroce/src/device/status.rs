@@ -29,7 +29,7 @@ use crate::output::{Failure, Output};
 /// a second, with --watch those since the last refresh. A program that is stopped or does not
 /// answer is shown as such.
 #[derive(Args, Debug)]
-#[command(after_help = crate::cli::EXIT_CODES)]
+#[command(after_help = crate::output::EXIT_CODES)]
 pub(crate) struct Command {
     /// Print all rows, not just those that fit 24 lines
     #[arg(short, long)]

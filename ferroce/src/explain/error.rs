@@ -10,10 +10,10 @@ use ferroce_hca::WcStatus;
 
 use self::causes::{CAUSES, Cause, Signs};
 pub(crate) use self::seen::recent_errors;
-use crate::cli::exit_codes;
 use crate::json::explain as json;
-use crate::lines::Lines;
 use crate::naming::DeviceArg;
+use crate::output::exit_codes;
+use crate::output::lines::Lines;
 use crate::output::{Failure, Output, Table};
 
 /// Explain an error completion

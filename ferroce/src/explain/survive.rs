@@ -8,7 +8,7 @@ use ferroce_designer::figures::{qp_name, sentence, span_range};
 use super::app::App;
 use crate::adp::Chosen;
 use crate::json::explain as json;
-use crate::lines::Lines;
+use crate::output::lines::Lines;
 use crate::output::{Failure, Output, Table};
 
 /// The question.

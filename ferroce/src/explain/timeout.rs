@@ -15,9 +15,9 @@ use ferroce_designer::figures::{sentence, span_range};
 use super::app::{App, Asked, Setting};
 use super::survive::Survive;
 use crate::adp::{Chosen, DeviceArgs, Personality, PersonalityArgs, choose};
-use crate::cli::exit_codes;
 use crate::json::explain as json;
-use crate::lines::{Lines, unbroken};
+use crate::output::exit_codes;
+use crate::output::lines::{Lines, unbroken};
 use crate::output::{Failure, Output};
 
 const EXAMPLES: &str = exit_codes!(

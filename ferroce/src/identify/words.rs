@@ -11,8 +11,8 @@ use ferroce_capture::{
 
 use super::sure;
 use crate::json::capture as json;
-use crate::lines::Lines;
-use crate::pcap::grouped;
+use crate::output::lines::Lines;
+use crate::output::lines::grouped;
 
 /// Waits that are shown of the longest outage.
 const WAITS_MAX: usize = 24;

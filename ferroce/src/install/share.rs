@@ -5,18 +5,21 @@
 use std::io;
 use std::path::Path;
 
+use clap_complete::env::Shells;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
 use ferroce_adp::builtin;
 
-use super::record::Record;
-use crate::cli::{self, complete};
 use crate::json;
 use crate::output::Failure;
+use crate::put::record::Record;
 use crate::{sim, sweep};
 
 /// When this version was released, or when its manual pages last changed before that.
 const RELEASED: &str = "2026-11-23";
+
+/// With it a shell asks what to propose.
+pub(crate) const COMPLETION_VARIABLE: &str = "FERROCE_COMPLETE";
 
 macro_rules! files {
     ($directory:literal: $($name:literal)+) => {
@@ -61,7 +64,11 @@ const COMPLETIONS: [(&str, &str, &str); 3] = [
 
 /// Writes profiles, scenarios, sweeps, dashboards, schemas, completions, the manual and a unit for
 /// systemd below `share` of a directory.
-pub(super) fn install(prefix: &Path, record: &mut Record) -> Result<(), Failure> {
+pub(super) fn install(
+    prefix: &Path,
+    command: clap::Command,
+    record: &mut Record,
+) -> Result<(), Failure> {
     let share = &prefix.join("share");
     for (directory, files) in FILES {
         let directory = share.join(directory);
@@ -98,7 +105,7 @@ pub(super) fn install(prefix: &Path, record: &mut Record) -> Result<(), Failure>
     for (shell, directory, name) in COMPLETIONS {
         let directory = share.join(directory);
         record.directory(&directory)?;
-        record.file(&directory.join(name), &complete::script(shell)?)?;
+        record.file(&directory.join(name), &completions(shell)?)?;
     }
     let (directory, name, unit) = UNIT;
     let directory = share.join(directory);
@@ -107,13 +114,33 @@ pub(super) fn install(prefix: &Path, record: &mut Record) -> Result<(), Failure>
     let prefix = prefix.canonicalize()?;
     let unit = unit.replace("@PREFIX@", &prefix.display().to_string());
     record.file(&directory.join(name), unit.as_bytes())?;
-    manual(&share.join("man/man1"), record)
+    manual(command, &share.join("man/man1"), record)
+}
+
+/// What a shell reads to ask.
+pub(super) fn completions(shell: &str) -> io::Result<Vec<u8>> {
+    let mut script = Vec::new();
+    let shells = Shells::builtins();
+    let shell = shells.completer(shell).ok_or(io::ErrorKind::Unsupported)?;
+    shell.write_registration(
+        COMPLETION_VARIABLE,
+        "ferroce",
+        "ferroce",
+        "ferroce",
+        &mut script,
+    )?;
+    if shell.name() == "zsh" {
+        // zsh runs the file of a command when it first completes it.
+        let now = b"[[ $funcstack[1] != _ferroce ]] || _clap_dynamic_completer_ferroce \"$@\"\n";
+        script.extend(now);
+    }
+    Ok(script)
 }
 
 /// One manual page for the program and one for each of its commands.
-fn manual(directory: &Path, record: &mut Record) -> Result<(), Failure> {
+fn manual(command: clap::Command, directory: &Path, record: &mut Record) -> Result<(), Failure> {
     record.directory(directory)?;
-    let mut command = cli::command().disable_help_subcommand(true);
+    let mut command = command.disable_help_subcommand(true);
     command.build();
     pages(&command, directory, record)
 }

@@ -1,8 +1,9 @@
 //! Documents of `ferroce adp`.
 
+use ferroce_designer::figures::EnduranceJson;
 use serde::Serialize;
 
-use super::shared::{Endurance, Named, QueuePair, Wait};
+use super::shared::{Named, QueuePair, Wait};
 
 /// What is wrong or suspicious about a profile, and which outages QPs survive with it.
 #[derive(Debug, Default, Serialize)]
@@ -89,7 +90,7 @@ pub(crate) struct Fare {
     #[serde(flatten)]
     pub(crate) qp: QueuePair,
     /// Null if its timer is off.
-    pub(crate) endurance: Option<Endurance>,
+    pub(crate) endurance: Option<EnduranceJson>,
 }
 
 /// What a QP does when its peer is silent.
@@ -369,7 +370,7 @@ pub(crate) struct Fitted {
     /// The mean time lost for each outage that it was fitted to, deaths included.
     pub(crate) cost_ns: u64,
     /// Which outages it survives.
-    pub(crate) endurance: Option<Endurance>,
+    pub(crate) endurance: Option<EnduranceJson>,
 }
 
 /// How a policy fared, and what that cost.

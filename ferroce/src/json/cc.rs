@@ -1,10 +1,9 @@
 //! Documents of `ferroce cc`.
 
-use std::net::IpAddr;
-
+use ferroce_registry::FlowRow;
 use serde::Serialize;
 
-use super::res::Silent;
+use super::res::{On, Silent};
 use super::shared::Named;
 
 /// Parameters of congestion control.
@@ -96,51 +95,9 @@ pub(crate) struct Emitted {
 /// Queue pairs whose peers have sent congestion notifications.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Watched {
+pub(crate) struct Watched<'a> {
     /// Each of them.
-    pub(crate) queue_pairs: Vec<Flow>,
+    pub(crate) queue_pairs: Vec<On<&'a FlowRow>>,
     /// Processes that did not answer.
     pub(crate) silent: Vec<Silent>,
-}
-
-/// A queue pair whose peer has sent congestion notifications.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Flow {
-    /// The device.
-    pub(crate) device: String,
-    /// Its number.
-    pub(crate) lqpn: u32,
-    /// The peer's number.
-    pub(crate) rqpn: u32,
-    /// The peer's address.
-    pub(crate) peer: IpAddr,
-    /// The priority of its packets, 0 to 7.
-    pub(crate) prio: u8,
-    /// Congestion notifications that it has heeded, modulo 2^32.
-    pub(crate) cnps: u32,
-    /// What these have made of it; null if it is at full rate again.
-    pub(crate) limit: Option<Limit>,
-    /// The process.
-    pub(crate) pid: u32,
-    /// Its name.
-    pub(crate) comm: String,
-}
-
-/// How a queue pair is held back.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Limit {
-    /// The rate in force.
-    pub(crate) rate_bps: u64,
-    /// The rate to which it recovers.
-    pub(crate) target_bps: u64,
-    /// The estimate of congestion, 0 to 1.
-    pub(crate) alpha: f64,
-    /// What its next increase is: recovery, additive or hyper.
-    pub(crate) stage: String,
-    /// Events of the timer since the last cut.
-    pub(crate) time_stage: u16,
-    /// Events of the byte counter since the last cut.
-    pub(crate) byte_stage: u16,
 }

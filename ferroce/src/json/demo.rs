@@ -1,11 +1,11 @@
 //! Documents of `ferroce demo`.
 
+use std::fmt;
 use std::net::IpAddr;
 
 use serde::Serialize;
 
 use super::shared::Bin;
-use crate::demo::plan::Kind;
 
 /// How three policies fare on a bad link.
 #[derive(Debug, Serialize)]
@@ -179,4 +179,35 @@ pub(crate) struct Sample {
     pub(crate) limit_bps: Vec<Option<u64>>,
     /// The estimate of congestion, 0 to 1.
     pub(crate) alpha: Vec<f64>,
+}
+
+/// The retransmission policies that are compared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Kind {
+    /// Adaptive retransmission is off.
+    Ib,
+    /// It is on, and no profile is written.
+    Firmware,
+    /// A profile is written.
+    Profile,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Self; 3] = [Self::Ib, Self::Firmware, Self::Profile];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Ib => "ib",
+            Self::Firmware => "firmware",
+            Self::Profile => "profile",
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
 }

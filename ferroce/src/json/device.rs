@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use ferroce_registry::PeerRow;
 use serde::Serialize;
 
 use super::shared::{Bin, Named, Policy};
@@ -66,27 +67,11 @@ pub(crate) struct Device {
     /// Processes that have it open.
     pub(crate) processes: usize,
     /// What carries packets from these to their peers.
-    pub(crate) peers: Vec<Peer>,
+    pub(crate) peers: Vec<PeerRow>,
 }
 
 /// Settings by name.
 type Settings = BTreeMap<String, serde_json::Value>;
-
-/// What carries a process's packets to the processes of a device.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Peer {
-    /// Their device's address.
-    pub(crate) peer: IpAddr,
-    /// shm, udp or none, in which case packets are dropped; null before the first one.
-    pub(crate) link: Option<&'static str>,
-    /// Queue pairs that are connected to theirs.
-    pub(crate) queue_pairs: u64,
-    /// The process.
-    pub(crate) pid: u32,
-    /// Its name.
-    pub(crate) comm: String,
-}
 
 /// Devices that were removed.
 #[derive(Debug, Serialize)]

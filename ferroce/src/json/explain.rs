@@ -2,9 +2,10 @@
 
 use std::net::IpAddr;
 
+use ferroce_designer::figures::EnduranceJson;
 use serde::Serialize;
 
-use super::shared::{Endurance, QueuePair, Wait};
+use super::shared::{QueuePair, Wait};
 
 /// The chain from a setting to the time until failure.
 #[derive(Debug, Serialize)]
@@ -24,7 +25,7 @@ pub(crate) struct Timeout {
     pub(crate) policy: &'static str,
     /// Which outages are tolerated, as by a device with coarse timers, whichever wait is drawn
     /// first; null if the timer is off.
-    pub(crate) answer: Option<Endurance>,
+    pub(crate) answer: Option<EnduranceJson>,
     /// What manuals say: retry_cnt times the timeout as it was asked for.
     pub(crate) nominal_ns: Option<u64>,
     /// What plain InfiniBand takes, without a minimum: that many retries, and the first wait.
@@ -99,7 +100,7 @@ pub(crate) struct Proposal {
     /// A total that the built-in profile does not have; null for its own.
     pub(crate) retx_total_timeout: Option<u8>,
     /// Which outages are survived with that.
-    pub(crate) endurance: Endurance,
+    pub(crate) endurance: EnduranceJson,
 }
 
 /// Causes of error completions.

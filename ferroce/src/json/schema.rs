@@ -27,7 +27,7 @@ const INPUTS: &[Known] = &[
 ///
 /// What may change in them, and when, is in docs/json.md.
 #[derive(Args, Debug)]
-#[command(after_help = crate::cli::EXIT_CODES)]
+#[command(after_help = crate::output::EXIT_CODES)]
 pub(crate) struct Schema {
     /// The schema to print, as ferroce.adp.show; adp.show is the same
     #[arg(value_name = "NAME", conflicts_with = "json")]
@@ -39,7 +39,7 @@ pub(crate) struct Schema {
 
 /// Print the version
 #[derive(Args, Debug)]
-#[command(after_help = crate::cli::EXIT_CODES)]
+#[command(after_help = crate::output::EXIT_CODES)]
 pub(crate) struct Version {
     /// Print JSON
     #[arg(short, long)]

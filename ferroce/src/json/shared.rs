@@ -63,41 +63,6 @@ impl From<QpTimeouts> for QueuePair {
     }
 }
 
-/// Which outages a QP survives. What has no end is null.
-#[derive(Clone, Copy, Debug, serde::Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Endurance {
-    /// The longest outage that every QP survives.
-    pub(crate) survives_ns: Option<u64>,
-    /// The longest outage that any QP survives.
-    pub(crate) survives_at_best_ns: Option<u64>,
-    /// How long after the end of an outage the next retransmission leaves, at most.
-    pub(crate) resumes_within_ns: Option<u64>,
-    /// When the first QP gives up, counted from its last progress.
-    pub(crate) gives_up_first_ns: Option<u64>,
-    /// When the last QP gives up: by then a dead peer has been noticed.
-    pub(crate) gives_up_last_ns: Option<u64>,
-    /// How many times a QP retransmits during an outage, at most.
-    pub(crate) retransmissions: Option<u64>,
-    /// The shortest wait that a retransmission follows.
-    pub(crate) shortest_wait_ns: Option<u64>,
-}
-
-impl From<ferroce_adp::Endurance> for Endurance {
-    fn from(endurance: ferroce_adp::Endurance) -> Self {
-        let ns = |span: Span| (span != Span::NEVER).then_some(span.as_nanos());
-        Self {
-            survives_ns: ns(endurance.survives),
-            survives_at_best_ns: ns(endurance.survives_at_best),
-            resumes_within_ns: ns(endurance.resumes_within),
-            gives_up_first_ns: ns(endurance.gives_up_first),
-            gives_up_last_ns: ns(endurance.gives_up_last),
-            retransmissions: Some(endurance.retransmissions).filter(|count| *count < u64::MAX),
-            shortest_wait_ns: ns(endurance.shortest_wait),
-        }
-    }
-}
-
 /// One timer of a QP whose peer is silent.
 #[derive(Clone, Debug, serde::Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

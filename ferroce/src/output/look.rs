@@ -1,7 +1,7 @@
 //! How wide output may be, and whether it has colour.
 //!
 //! Tables are made deep inside commands, so this is kept for each thread, as it is the same for all that a
-//! command prints. [`crate::run`] sets it; until then output is 80 columns wide and has no colour.
+//! command prints. [`crate::execute`] sets it; until then output is 80 columns wide and has no colour.
 
 use std::cell::Cell;
 use std::env;

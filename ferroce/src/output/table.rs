@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::look::{self, columns, look};
-use crate::lines::{pieces, wrapped_at};
+use crate::output::lines::{pieces, wrapped_at};
 
 /// Lines up columns: the header tells how, a leading `>` means to the right.
 ///

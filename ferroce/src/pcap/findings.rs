@@ -3,7 +3,7 @@
 use ferroce_base::time::Span;
 use ferroce_capture::{End, Ladder, Way};
 
-use super::grouped;
+use crate::output::lines::grouped;
 
 /// Outages that are described one by one.
 const OUTAGES_MAX: usize = 5;

@@ -4,7 +4,7 @@ use ferroce_prm::adp_retx_histogram::{self, ADP_RETX_HISTOGRAM, BINS_OFFSET};
 use ferroce_prm::{Field, Image, REGISTERS, Register};
 
 use crate::json::reg as json;
-use crate::lines::{indented, wrapped};
+use crate::output::lines::{indented, wrapped};
 use crate::output::look::columns;
 use crate::output::{Failure, Output, Table};
 

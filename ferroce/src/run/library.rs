@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use ferroce_doca::headers::{HEADERS, PKG_CONFIG};
 
-use crate::install::put;
-use crate::install::record::Record;
 use crate::output::Failure;
+use crate::put;
+use crate::put::record::Record;
 
 /// A library, by the name under which it is loaded.
 struct Library {

@@ -20,7 +20,7 @@ use crate::output::{Failure, Output};
 ///
 /// `eval "$(ferroce env)"` sets them for all programs that the shell starts from then on.
 #[derive(Args, Debug)]
-#[command(after_help = crate::cli::EXIT_CODES)]
+#[command(after_help = crate::output::EXIT_CODES)]
 pub(crate) struct Env {
     #[command(flatten)]
     on: ProgramArgs,
@@ -45,7 +45,7 @@ impl Env {
 ///
 /// node_exporter reads it with --path.sysfs=DIR.
 #[derive(Args, Debug)]
-#[command(after_help = crate::cli::EXIT_CODES)]
+#[command(after_help = crate::output::EXIT_CODES)]
 pub(crate) struct Sysfs {
     /// A directory that is empty, does not exist, or was written by this command
     #[arg(value_name = "DIR")]

@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use ferroce_registry::{Inquiry, Observer, Process, QpStates, Query, QueryError, Resource};
+use ferroce_registry::{
+    Counts, Inquiry, Observer, Process, QpStates, Query, QueryError, ResourceRow,
+};
 
 /// How long a scrape waits for the processes of all devices to count their queue pairs.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -50,11 +52,8 @@ impl Census {
             match answer {
                 Ok(rows) => {
                     population.processes += 1;
-                    let counts = rows.iter().filter_map(|row| match row {
-                        Resource::Count(counts) => Some(&counts.qp_states),
-                        _ => None,
-                    });
-                    counts.for_each(|states| population.states.add(states));
+                    let counts = rows.iter().filter_map(Counts::of);
+                    counts.for_each(|it| population.states.add(&it.qp_states));
                 }
                 // It has ended since.
                 Err(QueryError::Gone { .. }) => {}

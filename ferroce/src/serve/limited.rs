@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use ferroce_hca::Counter;
-use ferroce_registry::{Inquiry, Observer, Process, Query, QueryError, Resource};
+use ferroce_registry::{
+    FlowRow, Inquiry, Observer, Process, Query, QueryError, Resource, ResourceRow,
+};
 
 /// How long a scrape waits for the processes of all devices to tell of their queue pairs.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -123,8 +125,6 @@ fn candidates(index: usize, observer: &Observer) -> impl Iterator<Item = Candida
 
 /// The rate of a queue pair that is slowed down.
 fn rate_bps(row: &Resource) -> Option<u64> {
-    match row {
-        Resource::Flow(flow) => flow.limit.as_ref().map(|limit| limit.rate_bps),
-        _ => None,
-    }
+    let limit = FlowRow::of(row)?.limit.as_ref();
+    limit.map(|limit| limit.rate_bps)
 }

@@ -7,6 +7,7 @@ use ferroce_adp::file::to_toml;
 use ferroce_hca::{Counter, Direction};
 use ferroce_registry::{
     DeviceSpec, FlowRow, Inquiry, Observer, Process, QpRow, Query, QueryError, Registry, Resource,
+    ResourceRow,
 };
 use ferroce_sysfs::netdev_of;
 use hyper::body::Bytes;
@@ -113,20 +114,10 @@ impl Live {
         let is_marked = |it: &&Process| state.counter_of(it.slot, Counter::RpCnpHandled) > 0;
         let marked: Vec<_> = processes.iter().filter(is_marked).collect();
         let (flows, _) = self.ask(observer, &marked, Query::Flow, until);
-        let flows: Vec<FlowRow> = flows
-            .into_iter()
-            .filter_map(|it| match it {
-                Resource::Flow(flow) => Some(flow),
-                _ => None,
-            })
-            .collect();
+        let flows: Vec<_> = flows.iter().filter_map(FlowRow::of).collect();
         let all: Vec<_> = processes.iter().collect();
         let (rows, silent) = self.ask(observer, &all, Query::Qp, until);
-        let rows = rows.into_iter().filter_map(|it| match it {
-            Resource::Qp(row) => Some(row),
-            _ => None,
-        });
-        let rows: Vec<_> = rows.collect();
+        let rows: Vec<_> = rows.iter().filter_map(QpRow::of).collect();
         let line_bps = observer.spec().speed.rate().bps();
         let listed = rows
             .iter()
@@ -161,8 +152,8 @@ impl Live {
     }
 }
 
-fn qp(row: &QpRow, flows: &[FlowRow], line_bps: u64) -> Value {
-    let own = |it: &&FlowRow| (it.lqpn, it.pid) == (row.lqpn, row.pid);
+fn qp(row: &QpRow, flows: &[&FlowRow], line_bps: u64) -> Value {
+    let own = |it: &&&FlowRow| (it.lqpn, it.pid) == (row.lqpn, row.pid);
     let flow = flows.iter().find(own);
     let limit = flow.and_then(|it| it.limit.as_ref());
     json!({

@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 
 use clap::Args;
 
-use super::report::grouped;
 use super::source::Which;
 use crate::json::sim as json;
-use crate::lines::finding;
+use crate::output::lines::finding;
+use crate::output::lines::grouped;
 use crate::output::{Failure, Output};
 
 /// Check a scenario without running it: find events that cannot happen, and those certain to end a
@@ -15,7 +15,7 @@ use crate::output::{Failure, Output};
 ///
 /// Exits with 0 if the scenario can be run, warnings or not, and with 2 if it cannot.
 #[derive(Args, Debug)]
-#[command(after_help = crate::cli::EXIT_CODES)]
+#[command(after_help = crate::output::EXIT_CODES)]
 pub(super) struct Check {
     #[command(flatten)]
     which: Which,

@@ -12,9 +12,9 @@ use ferroce_fabric::scenario::Scenario;
 
 use super::page;
 use super::tables::{self, Format};
-use crate::json::Document as _;
-use crate::lines::lines;
+use crate::output::Document as _;
 use crate::output::Failure;
+use crate::output::lines::lines;
 
 /// What tells a directory of results from others.
 const MARK: &str = "summary.json";

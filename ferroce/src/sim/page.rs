@@ -11,7 +11,8 @@ use ferroce_fabric::results::{Fate, Results};
 use ferroce_fabric::scenario::Scenario;
 
 use self::plot::escape;
-use super::report::{grouped, kilobytes, loss_names, switches};
+use super::report::{kilobytes, loss_names, switches};
+use crate::output::lines::grouped;
 use crate::output::ms;
 
 const STYLE: &str = "

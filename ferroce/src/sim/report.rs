@@ -7,7 +7,7 @@ use ferroce_fabric::Topology;
 use ferroce_fabric::results::{Ended, Fate, Results, Slowdown, Totals};
 use ferroce_fabric::scenario::Scenario;
 
-use crate::lines::{lines, wrapped};
+use crate::output::lines::{grouped, lines, wrapped};
 use crate::output::look::columns;
 use crate::output::{Table, ms};
 
@@ -173,34 +173,4 @@ pub(super) fn loss_names(it: &Totals) -> Vec<String> {
     let losses = losses.iter().filter(|(count, _)| *count > 0);
     let named = losses.map(|(count, why)| format!("{} {why}", grouped(*count)));
     named.collect()
-}
-
-/// A number with commas between thousands.
-pub(super) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn thousands_are_set_apart() {
-        for (number, text) in [
-            (0, "0"),
-            (999, "999"),
-            (1_000, "1,000"),
-            (1_234_567, "1,234,567"),
-        ] {
-            assert_eq!(grouped(number), text);
-        }
-    }
 }

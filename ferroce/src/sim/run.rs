@@ -18,7 +18,7 @@ use super::progress::Progress;
 use super::report;
 use super::source::{Which, assignment};
 use super::tables::Format;
-use crate::lines::finding;
+use crate::output::lines::finding;
 use crate::output::{Failure, Output};
 
 const EXAMPLES_AND_EXIT_CODES: &str = "Examples:

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use ferroce_fabric::scenario::{self, Scenario, ScenarioError};
 
-use crate::lines::finding;
 use crate::output::Failure;
+use crate::output::lines::finding;
 
 macro_rules! built_in {
     ($name:literal) => {

@@ -13,7 +13,7 @@ use ferroce_sweep::{Collected, METRICS};
 use super::source::read_plan;
 use super::survival;
 use crate::json::sim as json;
-use crate::lines::lines;
+use crate::output::lines::lines;
 use crate::output::{Failure, Output, Table};
 
 /// Missing points that are listed.
@@ -30,7 +30,7 @@ const SHOWN: &[(&str, &str)] = &[
 ///
 /// Repeated results must be equal. Exits with 1 if some differ, or points are missing.
 #[derive(Args, Debug)]
-#[command(after_help = crate::cli::EXIT_CODES)]
+#[command(after_help = crate::output::EXIT_CODES)]
 pub(super) struct Collect {
     /// Directory of the sweep
     #[arg(value_name = "DIR")]

@@ -25,7 +25,7 @@ const SCRIPT: &str = "launch.sbatch";
 /// One point is run here first, unless there are results: shards are sized to take a minute each at
 /// least. Arguments after -- are options of sbatch.
 #[derive(Args, Debug)]
-#[command(after_help = crate::cli::EXIT_CODES)]
+#[command(after_help = crate::output::EXIT_CODES)]
 pub(super) struct Launch {
     #[command(flatten)]
     which: Which,

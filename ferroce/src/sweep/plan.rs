@@ -6,9 +6,9 @@ use clap::Args;
 use ferroce_sweep::Shard;
 
 use super::source::{Planned, Which};
-use crate::cli::exit_codes;
 use crate::json::sim as json;
-use crate::lines::lines;
+use crate::output::exit_codes;
+use crate::output::lines::lines;
 use crate::output::{Failure, Output, Table};
 
 /// Combinations that are listed.

@@ -12,8 +12,8 @@ use indicatif::HumanDuration;
 use super::progress::Progress;
 use super::signals::Stop;
 use super::source::{Planned, Which, cannot_write};
-use crate::cli::exit_codes;
 use crate::json::sim as json;
+use crate::output::exit_codes;
 use crate::output::{Failure, Output};
 
 const EXAMPLES: &str = exit_codes!(

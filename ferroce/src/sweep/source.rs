@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use ferroce_sweep::{Plan, PlanError, Problem, Sweep};
 
-use crate::lines::finding;
+use crate::output::lines::finding;
 use crate::output::{Failure, Output};
 
 /// The version that makes and runs plans.

@@ -21,7 +21,7 @@ use tempfile::TempPath;
 pub(crate) fn run(args: &[&str]) -> (u8, String, String) {
     let args = ["ferroce"].iter().chain(args).map(OsString::from);
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    let code = ferroce::run(args, &mut out, &mut err);
+    let code = ferroce::execute(args, &mut out, &mut err);
     let out = String::from_utf8(out).unwrap();
     schema::check_output(&out);
     (code, out, String::from_utf8(err).unwrap())

@@ -85,3 +85,32 @@ fn links_between_the_pages_lead_somewhere() {
     }
     report("dead links", &violations);
 }
+
+/// The source files that a text names between backticks, from the root or from `crates/`.
+fn named_sources(markdown: &str) -> impl Iterator<Item = &str> {
+    let is_path = |text: &&str| {
+        let is_part = |c: char| c.is_ascii_alphanumeric() || "_-./".contains(c);
+        text.ends_with(".rs") && text.contains("/src/") && text.chars().all(is_part)
+    };
+    markdown.split('`').skip(1).step_by(2).filter(is_path)
+}
+
+#[test]
+fn source_files_that_pages_name_exist() {
+    let root = root();
+    let design = fs::read_dir(root.join("docs/design")).expect("the design pages are there");
+    let design = design.map(|entry| entry.expect("a directory can be listed").path());
+    let others = ["ARCHITECTURE.md", "CONTRIBUTING.md"].map(|page| root.join(page));
+    let (mut violations, mut named) = (Vec::new(), 0);
+    for page in design.chain(others) {
+        let text = fs::read_to_string(&page).expect("a page is UTF-8");
+        for path in named_sources(&text) {
+            named += 1;
+            if !root.join(path).exists() && !root.join("crates").join(path).exists() {
+                violations.push(format!("{}: {path}", page.display()));
+            }
+        }
+    }
+    report("files that are not there", &violations);
+    assert!(named > 30, "ARCHITECTURE.md alone names more than {named}");
+}

@@ -1,10 +1,11 @@
-//! Settings of a device that hosts change while it runs.
+//! What hosts change on a device while it runs: settings and addresses. The host decides which GIDs exist.
 
 use std::sync::Arc;
 
 use ferroce_transport::Counter;
 
 use super::Hca;
+use crate::event::Event;
 use crate::impair::{Direction, Impairment};
 use crate::register::{Method, RegisterError};
 use crate::settings::Settings;
@@ -88,6 +89,19 @@ impl Hca {
         self.settings = settings;
         if is_followed {
             self.follow_settings();
+        }
+    }
+
+    /// The port's GIDs are others. If the device's own address was lost, every queue pair that is
+    /// bound to it stays so though the address comes back: it sends into nowhere, hears nothing, and
+    /// fails when its retries are over (F21). A new path binds it anew.
+    pub fn handle_gid_change(&mut self, is_own_lost: bool) {
+        self.common.events.push_back(Event::GidChange);
+        if !is_own_lost {
+            return;
+        }
+        for entry in self.qps.iter_mut() {
+            entry.is_severed |= entry.path.is_some();
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The timeout histogram of a device, and that of the card it is a function of.
 
 use super::{DeviceState, Memory, SettingError, VfBlock, WriteLockError};
-use crate::function::Function;
 use crate::histogram::{Histogram, HistogramConfig, HistogramError};
+use crate::identity::Function;
 
 impl DeviceState {
     /// Restarts the card's firmware, as MFRL does: all registers and the histograms of all functions

@@ -1,16 +1,15 @@
 //! Memory of devices whose queue pairs have carried traffic and rest.
 
 use ferroce_hca::{
-    AccessFlags, Attr, CqId, Data, Hca, HcaConfig, Memory, MrInfo, Mtu, Path, QpAttr, QpInit,
-    QpModify, QpType, Received, RecvWr, SendOp, SendWr, Sge, Sges, Span, Time, WcStatus,
+    CqId, Data, Hca, HcaConfig, Memory, RecvWr, SendOp, SendWr, Sges, Span, Time, WcStatus,
 };
+use ferroce_testing::direct::{self, ADDRESSES, End, connected};
 use ferroce_wire::Qpn;
 
 /// What each queue pair carries by each operation, in each direction.
 const BYTES: u32 = 4 << 20;
 const MESSAGE: u32 = 64 << 10;
 const OUTSTANDING: u32 = 16;
-const ADDRESSES: [[u8; 4]; 2] = [[10, 0, 0, 1], [10, 0, 0, 2]];
 
 /// Bytes that the heap and the devices themselves take.
 #[derive(Clone, Copy, Debug)]
@@ -74,29 +73,28 @@ pub(crate) struct World {
 /// A queue pair at each end.
 struct Connection {
     qpn: Qpn,
-    cq: CqId,
-    memory: MrInfo,
+    end: End,
 }
 
 impl World {
     /// Devices alike, since every queue pair has done everything at both ends.
     pub(crate) fn used(qps: usize, rests: Rests) -> Self {
         let mut world = Self {
-            devices: [0, 1].map(|seed| {
-                Hca::new(HcaConfig {
-                    seed,
-                    ..HcaConfig::default()
-                })
-            }),
+            devices: direct::devices(),
             now: Time::ZERO,
             rests,
         };
-        let [a, b] = [0, 1].map(|own| world.end(own));
+        let memory = || Memory::Phantom {
+            addr: 4096,
+            len: MESSAGE.into(),
+        };
+        let ends = world.devices.each_mut();
+        let ends = ends.map(|hca| End::new(hca, 1024, memory()));
         for _ in 0..qps {
-            let [a, b] = [(0, &a), (1, &b)].map(|(own, (init, memory))| Connection {
-                qpn: world.connected(own, init),
-                cq: init.send_cq,
-                memory: *memory,
+            let [a, b] = [0, 1].map(|own| {
+                let (hca, end) = (&mut world.devices[own], ends[own]);
+                let qpn = connected(hca, &end.init, ADDRESSES[1 - own], direct::attr());
+                Connection { qpn, end }
             });
             world.use_both_ways([&a, &b]);
         }
@@ -112,50 +110,10 @@ impl World {
         }
     }
 
-    fn end(&mut self, own: usize) -> (QpInit, MrInfo) {
-        let hca = &mut self.devices[own];
-        let pd = hca.alloc_pd().unwrap();
-        let cq = hca.create_cq(1024).unwrap();
-        let memory = Memory::Phantom {
-            addr: 4096,
-            len: MESSAGE.into(),
-        };
-        let memory = hca.reg_mr(pd, memory, AccessFlags::all()).unwrap();
-        (QpInit::new(QpType::Rc, pd, cq), memory)
-    }
-
-    fn connected(&mut self, own: usize, init: &QpInit) -> Qpn {
-        let hca = &mut self.devices[own];
-        let qpn = hca.create_qp(init).unwrap();
-        let attr = QpAttr {
-            access: AccessFlags::all(),
-            path_mtu: Mtu::Mtu4096,
-            dest_qpn: qpn,
-            timeout: 14,
-            retry_cnt: 7,
-            max_rd_atomic: 4,
-            max_dest_rd_atomic: 4,
-            ..QpAttr::default()
-        };
-        let path = Path {
-            dest: ADDRESSES[1 - own].into(),
-            traffic_class: 2,
-        };
-        for change in [
-            QpModify::init(attr),
-            QpModify::rtr(attr),
-            QpModify::rts(attr),
-        ] {
-            let path = change.mask.contains(Attr::AV).then_some(path);
-            hca.modify_qp(qpn, &change, path).unwrap();
-        }
-        qpn
-    }
-
     fn use_both_ways(&mut self, ends: [&Connection; 2]) {
         for own in [0, 1] {
             let (here, there) = (ends[own], ends[1 - own]);
-            let (va, rkey) = (there.memory.va, there.memory.key.rkey());
+            let (va, rkey) = (there.end.memory.va, there.end.memory.key.rkey());
             let write = SendOp::Write {
                 va,
                 rkey,
@@ -168,19 +126,14 @@ impl World {
     }
 
     fn carry_all(&mut self, own: usize, here: &Connection, there: &Connection, op: SendOp) {
-        let sge = |memory: &MrInfo| Sge {
-            addr: memory.va,
-            length: MESSAGE,
-            lkey: memory.key.lkey(),
-        };
         for _ in 0..BYTES / MESSAGE / OUTSTANDING {
             for wr_id in 0..OUTSTANDING.into() {
                 if let SendOp::Send { .. } = op {
-                    let sges = Sges::from_slice(&[sge(&there.memory)]);
+                    let sges = Sges::from_slice(&[there.end.sge(MESSAGE)]);
                     let wr = RecvWr { wr_id, sges };
                     self.devices[1 - own].post_recv(there.qpn, wr).unwrap();
                 }
-                let wr = SendWr::new(wr_id, op, sge(&here.memory));
+                let wr = SendWr::new(wr_id, op, here.end.sge(MESSAGE));
                 self.devices[own].post_send(here.qpn, wr).unwrap();
             }
             let mut done = 0;
@@ -188,8 +141,8 @@ impl World {
                 self.now = self.now.after(Span::from_micros(1));
                 let moved = [self.carry(0), self.carry(1)];
                 assert!(moved.contains(&true), "{done} of {OUTSTANDING} done");
-                done += self.completions(own, here.cq);
-                self.completions(1 - own, there.cq);
+                done += self.completions(own, here.end.cq());
+                self.completions(1 - own, there.end.cq());
             }
         }
     }
@@ -208,14 +161,8 @@ impl World {
         let mut any = false;
         while let Some(packet) = self.devices[from].poll_transmit(self.now) {
             any = true;
-            let received = Received {
-                source: ADDRESSES[from].into(),
-                dest: packet.path.dest,
-                traffic_class: packet.path.traffic_class,
-                headers: &packet.headers,
-                data: Data::Length(packet.payload_len),
-            };
-            self.devices[1 - from].handle_packet(self.now, &received);
+            let data = Data::Length(packet.payload_len);
+            direct::deliver(&mut self.devices, self.now, from, &packet, data);
             if self.rests == Rests::AfterEachPacket {
                 self.rest();
             }

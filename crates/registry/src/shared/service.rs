@@ -116,7 +116,7 @@ impl ServiceClaim {
     }
 
     /// Lets all processes know that requests for the port are expected;
-    /// [`Device::expect_requests`](crate::Device::expect_requests) then has them come straight here.
+    /// `Device::expect_requests` then has them come straight here.
     pub fn publish(&self) {
         let Ok(_held) = self.shared.membership() else {
             return; // they come all the same

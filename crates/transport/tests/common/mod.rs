@@ -2,6 +2,9 @@
 //!
 //! Nothing here waits: [`Pair::run`] goes from one wake-up to the next. Every packet passes
 //! `rules`, which may lose, repeat or delay it, and stays in [`Pair::log`].
+//!
+//! The network, its rules and seeds are those of `ferroce_testing`. The rest stands here since it works
+//! below the device: it drives a [`Qp`] itself and is the device for it ([`TestHost`]).
 #![allow(dead_code, reason = "each test crate uses a part")]
 #![allow(
     unreachable_pub,

@@ -6,7 +6,7 @@ use plotters::style::{Color, RGBColor};
 
 use super::Tried;
 use super::report::{percent, short_name};
-use crate::adp::plot::short;
+use crate::output::lines::short;
 use crate::svg::{
     CENTER_TOP, Canvas, Drawn, FAINT, INK, LEFT_BOTTOM, LEFT_CENTER, LEFT_TOP, RIGHT_CENTER,
     picture,

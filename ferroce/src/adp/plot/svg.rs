@@ -5,7 +5,8 @@ use plotters::coord::ranged1d::Ranged;
 use plotters::prelude::{IntoLogRange, LogCoord};
 use plotters::style::{Color, RGBColor};
 
-use super::{Ladder, short, ticks};
+use super::{Ladder, ticks};
+use crate::output::lines::short;
 use crate::svg::{
     CENTER_TOP, Canvas, Drawn, FAINT, HPos, INK, LEFT_CENTER, LEFT_TOP, RIGHT_CENTER, VPos, picture,
 };

@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use ferroce_adp::trace::Event;
 
-use super::{Ladder, short, ticks};
+use super::{Ladder, ticks};
+use crate::output::lines::short;
 
 const ROWS: usize = 20;
 /// Columns left of the picture, for what the rows mean.

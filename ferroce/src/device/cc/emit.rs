@@ -4,10 +4,9 @@ use clap::{Args, ValueEnum};
 use ferroce_dcqcn::{Param, Params, Unit, Vocabulary};
 use ferroce_designer::command::quoted;
 
-use super::super::{observe, registry};
 use super::preset;
 use crate::json::cc as json;
-use crate::naming::{self, DeviceArg};
+use crate::naming::{self, DeviceArg, observe, registry};
 use crate::output::{Failure, Output};
 
 /// Print the commands that set a device's parameters, or a preset, on a card

@@ -6,7 +6,7 @@ use ferroce_dcqcn::{Param, Target, Unit, Vocabulary};
 use super::super::format::{Row, print};
 use super::INERT;
 use crate::json::cc as json;
-use crate::lines::indented;
+use crate::output::lines::indented;
 use crate::output::{Failure, Output};
 
 /// Say what parameters mean: ranges, units, defaults, their names in all tools, and sources

@@ -15,6 +15,7 @@ pub(super) enum Verb {
     List,
     /// Show what a set changes of the firmware's defaults
     Show {
+        /// A set, by its name
         #[arg(value_name = "NAME")]
         name: String,
     },

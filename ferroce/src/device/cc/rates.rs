@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use ferroce_hca::Counter;
-use ferroce_registry::{FlowRow, Inquiry, Observer, Process, Query, Registry, Resource};
+use ferroce_registry::{FlowRow, Inquiry, Observer, Process, Query, Registry, ResourceRow};
 
 use super::super::ask::ask;
 use super::super::watch::Again;
 use crate::json::cc as json;
-use crate::json::res::Silent;
+use crate::json::res::{On, Silent};
 use crate::naming::EachDevice;
 use crate::output::look::columns;
 use crate::output::{Failure, Output, Table};
@@ -27,10 +27,15 @@ pub(super) struct Rates {
     #[command(flatten)]
     device: EachDevice,
     /// Only queue pairs of this priority
-    #[arg(long, value_name = "P", value_parser = super::priority())]
+    #[arg(long, value_name = "P", value_parser = priority())]
     prio: Option<u8>,
     #[command(flatten)]
     again: Again,
+}
+
+/// Of what there are eight.
+pub(super) fn priority() -> clap::builder::RangedI64ValueParser<u8> {
+    clap::value_parser!(u8).range(0..=7)
 }
 
 impl Rates {
@@ -121,25 +126,10 @@ impl Seen {
         (self.device.clone(), self.row.lqpn, self.row.pid)
     }
 
-    fn json(&self) -> json::Flow {
-        let row = &self.row;
-        json::Flow {
+    fn json(&self) -> On<&FlowRow> {
+        On {
             device: self.device.clone(),
-            lqpn: row.lqpn,
-            rqpn: row.rqpn,
-            peer: row.peer,
-            prio: row.prio,
-            cnps: row.cnps,
-            limit: row.limit.as_ref().map(|it| json::Limit {
-                rate_bps: it.rate_bps,
-                target_bps: it.target_bps,
-                alpha: f64::from(it.alpha_ppm) / 1e6,
-                stage: it.stage.clone(),
-                time_stage: it.time_stage,
-                byte_stage: it.byte_stage,
-            }),
-            pid: row.pid,
-            comm: row.comm.clone(),
+            row: &self.row,
         }
     }
 }
@@ -160,25 +150,17 @@ fn look(
     let (mut seen, mut silent) = (Vec::new(), Vec::new());
     let question = (Some(Query::Flow), PATIENCE);
     for device in ask(registry, name, question, inquiry, has_cnps)? {
-        silent.extend(device.silent.into_iter().map(|it| {
+        silent.extend(device.silent.iter().map(|it| {
             let silent = Silent {
                 device: device.device.clone(),
                 pid: it.pid,
             };
-            (silent, it.line)
+            (silent, it.line.clone())
         }));
-        seen.extend(
-            device
-                .rows
-                .into_iter()
-                .filter_map(|resource| match resource {
-                    Resource::Flow(row) => Some(Seen {
-                        device: device.device.clone(),
-                        row,
-                    }),
-                    _ => None,
-                }),
-        );
+        seen.extend(device.rows.iter().filter_map(FlowRow::of).map(|row| Seen {
+            device: device.device.clone(),
+            row: row.clone(),
+        }));
     }
     Ok((seen, silent))
 }
@@ -231,7 +213,7 @@ impl Seen {
             Some(limit) => [
                 mbps(limit.rate_bps),
                 mbps(limit.target_bps),
-                format!("{:.3}", f64::from(limit.alpha_ppm) / 1e6),
+                format!("{:.3}", limit.alpha),
                 match has_room {
                     true => format!("{} {}/{}", limit.stage, limit.time_stage, limit.byte_stage),
                     false => limit.stage.clone(),

@@ -2,14 +2,31 @@
 
 use std::ops::RangeInclusive;
 
+use ferroce_registry::{Form, KINDS, Key, Kind};
 use serde_json::Value;
 
-use super::kind::{Form, Key, Object};
 use crate::output::Failure;
+
+/// The kind that a word is the name of, or the beginning of its name; `None` if there is none.
+pub(super) fn kind(word: &str) -> Result<Option<&'static Kind>, Failure> {
+    let begins = KINDS.iter().filter(|kind| kind.name.starts_with(word));
+    let begins: Vec<_> = begins.collect();
+    match begins.as_slice() {
+        [] => Ok(None),
+        [kind] => Ok(Some(kind)),
+        several => {
+            let names: Vec<_> = several.iter().map(|kind| kind.name).collect();
+            Err(Failure::input(format_args!(
+                "{word:?} may be {}; write more of it",
+                names.join(" or ")
+            )))
+        }
+    }
+}
 
 /// A key and the values that objects must have one of.
 pub(super) struct Filter<'a> {
-    key: &'static str,
+    key: Key,
     values: Vec<Wanted<'a>>,
 }
 
@@ -19,8 +36,16 @@ enum Wanted<'a> {
 }
 
 impl<'a> Filter<'a> {
-    /// A list with commas; of texts, or of numbers and ranges of them.
-    pub(super) fn parse(key: &Key, list: &'a str) -> Result<Self, Failure> {
+    /// A list with commas for a key of this kind; of texts, or of numbers and ranges of them.
+    pub(super) fn of(kind: &Kind, key: &str, list: &'a str) -> Result<Self, Failure> {
+        let Some(key) = kind.keys().find(|known| known.name == key) else {
+            let names: Vec<_> = kind.keys().map(|key| key.name).collect();
+            return Err(Failure::input(format_args!(
+                "{key:?} is not a key of {}; write dev, or {}",
+                kind.name,
+                names.join(", ")
+            )));
+        };
         let wanted = |text: &'a str| match key.form {
             Form::Text => Ok(Wanted::Text(text)),
             Form::Number | Form::Hex => range(text).map(Wanted::Numbers).ok_or_else(|| {
@@ -32,15 +57,12 @@ impl<'a> Filter<'a> {
             }),
         };
         let values = list.split(',').map(wanted).collect::<Result<_, _>>()?;
-        Ok(Self {
-            key: key.name,
-            values,
-        })
+        Ok(Self { key, values })
     }
 
     /// Whether the object is to be shown. One that does not have the key is not.
-    pub(super) fn takes(&self, object: &Object) -> bool {
-        object.get(self.key).is_some_and(|value| {
+    pub(super) fn takes(&self, object: &Value) -> bool {
+        self.key.value(object).is_some_and(|value| {
             self.values.iter().any(|wanted| match (wanted, value) {
                 (Wanted::Text(text), Value::String(value)) => value.eq_ignore_ascii_case(text),
                 (Wanted::Numbers(range), value) => {
@@ -70,14 +92,11 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::device::res::kind::Kind;
 
     fn takes(key: &str, values: &str) -> bool {
-        let kind = Kind::named("qp").unwrap().unwrap();
-        let Value::Object(object) = json!({ "lqpn": 65552, "state": "RTS" }) else {
-            panic!("an object");
-        };
-        kind.filter(key, values).ok().unwrap().takes(&object)
+        let kind = kind("qp").unwrap().unwrap();
+        let object = json!({ "lqpn": 65552, "state": "RTS" });
+        Filter::of(kind, key, values).ok().unwrap().takes(&object)
     }
 
     #[test]
@@ -97,11 +116,11 @@ mod tests {
 
     #[test]
     fn what_is_no_key_or_no_value_is_refused_with_what_is() {
-        let kind = Kind::named("q").unwrap().unwrap();
-        let error = |key, values| kind.filter(key, values).err().unwrap().to_string();
+        let qp = kind("q").unwrap().unwrap();
+        let error = |key, values| Filter::of(qp, key, values).err().unwrap().to_string();
         assert!(error("colour", "red").contains("retries-left"));
         assert!(error("lqpn", "9-7").contains("lqpn 1,7-9"));
-        assert!(Kind::named("c").is_err());
-        assert!(Kind::named("fr0").unwrap().is_none());
+        assert!(kind("c").is_err());
+        assert!(kind("fr0").unwrap().is_none());
     }
 }

@@ -6,9 +6,9 @@ use ferroce_hca::Counter;
 use ferroce_registry::Registry;
 
 use super::super::watch::{Pauses, in_place};
-use super::super::{devices, observe};
 use super::{Look, Wanted, named};
 use crate::json::device as json;
+use crate::naming::{devices, observe};
 use crate::output::{Failure, Output, Table};
 
 /// Prints how much counters have grown in a second, after each interval.

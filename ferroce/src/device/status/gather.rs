@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use ferroce_hca::{Counter, Direction};
 use ferroce_registry::{
-    Counts, DeviceSpec, Inquiry, Observer, PortLook, Process, QpStates, Query, Registry, Resource,
+    Counts, DeviceSpec, FlowRow, Inquiry, Observer, PortLook, Process, QpStates, Query, Registry,
+    ResourceRow,
 };
 
 use super::super::ask::{Replies, ask};
@@ -301,7 +302,7 @@ fn programs(registry: &Registry, inquiry: &mut Inquiry) -> Result<Vec<Program>, 
     let question = (Some(Query::Count), PATIENCE);
     for device in ask(registry, None, question, inquiry, |_, it| !is_stopped(it))? {
         let of_device = || device.device.as_str();
-        for counts in device.rows.iter().filter_map(counts) {
+        for counts in device.rows.iter().filter_map(Counts::of) {
             if let Some(program) = find(&mut programs, of_device(), counts.pid) {
                 program.queue_pairs.add(&counts.qp_states);
             }
@@ -320,13 +321,6 @@ fn find<'a>(programs: &'a mut [Program], device: &str, pid: u32) -> Option<&'a m
     programs.iter_mut().find(is_it)
 }
 
-fn counts(resource: &Resource) -> Option<&Counts> {
-    match resource {
-        Resource::Count(counts) => Some(counts),
-        _ => None,
-    }
-}
-
 /// How many queue pairs of each device congestion control holds back.
 fn slowed(registry: &Registry, inquiry: &mut Inquiry) -> Result<Vec<(String, u64)>, Failure> {
     let has_cnps = |observer: &Observer, process: &Process| {
@@ -338,9 +332,8 @@ fn slowed(registry: &Registry, inquiry: &mut Inquiry) -> Result<Vec<(String, u64
     let question = (Some(Query::Flow), PATIENCE);
     let replies = ask(registry, None, question, inquiry, has_cnps)?;
     let count = |device: Replies| {
-        let is_slowed =
-            |row: &&Resource| matches!(row, Resource::Flow(flow) if flow.limit.is_some());
-        let slowed = device.rows.iter().filter(is_slowed).count();
+        let flows = device.rows.iter().filter_map(FlowRow::of);
+        let slowed = flows.filter(|flow| flow.limit.is_some()).count();
         (device.device, slowed as u64)
     };
     Ok(replies.into_iter().map(count).collect())

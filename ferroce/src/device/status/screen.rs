@@ -4,9 +4,9 @@ use ferroce_hca::Span;
 
 use super::super::stat::per_second;
 use super::gather::{Condition, DeviceLook, Program, Seen, Status};
-use crate::adp::plot::short;
-use crate::lines::wrapped;
 use crate::output::Table;
+use crate::output::lines::short;
+use crate::output::lines::wrapped;
 use crate::output::look::{columns, cut, look};
 
 /// One is left for the shell's prompt.

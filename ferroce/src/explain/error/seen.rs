@@ -8,10 +8,9 @@ use ferroce_registry::Registry;
 
 use super::causes::{self, Cause, Signs};
 use super::{REQUESTER, RESPONDER, add_cause, hex, short_name};
-use crate::device;
 use crate::json::explain as json;
-use crate::lines::Lines;
 use crate::naming;
+use crate::output::lines::Lines;
 use crate::output::{Failure, Output, Table};
 
 /// A device of this user that is the peer of an error.
@@ -21,9 +20,9 @@ struct Peer {
 }
 
 pub(super) fn explain(name: &str, is_json: bool, to: &mut Output<'_>) -> Result<(), Failure> {
-    let registry = device::registry(to)?;
+    let registry = naming::registry(to)?;
     let spec = naming::named(&registry, name)?;
-    let (observer, name) = (device::observe(&registry, &spec)?, spec.name.as_str());
+    let (observer, name) = (naming::observe(&registry, &spec)?, spec.name.as_str());
     let state = observer.state();
     let (errors, total) = (state.errors().last(), state.errors().count());
     let last = errors.last();

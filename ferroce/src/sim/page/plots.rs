@@ -8,7 +8,7 @@ use ferroce_fabric::scenario::Scenario;
 use ferroce_fabric::{Sample, Simulation};
 
 use super::plot::{Axis, COLORS, Plot, bytes, plain};
-use crate::adp::plot::short;
+use crate::output::lines::short;
 
 /// Points of a line; more would not be seen.
 const POINTS: usize = 450;

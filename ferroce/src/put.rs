@@ -1,5 +1,7 @@
 //! Files and links that replace older ones atomically.
 
+pub(crate) mod record;
+
 use std::fs;
 use std::io;
 use std::os::unix::fs::symlink;

@@ -6,7 +6,7 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Component, Path, PathBuf};
 
-use super::put;
+use super as put;
 use crate::output::Failure;
 
 /// An installation, with a list of what belongs to it.
@@ -29,10 +29,10 @@ enum Entry {
 
 /// What was removed.
 #[derive(Debug, Default)]
-pub(super) struct Removed {
-    pub(super) count: usize,
+pub(crate) struct Removed {
+    pub(crate) count: usize,
     /// Files and links that are not as they were put there.
-    pub(super) kept: Vec<PathBuf>,
+    pub(crate) kept: Vec<PathBuf>,
 }
 
 /// Where the list is, below the prefix.
@@ -112,7 +112,7 @@ impl Record {
     }
 
     /// Removes what is still as it was put into this directory.
-    pub(super) fn remove(prefix: &Path) -> Result<Removed, Failure> {
+    pub(crate) fn remove(prefix: &Path) -> Result<Removed, Failure> {
         let file = prefix.join(FILE);
         let entries = read(prefix).map_err(|error| {
             Failure::input(format_args!(

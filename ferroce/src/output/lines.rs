@@ -4,7 +4,9 @@ use std::fmt::Write as _;
 
 use std::path::Path;
 
-use crate::output::look::{columns, row_columns, width as columns_of};
+use ferroce_base::time::Span;
+
+use super::look::{columns, row_columns, width as columns_of};
 
 /// Text in two columns, the second one wrapped.
 #[derive(Default)]
@@ -139,9 +141,47 @@ pub(crate) fn unbroken(text: &str) -> String {
     text.replace(' ', UNBROKEN)
 }
 
+/// A duration with three digits: `268 ms`, `1.07 s`.
+pub(crate) fn short(ns: f64) -> String {
+    if ns >= Span::NEVER.as_nanos() as f64 {
+        return "never".to_owned();
+    }
+    let (value, unit) = match ns {
+        _ if ns >= 1e9 => (ns / 1e9, "s"),
+        _ if ns >= 1e6 => (ns / 1e6, "ms"),
+        _ if ns >= 1e3 => (ns / 1e3, "us"),
+        _ => (ns, "ns"),
+    };
+    let digits = match value {
+        _ if value >= 99.95 => 0,
+        _ if value >= 9.995 => 1,
+        _ => 2,
+    };
+    let text = format!("{value:.digits$}");
+    let text = if digits > 0 {
+        text.trim_end_matches('0').trim_end_matches('.')
+    } else {
+        &text
+    };
+    format!("{text} {unit}")
+}
+
+/// A number with commas between thousands.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
-    use super::wrapped;
+    use super::{grouped, wrapped};
 
     #[test]
     fn a_number_stays_with_its_unit() {
@@ -160,6 +200,18 @@ mod tests {
             ("1 2 % 3", 3, &["1", "2 %", "3"]),
         ] {
             assert_eq!(wrapped(text, width), rows, "{text}");
+        }
+    }
+
+    #[test]
+    fn thousands_are_set_apart() {
+        for (number, text) in [
+            (0, "0"),
+            (999, "999"),
+            (1_000, "1,000"),
+            (1_234_567, "1,234,567"),
+        ] {
+            assert_eq!(grouped(number), text);
         }
     }
 }
