@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`mod@border`] | the results of calls that panic, by kind of result; and the attribute that puts a function's body behind it |
 //! | [`crossing`] | stops panics and cancellations |
-//! | [`pointer`] | pointers of the program to its own memory |
+//! | [`pointer`](mod@pointer) | pointers of the program to its own memory |
 //! | [`log`] | lines on standard error, as `FERROCE_LOG` allows |
 
 pub mod border;

@@ -1,4 +1,4 @@
-//! [`ferroce_abi::border`], with the results of DOCA's calls.
+//! [`ferroce_abi::border`](mod@ferroce_abi::border), with the results of DOCA's calls.
 
 pub use ferroce_abi::border::{nothing, pointer, value};
 

@@ -88,7 +88,7 @@ fn cleared_page() -> Option<*mut AtomicU64> {
 ///
 /// The child does not have its parent's devices: their sockets and files stay with the parent
 /// alone, so that they end with it; in the child their objects are not there, calls answer so, and
-/// [`crate::Device::is_orphaned`] tells. Devices that the child opens itself are its own. Safe in a
+/// `Device::is_orphaned` tells. Devices that the child opens itself are its own. Safe in a
 /// signal handler: it makes system calls, and waits for nobody.
 pub fn after_fork_in_child() {
     let forks = 1 + FORKS.fetch_add(1, Ordering::Relaxed);

@@ -266,7 +266,7 @@ impl Device {
 
     /// Whether another process opened the device, of which this one is a child by `fork`: here it
     /// has no objects and no link, and is good for nothing but to be dropped. Only known after
-    /// [`crate::after_fork_in_child`].
+    /// [`ferroce_os::after_fork_in_child`].
     #[inline]
     pub fn is_orphaned(&self) -> bool {
         self.shared.is_orphaned()
