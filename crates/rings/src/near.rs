@@ -86,6 +86,7 @@ impl Near {
     }
 
     /// What says whether this process sleeps.
+    #[inline]
     pub fn reader(&self) -> &Reader {
         &self.reader
     }

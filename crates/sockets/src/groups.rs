@@ -51,6 +51,7 @@ impl Groups {
     }
 
     /// The socket with this descriptor.
+    #[inline]
     pub fn socket(&self, fd: RawFd) -> Option<Arc<Socket>> {
         let of = |socket: &&Arc<Socket>| socket.as_fd().as_raw_fd() == fd;
         self.sockets.iter().find(of).cloned()

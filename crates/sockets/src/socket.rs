@@ -134,6 +134,7 @@ impl Socket {
     }
 
     /// The address the socket is bound to, with the port the kernel chose if 0 was asked for.
+    #[inline]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -153,6 +154,7 @@ impl Socket {
     ///
     /// May turn `false` during a [`send`](Self::send) that finds the route unable to segment; it
     /// does not turn back.
+    #[inline]
     pub fn segmentation(&self) -> bool {
         self.segmentation.load(Ordering::Relaxed)
     }

@@ -46,6 +46,7 @@ pub enum Refused {
 
 impl Stage {
     /// An empty batch for the socket with this address.
+    #[inline]
     pub fn new(own: SocketAddr) -> Self {
         Self {
             bytes: vec![0; PAYLOAD_BYTES_MAX].into_boxed_slice(),
@@ -61,16 +62,19 @@ impl Stage {
     }
 
     /// Whether nothing waits.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.packets == 0
     }
 
     /// Bytes that wait.
+    #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
     /// Forgets what waits.
+    #[inline]
     pub fn clear(&mut self) {
         self.len = 0;
         self.segment = 0;
@@ -79,6 +83,7 @@ impl Stage {
     }
 
     /// Adds a packet.
+    #[inline]
     pub fn push(
         &mut self,
         hca: &Hca,
@@ -110,6 +115,7 @@ impl Stage {
         Ok(())
     }
 
+    #[inline]
     fn begin(
         &mut self,
         dest: SocketAddr,
@@ -126,6 +132,7 @@ impl Stage {
         Ok(())
     }
 
+    #[inline]
     fn fits(&self, dest: SocketAddr, tos: u8, len: usize, socket: &Socket) -> bool {
         !self.closed
             && (dest, tos) == (self.dest, self.tos)
@@ -135,6 +142,7 @@ impl Stage {
     }
 
     /// Sends the batch. `Err` means that the socket takes nothing now and the batch waits.
+    #[inline]
     pub fn flush(
         &mut self,
         socket: &Socket,
@@ -169,6 +177,7 @@ impl Stage {
         Ok(())
     }
 
+    #[inline]
     fn record(&self, socket: &Socket, tap: Option<&Tap>, datagrams: usize) {
         let Some(tap) = tap else { return };
         let packets = self.bytes[..self.len].chunks(self.segment).take(datagrams);
@@ -186,6 +195,7 @@ impl Stage {
     }
 
     /// Takes the packets off that have left.
+    #[inline]
     fn drop_front(&mut self, packets: usize, bytes: usize) {
         if packets >= self.packets {
             self.clear();

@@ -22,6 +22,7 @@ impl Socket {
     /// # Errors
     /// Returns an error only if the socket itself is unusable. Errors that the network reports
     /// later (a refused port, a vanished route) count as nothing received.
+    #[inline]
     pub fn recv(&self, buffers: &mut RecvBuffers) -> io::Result<usize> {
         buffers.filled = 0;
         let headers = &mut buffers.headers[..buffers.room];
@@ -84,6 +85,7 @@ impl RecvBuffers {
     ///
     /// One slot costs the least per call and keeps its bytes in the cache, which is best for
     /// coalesced batches; several save calls when many small datagrams wait.
+    #[inline]
     pub fn new(slots: usize) -> Self {
         let mut buffers = Self {
             slots: Vec::new(),
@@ -108,6 +110,7 @@ impl RecvBuffers {
     }
 
     /// What the last [`Socket::recv`] brought, in order of arrival.
+    #[inline]
     pub fn messages(&self) -> Messages<'_> {
         Messages {
             buffers: self,
@@ -117,6 +120,7 @@ impl RecvBuffers {
 }
 
 impl fmt::Debug for RecvBuffers {
+    #[inline]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RecvBuffers")
             .field("slots", &self.slots.len())
@@ -141,6 +145,7 @@ pub struct Message<'a> {
 
 impl<'a> Message<'a> {
     /// Splits the message at the datagram boundaries.
+    #[inline]
     pub fn datagrams(&self) -> Datagrams<'a> {
         Datagrams {
             rest: Some(self.bytes),
@@ -234,6 +239,7 @@ struct Slot {
 }
 
 impl Slot {
+    #[inline]
     fn new() -> Self {
         Self {
             bytes: vec![0; SLOT_BYTES].into_boxed_slice(),
