@@ -240,18 +240,25 @@ pub fn wait<E: 'static, R>(
     deliver: impl Fn(R) -> Result<bool, Error> + Copy,
 ) -> c_int {
     const AGAIN: c_int = 1;
+    let fd = border::number(|| number(call, queue().and_then(|queue| await_queue(queue))));
+    if fd < 0 {
+        return -1;
+    }
     loop {
-        let fd = border::number(|| number(call, queue().and_then(|queue| await_queue(queue))));
-        if fd < 0 {
-            return -1;
-        }
         let mut one = 0_u64;
         // SAFETY: eight bytes of a local variable. Neither this function nor those that lead here
         // have anything to drop.
         let got = unsafe { read(fd, (&raw mut one).cast(), 8) };
         let done = border::number(|| {
-            let taken = awaited::<E>().and_then(|wait| Ok(wait.0.take_after(got, seen)?));
-            let done = taken.and_then(|taken| taken.map_or(Ok(false), deliver));
+            let done = awaited::<E>().and_then(|wait| {
+                let done = wait.0.take_after(got, seen)?.map_or(Ok(false), deliver)?;
+                if !done {
+                    // The program may have destroyed the queue meanwhile, and does not expect this
+                    // thread to return for that.
+                    await_again(wait);
+                }
+                Ok(done)
+            });
             number(call, done.map(|done| if done { 0 } else { AGAIN }))
         });
         if done != AGAIN {
@@ -264,8 +271,12 @@ fn await_queue<E: 'static>(queue: Arc<EventQueue<E>>) -> Result<c_int, Error> {
     let fd = queue.descriptor()?;
     queue.last_to_wait.store(this_thread(), Ordering::Release);
     queue.begin_wait();
-    AWAITED.with_borrow_mut(|awaited| awaited.push(Box::new(Wait(queue))));
+    await_again(Box::new(Wait(queue)));
     Ok(fd)
+}
+
+fn await_again<E: 'static>(wait: Box<Wait<E>>) {
+    AWAITED.with_borrow_mut(|awaited| awaited.push(wait));
 }
 
 fn awaited<E: 'static>() -> Result<Box<Wait<E>>, Error> {
@@ -338,6 +349,32 @@ mod tests {
             assert!(taken.is_sorted());
         });
         assert!(!is_readable(&public));
+    }
+
+    /// As when a program destroys a queue beside a thread that an event has just woken.
+    #[test]
+    fn a_thread_whose_event_is_withdrawn_waits_on_without_finding_the_queue_again() {
+        let (queue, _public) = EventQueue::new().unwrap();
+        let queue = Arc::new(queue);
+        let found = AtomicUsize::new(0);
+        let find = || {
+            assert_eq!(found.fetch_add(1, Ordering::Relaxed), 0, "found twice");
+            Ok(Arc::clone(&queue))
+        };
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| wait("test", find, |event| *event, |event| Ok(event)));
+            while queue.waiting.load(Ordering::Acquire) == 0 {
+                thread::yield_now();
+            }
+            for _ in 0..20_000 {
+                queue.push(false);
+                queue.withdraw(|_| true);
+            }
+            queue.push(false);
+            queue.push(true);
+            assert_eq!(waiting.join().unwrap(), 0);
+        });
+        assert!(queue.is_empty());
     }
 
     #[test]
