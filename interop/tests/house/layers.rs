@@ -58,6 +58,8 @@ const LAYERS: &[(&str, &[&str])] = &[
             "cm congestion grh",
             "event",
             "host",
+            "queue_pair",
+            "scheduler",
             "device",
             "verbs",
         ],
@@ -104,7 +106,7 @@ const KNOT_MAX: usize = 4;
 
 /// Larger knots that there are still. The numbers may only fall.
 const KNOTS: &[(&str, &[usize])] = &[
-    ("ferroce-hca", &[5, 5, 7]),
+    ("ferroce-hca", &[5, 7]),
     ("ferroce-fabric", &[5]),
     ("ferroce-registry", &[6, 6]),
 ];
