@@ -3,7 +3,7 @@
 use ferroce_prm::roce_accl as reg;
 use ferroce_prm::{Field, Image};
 
-use super::{RegisterError, answer, parse};
+use super::content::{RegisterError, answer, parse};
 use crate::identity::Function;
 use crate::settings::{Accelerations, FEATURES, profile_bytes};
 use crate::state::DeviceState;
