@@ -60,7 +60,7 @@ pub fn nothing(call: impl FnOnce()) {
     cross(call);
 }
 
-/// A call that reads or notes something and makes no system call, so that it is no place to cancel a
+/// A call that reads or notes something and makes no system call, so that it is not a place to cancel a
 /// thread anyway. Programs make ten of them for a completion.
 #[inline]
 pub fn field<T: Default>(call: impl FnOnce() -> T) -> T {

@@ -30,7 +30,7 @@ pub fn uncancelled<T>(call: impl FnOnce() -> T) -> T {
     call()
 }
 
-/// [`cross`] for a call that makes no system call, so that it is no place to cancel a thread anyway.
+/// [`cross`] for a call that makes no system call, so that it is not a place to cancel a thread anyway.
 #[inline]
 pub fn catch<T>(call: impl FnOnce() -> T, failed: impl FnOnce()) -> Option<T> {
     match catch_unwind(AssertUnwindSafe(call)) {

@@ -56,7 +56,7 @@ pub struct MappedState {
     pub block: &'static StateBlock,
     /// The same for each VF that the card may have.
     pub vfs: &'static [VfBlock],
-    /// A slab for each slot of this function; slot 0 belongs to nobody.
+    /// A slab for each slot of this function; slot 0 belongs to no process.
     pub slabs: &'static [CounterSlab],
     /// What the processes of this function have leased.
     pub leases: &'static LeaseTable,
@@ -66,7 +66,7 @@ pub struct MappedState {
 
 /// Where the settings of a card are kept.
 ///
-/// Below the host nobody knows who else has the card open, nor whether the owner of a lock is still
+/// Below the host it is not known which processes have the card open, nor whether the owner of a lock is still
 /// alive, so where they are kept and how they are locked is the host's matter.
 pub trait SettingsStore: fmt::Debug + Send + Sync {
     /// The settings as they are now, and their generation.
@@ -344,7 +344,7 @@ impl DeviceState {
         })
     }
 
-    /// Puts settings back that were replaced by `ours`; `false` and no change if somebody has set
+    /// Puts settings back that were replaced by `ours`; `false` and no change if another process has set
     /// something since.
     pub fn put_back(&self, saved: &Settings, ours: &Settings) -> Result<bool, WriteLockError> {
         let mut is_ours = false;

@@ -112,7 +112,7 @@ impl DeviceState {
         Ok(self.exclusively(|| self.own_histogram().configure(config))?)
     }
 
-    /// The binning and the counts in it, which belong together also while somebody changes them.
+    /// The binning and the counts in it, which belong together even while they are being changed.
     pub fn histogram_snapshot(&self) -> (HistogramConfig, Vec<u64>) {
         self.own_histogram().snapshot()
     }
@@ -214,7 +214,7 @@ mod tests {
 
     //= D25: another layout or function clears, switches do not.
     #[test]
-    fn what_clears_and_what_does_not() {
+    fn clearing_clears_counts_and_keeps_settings() {
         let base = HistogramConfig::default();
         for (config, clears) in [
             (
