@@ -6,7 +6,6 @@ mod histograms;
 mod local;
 
 use std::fmt;
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -19,6 +18,7 @@ pub use self::local::LocalSettings;
 use crate::carrier::CarrierLosses;
 use crate::counters::{CounterSlab, Counters};
 use crate::credit::LeaseTable;
+use crate::error::WriteLockError;
 use crate::error_log::ErrorLog;
 use crate::histogram::{Histogram, HistogramError};
 use crate::identity::{Function, Identity};
@@ -92,14 +92,6 @@ impl<T: SettingsStore + ?Sized> SettingsStore for &T {
     ) -> Result<(), WriteLockError> {
         (**self).change(change)
     }
-}
-
-/// The shared state could not be changed because the host could not lock it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
-#[error("cannot lock the device's shared state: {}", io::Error::from_raw_os_error(*errno))]
-pub struct WriteLockError {
-    /// What the operating system said.
-    pub errno: i32,
 }
 
 /// Why a setting was not changed.

@@ -1,6 +1,7 @@
 //! The timeout histogram of a device, and that of the card it is a function of.
 
-use super::{DeviceState, Memory, SettingError, VfBlock, WriteLockError};
+use super::{DeviceState, Memory, SettingError, VfBlock};
+use crate::error::WriteLockError;
 use crate::histogram::{Histogram, HistogramConfig, HistogramError};
 use crate::identity::Function;
 
@@ -27,7 +28,7 @@ impl DeviceState {
     /// comes there is a new one. A PF that counted one of them counts all functions, from zero.
     pub fn forget_vfs(&self, from: u8) -> Result<(), WriteLockError> {
         self.change(|settings| {
-            settings.forget_vfs(from);
+            settings.roce_accl.forget_vfs(from);
             for vf in self.vfs().iter().skip(from.into()) {
                 vf.histogram.restart(HistogramConfig::default());
             }

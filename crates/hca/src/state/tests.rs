@@ -7,8 +7,9 @@ use ferroce_prm::roce_accl::ROCE_ACCL;
 
 use super::*;
 use crate::device::{Hca, HcaConfig};
+use crate::error::RegisterError;
 use crate::histogram::HistogramConfig;
-use crate::register::{Method, RegisterError, Status};
+use crate::register::{Method, Status};
 
 const MS: u64 = 1_000_000;
 
