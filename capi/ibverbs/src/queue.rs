@@ -362,7 +362,7 @@ mod tests {
             Ok(Arc::clone(&queue))
         };
         thread::scope(|scope| {
-            let waiting = scope.spawn(|| wait("test", find, |event| *event, |event| Ok(event)));
+            let waiting = scope.spawn(|| wait("test", find, |event| *event, Ok));
             while queue.waiting.load(Ordering::Acquire) == 0 {
                 thread::yield_now();
             }
