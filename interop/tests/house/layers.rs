@@ -111,7 +111,7 @@ const KNOTS: &[(&str, &[usize])] = &[
 ];
 
 /// The packages of the workspace, each with its crates: the library and the programs.
-fn own_crates() -> Vec<(String, Vec<Crate>)> {
+pub(crate) fn own_crates() -> Vec<(String, Vec<Crate>)> {
     let root = root();
     let read = |path: &str| fs::read_to_string(root.join(path)).ok();
     let is_product = |kind| ["lib", "bin", "cdylib", "proc-macro"].contains(&kind);
