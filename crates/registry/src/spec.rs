@@ -1,5 +1,6 @@
 //! A device's properties, as in its file.
 
+mod error;
 mod functions;
 mod guid;
 mod guise;
@@ -12,14 +13,12 @@ mod window;
 use std::net::{IpAddr, Ipv4Addr};
 
 use ferroce_adp::DecTrigger;
-use ferroce_base::complaint::plain;
-use ferroce_base::toml_file::line_of;
 use ferroce_hca::Personality;
 use ferroce_prm::PciAddress;
 use ferroce_wire::ROCE_V2_PORT;
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
+pub use self::error::SpecError;
 pub use self::functions::Vf;
 pub use self::guise::Guise;
 pub use self::link::LinkSetting;
@@ -217,44 +216,6 @@ enum DecTriggerFile {
     PerRecovery,
 }
 
-/// Why something is no device.
-#[derive(Clone, PartialEq, Eq, Debug, Error)]
-#[non_exhaustive]
-pub enum SpecError {
-    /// A value outside what a device can have.
-    #[error("{field} is {value:?}; allowed: {allowed}")]
-    BadValue {
-        /// Name of the field.
-        field: &'static str,
-        /// Value given.
-        value: String,
-        /// What is allowed.
-        allowed: &'static str,
-    },
-    /// The file cannot be read as TOML of this form.
-    #[error("line {line}: {what}")]
-    Toml {
-        /// Line of the file, counted from 1.
-        line: usize,
-        /// What stands there, if something does, and what is wrong with it.
-        what: String,
-    },
-}
-
-/// Where a device's file is wrong, and what stands there.
-fn refused(text: &str, error: &toml::de::Error) -> SpecError {
-    let line = line_of(text, error.span().map_or(0, |span| span.start));
-    let what = plain(error.message());
-    let setting = text.lines().nth(line - 1).unwrap_or_default().trim();
-    SpecError::Toml {
-        line,
-        what: match setting {
-            "" => what,
-            setting => format!("{setting}: {what}"),
-        },
-    }
-}
-
 impl DeviceSpec {
     /// The longest name: what `ibv_device` has room for.
     pub const NAME_MAX: usize = 63;
@@ -317,7 +278,7 @@ impl DeviceSpec {
 
     /// A device from its file's content.
     pub fn from_toml(name: &str, text: &str) -> Result<Self, SpecError> {
-        let mut spec: Self = toml::from_str(text).map_err(|error| refused(text, &error))?;
+        let mut spec: Self = toml::from_str(text).map_err(|error| error::refused(text, &error))?;
         spec.name = name.to_owned();
         spec.check()?;
         Ok(spec)
