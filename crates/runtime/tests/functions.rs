@@ -217,7 +217,7 @@ fn settings_are_those_of_the_card_and_counters_those_of_the_function() {
     let (at_pf, _) = connect(&pf, &vf, &attr());
     pf.post(at_pf, 1, vf.remote(0).write(), pf.sge(0, 4096));
     pf.succeed(1);
-    let written = |node: &Node| node.device.state().counter(Counter::RxWriteRequests);
+    let written = |node: &Node| node.count(Counter::RxWriteRequests);
     assert_eq!((written(&pf), written(&vf)), (0, 1));
     // A process that opens a VF first makes the card's settings.
     registry.add(&card("c", address(FILE, 4, 0))).unwrap();

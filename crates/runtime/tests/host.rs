@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use common::{
     Node, Other, PATIENCE, Place, address, attr, connect, hear, impatient_attr, in_namespace, role,
-    tell,
+    tell, wait_until,
 };
 use ferroce_hca::carrier::{Outages, Schedule};
 use ferroce_hca::{Event, Span, WcStatus};
@@ -237,11 +237,7 @@ fn an_interface_that_is_removed_takes_port_and_gids_along() {
         assert!(!is_up(node));
     }
     let is_gone = |node: &Node| node.device.gids().used().count() == 0;
-    let started = Instant::now();
-    while ![&a, &b].into_iter().all(is_gone) {
-        assert!(started.elapsed() < PATIENCE, "{:?}", a.device.gids());
-        std::thread::yield_now();
-    }
+    wait_until("their GIDs are gone", || [&a, &b].into_iter().all(is_gone));
     ip("link add v0 mtu 9000 type veth peer name v1 mtu 9000");
     ip("link set v0 up");
     ip("link set v1 up");

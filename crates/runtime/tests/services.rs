@@ -144,7 +144,7 @@ fn a_program_whose_polls_all_find_completions_hears_of_congestion() {
         post();
         assert_eq!(a.device.poll(a.cq, 1, &mut out), Ok(1));
         let sent = state.counter(Counter::NpCnpSent);
-        let count = |counter| a.device.state().counter(counter);
+        let count = |counter| a.count(counter);
         if count(Counter::RpCnpHandled) - count(Counter::RoceSlowRestartCnps) < sent {
             polls += 1;
         } else if polls > 0 {

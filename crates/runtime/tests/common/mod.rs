@@ -24,22 +24,19 @@ use std::time::{Duration, Instant};
 use std::{fs, process};
 
 use ferroce_hca::{
-    AccessFlags, Buffer, Completion, Counter, CqId, HcaConfig, Memory, MrInfo, Mtu, PdId,
-    Personality, QpAttr, QpCap, QpInit, QpType, RecvWr, SendOp, SendWr, Sge, Sges, WcStatus,
+    AccessFlags, Buffer, Completion, Counter, CqId, Direction, Hca, HcaConfig, Memory, MrInfo, Mtu,
+    PdId, Personality, QpAttr, QpCap, QpInit, QpType, RecvWr, SendOp, SendWr, Sge, Sges, WcStatus,
 };
-use ferroce_registry::{DeviceSpec, LinkSetting, Registry};
+use ferroce_registry::{DeviceSpec, LinkSetting, Registry, impairment};
 use ferroce_runtime::{AttachOptions, Device, DeviceConfig, Endpoint};
 use ferroce_sockets::{Options, Socket};
 use ferroce_testing::skip;
 use ferroce_wire::{Psn, Qpn, ROCE_V2_PORT};
 use tempfile::TempDir;
 
-pub use ferroce_testing::Over;
+pub use ferroce_testing::{Over, PATIENCE, wait_until};
 
 pub use self::other::{Link, Other, connect_back, hear, in_namespace, role, tell};
-
-/// Longer than anything takes on a busy machine, so that a test that waits this long has failed.
-pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An address of one test alone: `file` and `test` are numbers of its own, and the process adds
 /// another, so that two runs at a time do not meet.
@@ -138,6 +135,22 @@ impl Node {
             buffer,
             mr,
         }
+    }
+
+    pub fn count(&self, counter: Counter) -> u64 {
+        self.device.state().counter(counter)
+    }
+
+    /// Waits until a counter is at least as high.
+    pub fn wait_for_count(&self, counter: Counter, count: u64) {
+        wait_until(counter.name(), || self.count(counter) >= count);
+    }
+
+    /// Sets an impairment, written as in [`impairment`].
+    pub fn impair(&self, direction: Direction, text: &str) {
+        let impairment = impairment::parse(text).unwrap();
+        let set = |hca: &mut Hca| hca.set_impairment(direction, impairment);
+        self.device.with(set).unwrap();
     }
 
     /// A queue pair in RESET.
@@ -375,6 +388,16 @@ impl Place {
         Registry::at(self.path()).unwrap()
     }
 
+    /// Attaches to one of its devices.
+    pub fn attach(&self, device: &str, len: usize) -> Node {
+        Node::attach(&self.registry(), device, len)
+    }
+
+    /// Starts a process that attaches to one of its devices and does a task; see [`Other::at`].
+    pub fn start(&self, device: &str, len: usize, task: &str) -> Other {
+        Other::at(&format!("{} {device}", self.path().display()), len, task)
+    }
+
     /// A registry with a device `a` whose queue pairs repeat as soon as they are told to. Its link is the
     /// default one, or what `FERROCE_LINK` says: the test holds for all.
     pub fn with_device(address: IpAddr) -> Self {
@@ -388,15 +411,30 @@ impl Place {
         Self::with_link(address, LinkSetting::Udp)
     }
 
+    /// The same with a device for each link: `a`, `b` and so on. `file` and `test` are as in
+    /// [`address`].
+    pub fn with_links(file: u8, test: u8, links: &[LinkSetting]) -> Self {
+        let place = Self::new();
+        for (host, link) in (0..).zip(links) {
+            place.add(host, address(file, test, host), *link);
+        }
+        place
+    }
+
     fn with_link(address: IpAddr, link: LinkSetting) -> Self {
         let place = Self::new();
+        place.add(0, address, link);
+        place
+    }
+
+    fn add(&self, host: u8, address: IpAddr, link: LinkSetting) {
+        let name = char::from(b'a' + host).to_string();
         let spec = DeviceSpec {
             link,
             personality: impatient(address).hca.personality,
-            ..DeviceSpec::new("a", address)
+            ..DeviceSpec::new(&name, address)
         };
-        place.registry().add(&spec).unwrap();
-        place
+        self.registry().add(&spec).unwrap();
     }
 }
 
