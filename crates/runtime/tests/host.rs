@@ -11,24 +11,11 @@ use common::{
     tell, wait_until,
 };
 use ferroce_hca::carrier::{Outages, Schedule};
+
+use common::flaps::{flaps, next_event, watch_flaps};
 use ferroce_hca::{Event, Span, WcStatus};
 use ferroce_os::Clock;
 use ferroce_registry::{DeviceSpec, Registry};
-
-/// The next thing that a program is told of its port.
-fn next_event(node: &Node) -> Event {
-    let started = Instant::now();
-    loop {
-        match node.device.poll_event() {
-            Some(event @ (Event::PortError | Event::PortActive | Event::GidChange)) => {
-                return event;
-            }
-            Some(_) => {}
-            None => std::thread::yield_now(),
-        }
-        assert!(started.elapsed() < PATIENCE, "no event");
-    }
-}
 
 /// Nothing of that kind waits.
 fn no_event(node: &Node) {
@@ -43,26 +30,13 @@ fn is_up(node: &Node) -> bool {
     node.device.with(|hca| hca.port_is_up(now))
 }
 
-fn flaps(times: u32) -> Schedule {
-    let flaps = Outages {
-        first: Clock.now().after(Span::from_millis(20)),
-        length: Span::from_millis(5),
-        every: Span::from_millis(10),
-        times,
-    };
-    Schedule::new(vec![flaps]).unwrap()
-}
-
 /// The process that sets it is another one; those that have the device open sleep.
 #[test]
 fn every_process_of_a_device_is_told_of_each_flap_in_order() {
     const FLAPS: u32 = 20;
     let test = "every_process_of_a_device_is_told_of_each_flap_in_order";
     let watch = |node: &Node| {
-        for _ in 0..FLAPS {
-            assert_eq!(next_event(node), Event::PortError);
-            assert_eq!(next_event(node), Event::PortActive);
-        }
+        watch_flaps(node, FLAPS);
         no_event(node);
     };
     if let Some(place) = role() {

@@ -9,6 +9,7 @@
 
 pub mod datagrams;
 pub mod echo;
+pub mod flaps;
 mod other;
 pub mod rings;
 pub mod services;
@@ -24,9 +25,12 @@ use std::time::{Duration, Instant};
 use std::{fs, process};
 
 use ferroce_hca::{
-    AccessFlags, Buffer, Completion, Counter, CqId, Direction, Hca, HcaConfig, Memory, MrInfo, Mtu,
-    PdId, Personality, QpAttr, QpCap, QpInit, QpType, RecvWr, SendOp, SendWr, Sge, Sges, WcStatus,
+    AccessFlags, Buffer, Completion, Counter, CqId, DeviceState, Direction, Hca, HcaConfig, Memory,
+    Method, MrInfo, Mtu, PdId, Personality, QpAttr, QpCap, QpInit, QpType, RecvWr, SendOp, SendWr,
+    Sge, Sges, WcStatus,
 };
+use ferroce_prm::mlxreg::apply;
+use ferroce_prm::roce_accl::ROCE_ACCL;
 use ferroce_registry::{DeviceSpec, LinkSetting, Registry, impairment};
 use ferroce_runtime::{AttachOptions, Device, DeviceConfig, Endpoint};
 use ferroce_sockets::{Options, Socket};
@@ -436,6 +440,19 @@ impl Place {
         };
         self.registry().add(&spec).unwrap();
     }
+}
+
+/// 128 us to 512 us, each value four times, for 262 ms in all.
+const PROFILE: &str = "adp_retx_profile_select=1,time_base=4,time_unit=1,range_num=1,\
+    retx_total_timeout=16,timeout_init_low_bound=5,timeout_init_range_size=1,range_low_bound_0=5,\
+    range_size_0=2,timeout_retry_num_0=4,dec_mode_0=2";
+
+/// Makes a card's profile one of short timeouts.
+pub fn set_profile(state: &DeviceState) {
+    let mut payload = [0; ROCE_ACCL.size()];
+    apply(&ROCE_ACCL, &mut payload, "adp_retx_profile_id=1", PROFILE).unwrap();
+    let written = state.access_register(ROCE_ACCL.id(), Method::Write, &mut payload);
+    written.unwrap();
 }
 
 /// Bytes that differ with `seed` and do not repeat with the packets.
