@@ -1,9 +1,9 @@
 //! A device's properties, as in its file.
 
+mod emulation;
 mod error;
 mod functions;
 mod guid;
-mod guise;
 mod identity;
 mod link;
 mod pci;
@@ -18,9 +18,9 @@ use ferroce_prm::PciAddress;
 use ferroce_wire::ROCE_V2_PORT;
 use serde::{Deserialize, Serialize};
 
+pub use self::emulation::Emulation;
 pub use self::error::SpecError;
 pub use self::functions::Vf;
-pub use self::guise::Guise;
 pub use self::link::LinkSetting;
 pub use self::speed::{LaneSpeed, PortSpeed};
 pub use self::window::WindowSetting;
@@ -103,7 +103,7 @@ pub struct DeviceSpec {
     pub vf: Option<Vf>,
     /// The hardware that it looks like to this process. Not in the file.
     #[serde(skip)]
-    pub guise: Option<Guise>,
+    pub emulation: Option<Emulation>,
     /// Behaviour of the firmware that no register controls.
     #[serde(default, with = "personality")]
     pub personality: Personality,
@@ -244,7 +244,7 @@ impl DeviceSpec {
             vfs: 0,
             vf_address: None,
             vf: None,
-            guise: None,
+            emulation: None,
             personality: Personality::default(),
         }
     }
