@@ -53,7 +53,7 @@ impl Devices {
 }
 
 #[test]
-fn what_is_set_in_one_vocabulary_is_shown_in_all() {
+fn settings_are_shown_in_every_vocabulary() {
     let devices = Devices::new();
     devices.good(&["cc", "set", "-d", "fr0", "rpg_ai_rate=20", "CNP_DSCP_P1=46"]);
     assert_eq!(devices.parameters(&[])["rpg_ai_rate"], 20);
@@ -120,7 +120,7 @@ fn a_preset_is_the_ground_for_what_else_is_set() {
 }
 
 #[test]
-fn what_one_device_shows_another_takes_from_a_file() {
+fn a_shown_device_can_be_loaded_by_another() {
     let devices = Devices::new();
     let file = devices.0.path().join("shown");
     let path = file.to_str().unwrap();
@@ -168,7 +168,7 @@ fn options_without_effect_are_refused() {
 }
 
 #[test]
-fn what_acts_otherwise_than_it_reads_is_told() {
+fn misleading_settings_are_reported() {
     let devices = Devices::new();
     for (assignment, warning) in [
         (
@@ -265,7 +265,7 @@ fn nobody_to_watch_is_said() {
 }
 
 #[test]
-fn what_is_wrong_changes_nothing_and_says_why() {
+fn bad_input_changes_nothing_and_says_why() {
     let devices = Devices::new();
     let before = devices.parameters(&[]);
     for (args, reason) in [

@@ -96,7 +96,7 @@ fn applications_lead_to_attributes() {
 }
 
 #[test]
-fn what_does_not_fit_is_flagged() {
+fn conflicting_values_are_flagged() {
     let does_not_fit = ["does_not_fit"];
     assert_eq!(
         qp(&["--timeout", "20", "--retry-cnt", "15"], 20, 7),
@@ -134,7 +134,7 @@ fn what_does_not_fit_is_flagged() {
 }
 
 #[test]
-fn what_has_no_effect_is_flagged() {
+fn settings_without_effect_are_flagged() {
     let no_effect = ["no_effect"];
     assert_eq!(
         qp(&["--timeout", "14", "--retry-cnt", "7"], 14, 7),
@@ -370,7 +370,7 @@ fn ucx_has_variables_for_each_transport() {
 }
 
 #[test]
-fn what_to_set_for_an_outage() {
+fn settings_for_an_outage() {
     let survive = |args: &[&str]| explain(&[&["--survive", "20s"], args].concat());
     let found = survive(&["--detect-within", "60s", "--from", "nccl"]);
     let first = &found["proposals"][0];

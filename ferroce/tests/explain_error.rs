@@ -66,7 +66,7 @@ fn an_unknown_vendor_error_leaves_the_status() {
 }
 
 #[test]
-fn what_is_no_error_is_refused() {
+fn unknown_errors_are_refused() {
     for (args, told) in [
         (
             &["99"][..],

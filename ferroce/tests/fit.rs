@@ -100,7 +100,7 @@ fn a_search_goes_on_from_its_state() {
 }
 
 #[test]
-fn what_cannot_be_is_said_at_once() {
+fn impossible_values_are_refused_at_once() {
     for (args, expected) in [
         (
             &["--survive", "30s", "--detect-within", "10s"][..],

@@ -167,7 +167,7 @@ fn values_have_names() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_what_would_be_right() {
+fn errors_say_what_is_valid() {
     let place = Place::with("a", "127.63.1.3");
     let before = raw(&place);
     for (fields, said) in [
@@ -330,7 +330,7 @@ fn emitted_commands_write_the_profile() {
 }
 
 #[test]
-fn what_would_be_sent_to_a_card_needs_no_card() {
+fn showing_what_a_card_would_get_needs_no_card() {
     // No machine has a PCI function there.
     let card = "ffff:1f:1f.7";
     let get = [

@@ -278,7 +278,7 @@ fn counters_are_watched_as_rates() {
 }
 
 #[test]
-fn what_cannot_be_watched_is_refused() {
+fn unwatchable_output_is_refused() {
     for (args, said) in [
         (&["stat", "--watch", "never"][..], "must be a time in"),
         (&["stat", "--watch", "0"], "from 10ms to"),
@@ -339,7 +339,7 @@ fn thousands_of_queue_pairs_are_as_many_lines_as_none() {
 }
 
 #[test]
-fn what_is_in_force_is_a_label() {
+fn settings_in_force_are_a_label() {
     let place = Place::with("fr1", &address(7, 1).to_string());
     let exporter = Exporter::start(&place);
     let line = |start: &str| {
