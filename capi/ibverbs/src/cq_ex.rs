@@ -115,7 +115,7 @@ unsafe extern "C" fn start_poll(queue: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_at
         0 => cq::get(queue),
         _ => Err(Error::invalid("comp_mask", mask, "0")),
     };
-    if found.as_ref().is_ok_and(|object| object.own().is_in_lull()) {
+    if found.as_ref().is_ok_and(|object| object.own().is_idle()) {
         return libc::ENOENT;
     }
     let started = |cq: &Cq| {

@@ -1,8 +1,9 @@
 //! A device's properties, as in its file.
 
+mod emulation;
+mod error;
 mod functions;
 mod guid;
-mod guise;
 mod identity;
 mod link;
 mod pci;
@@ -12,16 +13,14 @@ mod window;
 use std::net::{IpAddr, Ipv4Addr};
 
 use ferroce_adp::DecTrigger;
-use ferroce_base::complaint::plain;
-use ferroce_base::toml_file::line_of;
 use ferroce_hca::Personality;
 use ferroce_prm::PciAddress;
 use ferroce_wire::ROCE_V2_PORT;
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
+pub use self::emulation::Emulation;
+pub use self::error::SpecError;
 pub use self::functions::Vf;
-pub use self::guise::Guise;
 pub use self::link::LinkSetting;
 pub use self::speed::{LaneSpeed, PortSpeed};
 pub use self::window::WindowSetting;
@@ -104,7 +103,7 @@ pub struct DeviceSpec {
     pub vf: Option<Vf>,
     /// The hardware that it looks like to this process. Not in the file.
     #[serde(skip)]
-    pub guise: Option<Guise>,
+    pub emulation: Option<Emulation>,
     /// Behaviour of the firmware that no register controls.
     #[serde(default, with = "personality")]
     pub personality: Personality,
@@ -217,6 +216,8 @@ enum DecTriggerFile {
     PerRecovery,
 }
 
+<<<<<<< HEAD
+=======
 /// Why a text does not describe a device.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
@@ -255,6 +256,7 @@ fn refused(text: &str, error: &toml::de::Error) -> SpecError {
     }
 }
 
+>>>>>>> main
 impl DeviceSpec {
     /// The longest name: what `ibv_device` has room for.
     pub const NAME_MAX: usize = 63;
@@ -283,7 +285,7 @@ impl DeviceSpec {
             vfs: 0,
             vf_address: None,
             vf: None,
-            guise: None,
+            emulation: None,
             personality: Personality::default(),
         }
     }
@@ -317,7 +319,7 @@ impl DeviceSpec {
 
     /// A device from its file's content.
     pub fn from_toml(name: &str, text: &str) -> Result<Self, SpecError> {
-        let mut spec: Self = toml::from_str(text).map_err(|error| refused(text, &error))?;
+        let mut spec: Self = toml::from_str(text).map_err(|error| error::refused(text, &error))?;
         spec.name = name.to_owned();
         spec.check()?;
         Ok(spec)

@@ -6,7 +6,7 @@
 use ferroce_prm::PciAddress;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::SpecError;
+use super::error::SpecError;
 
 /// The domain of devices whose files name no address; no machine has it for its own.
 const OWN_DOMAIN: u32 = 0x10fe;
