@@ -49,7 +49,7 @@ fn command(place: &Place, args: &str) -> Command {
 
 fn place() -> Place {
     let place = Place::with("spare", "127.0.0.100");
-    place.good(&["dev", "del", "spare"]);
+    place.good(["dev", "del", "spare"]);
     place
 }
 
@@ -113,7 +113,7 @@ fn no_color_and_the_option_decide() {
     }
     let behind = command(&place, "reg list --color always").output().unwrap();
     assert!(has_colour(&String::from_utf8(behind.stdout).unwrap()));
-    let error = place.bad(2, &["--color", "purple", "dev"]);
+    let error = place.bad(2, ["--color", "purple", "dev"]);
     assert!(error.contains("auto, always, never"), "{error}");
 }
 
@@ -135,7 +135,7 @@ fn output_is_as_wide_as_the_terminal() {
         }
     }
     // One device a line, for grep.
-    let piped = place.good(&["dev"]);
+    let piped = place.good(["dev"]);
     assert_eq!(piped.lines().count(), 1, "{piped}");
     let broken = on_terminal(80, command(&place, "dev"));
     assert!(broken.lines().count() > 1, "{broken}");

@@ -74,7 +74,10 @@ fn files(directory: &TempDir, first: &str) -> Vec<PathBuf> {
 
 fn table(directory: &TempDir, out: &str) -> String {
     let csv = path(directory, "table.csv");
-    let (code, _, err) = run(&["sweep", "collect", &path(directory, out), "--csv", &csv]);
+    let (code, _, err) = run(format!(
+        "sweep collect {} --csv {csv}",
+        path(directory, out)
+    ));
     assert_eq!((code, err.as_str()), (0, ""));
     fs::read_to_string(csv).unwrap()
 }
@@ -83,7 +86,7 @@ fn table(directory: &TempDir, out: &str) -> String {
 fn from_the_plan_to_the_table() {
     let directory = place(10);
     let (sweep, out) = (path(&directory, "sweep.toml"), path(&directory, "out"));
-    let (code, text, _) = run(&["sweep", "plan", &sweep, "-o", &out, "--shards", "4"]);
+    let (code, text, _) = run(format!("sweep plan {sweep} -o {out} --shards 4"));
     assert_eq!(code, 0);
     assert!(
         text.contains("20 points: 2 combinations, 10 seeds of each"),
@@ -91,7 +94,7 @@ fn from_the_plan_to_the_table() {
     );
     assert!(text.contains("4 shards of "), "{text}");
 
-    let (code, _, err) = run(&["sweep", "collect", &out]);
+    let (code, _, err) = run(format!("sweep collect {out}"));
     assert_eq!(code, 1);
     assert!(
         err.contains("missing: ") && err.contains("(0.1%, seed 1)"),
@@ -102,15 +105,15 @@ fn from_the_plan_to_the_table() {
     assert!(err.ends_with(&command), "{err}");
 
     for shard in ["0/4", "1/4", "2/4", "3/4"] {
-        let (code, _, err) = run(&["sweep", "run", &out, "--shard", shard]);
+        let (code, _, err) = run(format!("sweep run {out} --shard {shard}"));
         assert_eq!(code, 0, "{err}");
         assert!(err.contains(&format!("shard {shard}: ")), "{err}");
     }
-    let (code, text, err) = run(&["sweep", "collect", &out]);
+    let (code, text, err) = run(format!("sweep collect {out}"));
     assert_eq!((code, err.as_str()), (0, ""));
     assert!(text.contains("20 of 20 points have results"), "{text}");
     assert!(text.contains("100 % (72 to 100)"), "{text}");
-    let (_, json, _) = run(&["sweep", "collect", &out, "-j"]);
+    let (_, json, _) = run(format!("sweep collect {out} -j"));
     let json: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(
         json["combinations"][1]["values"]["fault[0].probability"],
@@ -119,7 +122,7 @@ fn from_the_plan_to_the_table() {
     assert_eq!(json["combinations"][1]["survived"], 10);
 
     let other = path(&directory, "other");
-    let (code, _, err) = run(&["sweep", "launch", &sweep, "-o", &other, "--on", "local"]);
+    let (code, _, err) = run(format!("sweep launch {sweep} -o {other} --on local"));
     assert_eq!(code, 0, "{err}");
     assert_eq!(table(&directory, "out"), table(&directory, "other"));
 }
@@ -136,15 +139,15 @@ fn survival_is_drawn() {
     let sweep_file = path(&directory, "sweep.toml");
     fs::write(&sweep_file, &sweep).unwrap();
     let out = path(&directory, "out");
-    let (code, _, err) = run(&["sweep", "run", &sweep_file, "-o", &out]);
+    let (code, _, err) = run(format!("sweep run {sweep_file} -o {out}"));
     assert_eq!(code, 0, "{err}");
     let svg = path(&directory, "survival.svg");
-    let collect = ["sweep", "collect", &out, "--survival", &svg];
+    let collect = format!("sweep collect {out} --survival {svg}");
     assert!(bad(&collect).contains("add assumption"));
 
     let assumption = format!("assumption = \"One outage & no more.\"\nbaseline = true\n{sweep}");
     fs::write(&sweep_file, assumption).unwrap();
-    let (code, _, err) = run(&["sweep", "run", &sweep_file, "-o", &out]);
+    let (code, _, err) = run(format!("sweep run {sweep_file} -o {out}"));
     assert_eq!(code, 0, "{err}");
     // What differs is the plan, and the points of the one before are part of it.
     assert!(
@@ -164,20 +167,12 @@ fn survival_is_drawn() {
         assert!(svg.contains(part), "{part}: {svg}");
     }
     let page = path(&directory, "survival.html");
-    let (code, _, err) = run(&["sweep", "collect", &out, "--survival", &page]);
+    let (code, _, err) = run(format!("sweep collect {out} --survival {page}"));
     assert_eq!(code, 0, "{err}");
     assert!(fs::read_to_string(page).unwrap().contains("<svg"));
-    let png = bad(&["sweep", "collect", &out, "--survival", "x.png"]);
+    let png = bad(format!("sweep collect {out} --survival x.png"));
     assert!(png.contains("must end in .svg or .html"), "{png}");
-    let along = bad(&[
-        "sweep",
-        "collect",
-        &out,
-        "--survival",
-        "x.svg",
-        "--along",
-        "y",
-    ]);
+    let along = bad(format!("sweep collect {out} --survival x.svg --along y"));
     assert!(
         along.contains("the sweep has no axis y; it has fault[0].for"),
         "{along}"
@@ -229,7 +224,7 @@ fn who_is_stopped_or_killed_leaves_whole_results() {
     wait_for_part(&directory, &mut child, parts);
     child.kill().unwrap();
     child.wait().unwrap();
-    let (code, json, _) = run(&["sweep", "collect", &out, "-j"]);
+    let (code, json, _) = run(format!("sweep collect {out} -j"));
     let json: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(
         (code, &json["damaged"], &json["duplicates"]),
@@ -239,10 +234,10 @@ fn who_is_stopped_or_killed_leaves_whole_results() {
     // A smaller sweep over the same scenario takes what is there.
     write_sweep(directory.path(), 15);
     let sweep = path(&directory, "sweep.toml");
-    let (code, _, err) = run(&["sweep", "run", &sweep, "-o", &out]);
+    let (code, _, err) = run(format!("sweep run {sweep} -o {out}"));
     assert_eq!(code, 0, "{err}");
     let fresh = path(&directory, "fresh");
-    assert_eq!(run(&["sweep", "run", &sweep, "-o", &fresh]).0, 0);
+    assert_eq!(run(format!("sweep run {sweep} -o {fresh}")).0, 0);
     assert_eq!(table(&directory, "out"), table(&directory, "fresh"));
 }
 
@@ -250,7 +245,7 @@ fn who_is_stopped_or_killed_leaves_whole_results() {
 fn a_full_disk_is_said_and_leaves_nothing_half_written() {
     let directory = place(10);
     let (sweep, out) = (path(&directory, "sweep.toml"), path(&directory, "out"));
-    assert_eq!(run(&["sweep", "plan", &sweep, "-o", &out]).0, 0);
+    assert_eq!(run(format!("sweep plan {sweep} -o {out}")).0, 0);
     // Files of half a KiB at most, as if there were no more room; without the signal.
     let script = "trap '' XFSZ; ulimit -f 1; exec \"$0\" sweep run \"$1\"";
     let output = Command::new("sh")
@@ -264,8 +259,8 @@ fn a_full_disk_is_said_and_leaves_nothing_half_written() {
         "{err}"
     );
     assert!(files(&directory, "part-").is_empty() && files(&directory, ".unfinished").is_empty());
-    assert_eq!(run(&["sweep", "run", &out]).0, 0);
-    assert_eq!(run(&["sweep", "collect", &out]).0, 0);
+    assert_eq!(run(format!("sweep run {out}")).0, 0);
+    assert_eq!(run(format!("sweep collect {out}")).0, 0);
 }
 
 #[test]
@@ -275,7 +270,7 @@ fn bad_input_is_named() {
     let replaced = |old: &str, new: &str| {
         assert!(SWEEP.contains(old));
         fs::write(&sweep, SWEEP.replace(old, new)).unwrap();
-        bad(&["sweep", "plan", &sweep])
+        bad(format!("sweep plan {sweep}"))
     };
     let err = replaced("seeds = 10", "seed = 10");
     assert!(
@@ -298,27 +293,16 @@ fn bad_input_is_named() {
         err.contains("none.toml") && err.contains("relative to the sweep file"),
         "{err}"
     );
-    assert!(bad(&["sweep", "plan", "no-such-sweep"]).contains("name a sweep file"));
-    assert!(bad(&["sweep", "collect", &out]).contains("ferroce sweep plan FILE.toml -o"));
+    assert!(bad("sweep plan no-such-sweep").contains("name a sweep file"));
+    assert!(bad(format!("sweep collect {out}")).contains("ferroce sweep plan FILE.toml -o"));
     write_sweep(directory.path(), 10);
-    let shard = bad(&["sweep", "run", &sweep, "--shard", "4/4"]);
+    let shard = bad(format!("sweep run {sweep} --shard 4/4"));
     assert!(shard.contains("from 0 to S-1"), "{shard}");
-    let shards = bad(&["sweep", "run", &sweep, "--shards", "4"]);
+    let shards = bad(format!("sweep run {sweep} --shards 4"));
     assert!(shards.contains("write --shard 0/8"), "{shards}");
-    let launch = bad(&["sweep", "launch", &sweep, "--on", "k8s"]);
+    let launch = bad(format!("sweep launch {sweep} --on k8s"));
     assert!(launch.contains("add --dry-run"), "{launch}");
-    let small = [
-        "sweep",
-        "launch",
-        &sweep,
-        "-o",
-        &out,
-        "--on",
-        "k8s",
-        "--dry-run",
-        "--shards",
-        "8",
-    ];
+    let small = format!("sweep launch {sweep} -o {out} --on k8s --dry-run --shards 8");
     let (code, _, err) = run(&small);
     assert_eq!(code, 2);
     assert!(err.contains("write --shards 1 or less"), "{err}");
