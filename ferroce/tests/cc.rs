@@ -4,8 +4,8 @@ mod common;
 
 use std::fs;
 
-use common::Place;
-use serde_json::{Value, json};
+use common::{Place, has};
+use serde_json::Value;
 
 /// The parameters of fr0 as JSON.
 #[track_caller]
@@ -41,39 +41,6 @@ fn what_is_set_in_one_vocabulary_is_shown_in_all() {
 }
 
 #[test]
-fn a_priority_is_switched_alone() {
-    let place = Place::empty();
-    place.good("cc set -d fr0 --prio 3 enable=0");
-    let masks = |place: &Place| {
-        let all = parameters(place, "");
-        ["roce_rp/enable", "roce_np/enable"].map(|mask| all[mask].as_u64().unwrap())
-    };
-    assert_eq!(masks(&place), [0b1111_0111; 2]);
-    let both = |prio: &str, on: u8| json!({ format!("roce_rp/enable/{prio}"): on, format!("roce_np/enable/{prio}"): on });
-    assert_eq!(parameters(&place, "--prio 3"), both("3", 0));
-    assert_eq!(parameters(&place, "--prio 4"), both("4", 1));
-    place.good("cc set -d fr0 --prio 3 roce_rp/enable=1");
-    assert_eq!(masks(&place), [0b1111_1111, 0b1111_0111]);
-    place.good("cc reset -d fr0 --prio 3");
-    assert_eq!(masks(&place), [255; 2]);
-}
-
-#[test]
-fn a_preset_is_the_ground_for_what_else_is_set() {
-    let place = Place::empty();
-    let barre = place.good("cc preset show barre");
-    assert!(
-        barre.starts_with("barre: Barre, USENIX ATC 2025"),
-        "{barre}"
-    );
-    place.good("cc set -d fr0 rpg_hai_rate=77");
-    place.good("cc set -d fr0 --preset barre rpg_ai_rate=9");
-    let now = parameters(&place, "");
-    let values = ["rpg_min_dec_fac", "rpg_ai_rate", "rpg_hai_rate"].map(|name| &now[name]);
-    assert_eq!(values, [89, 9, 50]);
-}
-
-#[test]
 fn what_one_device_shows_another_takes_from_a_file() {
     let place = Place::empty();
     let file = place.path().join("shown");
@@ -86,39 +53,12 @@ fn what_one_device_shows_another_takes_from_a_file() {
     assert_eq!(parameters(&place, ""), set);
     fs::write(&file, "# of a card\n\nRPG_GD_P1 = 10\nRPG_GD_P1 = 9\n").unwrap();
     let error = place.bad(2, format!("cc set -d fr0 --from {path}"));
-    assert!(
-        error.contains(&format!("{path}:4: invalid rpg_gd 9")),
-        "{error}"
-    );
+    has(&error, [&format!("{path}:4: invalid rpg_gd 9")]);
     // Those of all devices are not for one.
     fs::write(&file, "dev fr0\nrpg_gd=10\ndev fr1\nrpg_gd=11\n").unwrap();
     let error = place.bad(2, format!("cc set -d fr0 --from {path}"));
-    assert!(
-        error.contains(&format!("{path}:3: parameters of another device")),
-        "{error}"
-    );
+    has(&error, [&format!("{path}:3: parameters of another device")]);
     assert_eq!(parameters(&place, ""), set);
-}
-
-#[test]
-fn what_acts_otherwise_than_it_reads_is_told() {
-    let place = Place::empty();
-    for (assignment, warning) in [
-        (
-            "rpg_ai_rate=100001",
-            "above the port's speed and acts as 100000",
-        ),
-        ("ROCE_CC_ALGORITHM=1", "changes nothing: there is no QCN"),
-    ] {
-        let (code, out, err) = place.run(format!("cc set -d fr0 {assignment}"));
-        assert_eq!((code, out.as_str()), (0, ""));
-        assert!(err.contains(warning), "{err}");
-        // Only of what this command has changed.
-        place.good(format!("cc set -d fr0 {assignment}"));
-    }
-    place.good("dev set fr0 speed 25G");
-    let (_, _, err) = place.run("cc set -d fr0 rpg_hai_rate=25001");
-    assert!(err.contains("and acts as 25000"), "{err}");
 }
 
 #[test]
@@ -146,39 +86,4 @@ fn every_parameter_is_explained_by_any_of_its_names() {
             );
         }
     }
-}
-
-#[test]
-fn commands_for_a_card_undo_themselves() {
-    let place = Place::empty();
-    place.good("cc set -d fr0 rpg_ai_rate=20 roce_np/enable/3=0");
-    let emit = |more: &str| {
-        let args = "cc emit -d fr0 --tool sysfs --on eth0";
-        place.good(format!("{args} {more}"))
-    };
-    let root = "/sys/class/net/eth0/ecn";
-    let lines = |np: u32, ai: u32| {
-        format!("echo {np} > {root}/roce_np/enable/3\necho {ai} > {root}/roce_rp/rpg_ai_rate\n")
-    };
-    assert_eq!(emit(""), lines(0, 20));
-    assert_eq!(emit("--undo"), lines(1, 5));
-    let all = "cc emit --preset firmware --all --tool sysfs";
-    let (_, out, err) = place.run(all);
-    assert_eq!(out.lines().count(), 16 + 19, "{out}");
-    assert!(
-        err.lines().all(|line| line.contains("does not have")),
-        "{err}"
-    );
-}
-
-#[test]
-fn nobody_to_watch_is_said() {
-    let place = Place::empty();
-    let out = place.good("cc rates fr0");
-    assert_eq!(out, "no queue pair has received a CNP\n");
-    assert_eq!(
-        place.good("cc rates -j --count 2 --watch 0.01"),
-        "{\"schema\":\"ferroce.cc.watch\",\"version\":1,\"queue_pairs\":[],\"silent\":[]}\n"
-            .repeat(2)
-    );
 }

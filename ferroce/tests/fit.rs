@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{bad, good, good_json, scratch};
+use common::{bad, good, good_json, has, scratch};
 
 /// A search that takes little time.
 const SMALL: &str = "adp fit --outages lognormal:median=100ms,p99=2s --timeout 20 --count 10 \
@@ -20,21 +20,22 @@ fn a_fitted_profile_comes_with_its_evidence_and_the_command() {
         text.lines().take(30).all(|line| line.chars().count() <= 80),
         "{text}"
     );
-    for words in [
-        "fitted to 10 outages, lognormal: median 100 ms",
-        "[[timeout_range]]",
-        "On 20 other outages (seed 2):",
-        "policy",
-        "spurious",
-        "nvidia-ranges",
-        "The fitted profile costs",
-        "mlxreg -d mlx5_0 --yes --reg_name ROCE_ACCL",
-    ] {
-        assert!(text.contains(words), "{words}: {text}");
-    }
+    has(
+        &text,
+        [
+            "fitted to 10 outages, lognormal: median 100 ms",
+            "[[timeout_range]]",
+            "On 20 other outages (seed 2):",
+            "policy",
+            "spurious",
+            "nvidia-ranges",
+            "The fitted profile costs",
+            "mlxreg -d mlx5_0 --yes --reg_name ROCE_ACCL",
+        ],
+    );
     // What is written is the profile that was printed, and `adp check` has nothing to say about it.
     let written = std::fs::read_to_string(&*file).unwrap();
-    assert!(text.contains(written.trim_end()), "{text}");
+    has(&text, [written.trim_end()]);
     let checked = good_json(format!("adp check {file} --timeout 20 --json"));
     assert_eq!(
         checked["warnings"].as_array().unwrap().len(),
@@ -70,16 +71,10 @@ fn a_search_goes_on_from_its_state() {
     assert_eq!(good(small(&format!("--state {state}"))), whole);
 
     let errors = bad(small(&format!("--state {state} --seed 2")));
-    assert!(errors.contains("seed is 1 there and 2 here"), "{errors}");
+    has(&errors, ["seed is 1 there and 2 here"]);
     let broken = scratch("broken", "{\"question\": 1}");
     let errors = bad(small(&format!("--state {broken}")));
-    assert!(
-        errors.contains("not the state of a search") && errors.contains("line 1"),
-        "{errors}"
-    );
+    has(&errors, ["not the state of a search", "line 1"]);
     let errors = bad(small("--state /nowhere/state.json"));
-    assert!(
-        errors.contains("cannot write /nowhere/state.json"),
-        "{errors}"
-    );
+    has(&errors, ["cannot write /nowhere/state.json"]);
 }

@@ -5,7 +5,7 @@ mod common;
 use std::io::{Read as _, Write as _};
 use std::process::{Command, Stdio};
 
-use common::{Words, scratch};
+use common::{Words, has, scratch};
 
 const FERROCE: &str = env!("CARGO_BIN_EXE_ferroce");
 const PROFILE: &str = concat!(
@@ -94,5 +94,5 @@ fn a_register_dump_is_no_profile_file() {
         .unwrap();
     assert_eq!(output.status.code(), Some(2));
     let errors = String::from_utf8(output.stderr).unwrap();
-    assert!(errors.contains("is not text"), "{errors}");
+    has(&errors, ["is not text"]);
 }

@@ -14,7 +14,7 @@ use std::sync::LazyLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Words, address, registry};
+use common::{Words, address, has, registry};
 use ferroce_hca::{Counter, QpInit, QpType};
 use ferroce_registry::Registry;
 use ferroce_runtime::{AttachOptions, Device};
@@ -198,7 +198,7 @@ fn a_namespace_shows_the_devices_to_programs_that_no_library_helps() {
     let refused = shown
         .strip_prefix(&expected)
         .unwrap_or_else(|| panic!("{shown}"));
-    assert!(refused.contains("Read-only file system"), "{refused}");
+    has(refused, ["Read-only file system"]);
     assert_eq!(errors, "");
     assert!(
         !Path::new("/sys/class/infiniband/fr0").exists(),
@@ -230,16 +230,13 @@ fn devices_look_like_the_hardware_that_is_asked_for() {
     assert!(installation.good("dev show").contains("0: fr0: "));
     let (code, error) = installation.bad("run --as hfi1 -- true");
     assert_eq!(code, Some(2), "{error}");
-    assert!(
-        error.contains("'hfi1'") && error.contains("[possible values: mlx5, rxe]"),
-        "{error}"
-    );
+    has(&error, ["'hfi1'", "[possible values: mlx5, rxe]"]);
     let mut command = installation.command("dev");
     let refused = command.env("FERROCE_AS", "hfi1").output().unwrap();
     let error = text(&refused.stderr);
-    assert!(
-        error.contains("FERROCE_AS: unknown hardware \"hfi1\"; expected one of"),
-        "{error}"
+    has(
+        &error,
+        ["FERROCE_AS: unknown hardware \"hfi1\"; expected one of"],
     );
 }
 
@@ -282,7 +279,7 @@ fn counters_are_read_as_they_are() {
     );
     let (code, error) = ferroce.bad("dev del fr1");
     assert_eq!(code, Some(1));
-    assert!(error.contains("fr1 is in use"), "{error}");
+    has(&error, ["fr1 is in use"]);
 }
 
 #[test]
@@ -486,11 +483,11 @@ fn what_was_counted_and_the_variables_are_documents() {
     );
     let (code, error) = ferroce.bad("run --stats-json /nowhere/file true");
     assert_eq!(code, Some(125), "{error}");
-    assert!(error.contains("cannot write /nowhere/file"), "{error}");
+    has(&error, ["cannot write /nowhere/file"]);
 
     let env = ferroce.good("env -j");
     assert_eq!(common::schema::check_output(&env), 1);
-    assert!(env.contains("\"LD_LIBRARY_PATH\":\""), "{env}");
+    has(&env, ["\"LD_LIBRARY_PATH\":\""]);
 }
 
 #[test]
@@ -525,7 +522,7 @@ fn the_exit_code_is_the_programs() {
     ] {
         let (actual, error) = ferroce.bad(args);
         assert_eq!(actual, Some(code), "{args:?}: {error}");
-        assert!(error.contains(reason), "{args:?}: {error}");
+        has(&error, [reason]);
     }
 }
 
@@ -545,10 +542,7 @@ fn settings_of_a_run_are_put_back() {
         "run --impair loss=1% {program} impair set fr0 loss=2%"
     ));
     assert_eq!(code, Some(0));
-    assert!(
-        remark.contains("something else has changed fr0 meanwhile"),
-        "{remark}"
-    );
+    has(&remark, ["something else has changed fr0 meanwhile"]);
     assert_eq!(
         ferroce.good("impair show fr0"),
         "dev fr0 egress loss=2% ingress none\n"
@@ -685,10 +679,7 @@ fn signals_reach_the_program_and_the_statistics_come_all_the_same() {
     assert_eq!(runs.line(), "got it");
     let (code, said) = runs.end();
     assert_eq!(code, Some(3));
-    assert!(
-        said.contains("no adaptive-retransmission timeouts"),
-        "{said}"
-    );
+    has(&said, ["no adaptive-retransmission timeouts"]);
 }
 
 #[test]
@@ -704,7 +695,7 @@ fn a_tree_for_exporters_follows_the_devices() {
     let home = ferroce.path("bin").display().to_string();
     let (code, error) = ferroce.bad(format!("sysfs {home}"));
     assert_eq!(code, Some(2));
-    assert!(error.contains("is not empty"), "{error}");
+    has(&error, ["is not empty"]);
     assert!(ferroce.path("bin/ferroce").exists());
 }
 
@@ -736,7 +727,7 @@ fn registers_are_reached_through_the_nodes_of_cards() {
         let expected = expected.replace(&by_name("fr1"), &by_name(name));
         let read = read.replace(&by_name("fr1"), &by_name(name));
         assert_eq!(read, expected, "{name}");
-        assert!(read.contains(&format!("\"ack_dscp\":{value},")), "{read}");
+        has(&read, [&format!("\"ack_dscp\":{value},")]);
         assert_ne!(read, ferroce.good(format!("{get} fr0")), "{name}");
     }
     let profile = concat!(env!("CARGO_MANIFEST_DIR"), "/../profiles/backoff.toml");
@@ -778,7 +769,7 @@ fn registers_are_reached_through_the_nodes_of_cards() {
         let (code, error) = ferroce.bad(as_cards(&program, args));
         assert_eq!(code, Some(2), "{args:?}: {error}");
         for reason in reasons {
-            assert!(error.contains(reason), "{args:?}: {error}");
+            has(&error, [reason]);
         }
     }
 }
@@ -795,22 +786,13 @@ fn a_dry_run_on_a_card_reads_and_does_not_write() {
         read.starts_with("ioctl 0x9a01 FWCTL_RPC: size 32, scope 1 "),
         "{read}"
     );
-    assert!(
-        read.contains("\n0000: 08050000 00000001 0000402c 00000000\n"),
-        "{read}"
-    );
+    has(read, ["\n0000: 08050000 00000001 0000402c 00000000\n"]);
     assert!(
         write.starts_with("ioctl 0x9a01 FWCTL_RPC: size 32, scope 0 "),
         "{write}"
     );
-    assert!(
-        write.contains("\n0000: 08050000 00000000 0000402c 00000000\n"),
-        "{write}"
-    );
+    has(write, ["\n0000: 08050000 00000000 0000402c 00000000\n"]);
     // Selected is what is named; the rest is as it was read.
-    assert!(
-        write.contains("\n0010: 00000200 00001401 41000fa0 "),
-        "{write}"
-    );
+    has(write, ["\n0010: 00000200 00001401 41000fa0 "]);
     assert_eq!(ferroce.good("reg get ROCE_ACCL -d fr0"), before);
 }

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Exporter, Place, address, metric};
+use common::{Exporter, Place, address, has, metric};
 use ferroce_hca::{QpInit, QpType};
 use ferroce_runtime::{AttachOptions, Device};
 use nix::sys::signal::{Signal, kill};
@@ -132,12 +132,9 @@ fn status_waits_for_no_program_that_is_silent_or_stopped() {
             condition(holder.0.id()) == "stopped"
         });
         let screen = place.good("status");
-        assert!(
-            screen.contains("  stopped") && screen.contains("does not answer"),
-            "{screen}"
-        );
+        has(&screen, ["  stopped", "does not answer"]);
         let resume = format!("is stopped; `kill -CONT {}` resumes it", holder.0.id());
-        assert!(screen.contains(&resume), "{screen}");
+        has(&screen, [&resume]);
     });
     until("an answer", || condition(ours) == "running");
     holder.signal(Signal::SIGCONT);

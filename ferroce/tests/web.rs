@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Place, address};
+use common::{Place, address, has};
 use ferroce_hca::{QpAttr, QpInit, QpType, SendOp, SendWr, Sge};
 use ferroce_runtime::{AttachOptions, Device, Endpoint};
 use ferroce_wire::Psn;
@@ -114,9 +114,9 @@ fn the_page_loads_nothing_from_elsewhere() {
     let text = server.send(format!("GET / HTTP/1.0\r\nHost: {}\r\n\r\n", server.at).as_bytes());
     let (head, page) = text.split_once("\r\n\r\n").unwrap();
     let head = head.to_lowercase();
-    assert!(
-        head.contains("content-security-policy: default-src 'none'; script-src 'self';"),
-        "{head}"
+    has(
+        &head,
+        ["content-security-policy: default-src 'none'; script-src 'self';"],
     );
     assert!(
         head.contains("x-content-type-options: nosniff") && head.contains("frame-ancestors 'none'")
@@ -163,7 +163,7 @@ fn devices_are_told_as_they_are() {
             .starts_with("time_base = 4 ")
     );
     let (_, about) = server.get("/api/about");
-    assert!(about.contains("\"allow_changes\":false"), "{about}");
+    has(&about, ["\"allow_changes\":false"]);
 }
 
 /// The time of each answer is that of the look at the devices.
@@ -257,9 +257,9 @@ fn questions_are_answered_as_by_the_commands() {
     let server = Server::new(3, "");
     let (status, text) = server.ask("POST", "/api/design", JSON, QUESTION);
     assert_eq!(status, 200);
-    assert!(
-        text.contains("qp_total_timeout is missing; add qp_total_timeout = true"),
-        "{text}"
+    has(
+        &text,
+        ["qp_total_timeout is missing; add qp_total_timeout = true"],
     );
     let (status, text) = server.get("/api/catalogue");
     assert!(status == 200 && text.contains("link-flap"));
@@ -334,10 +334,7 @@ fn changes_do_what_the_commands_do() {
     let refused = server.post("/api/profile", &apply);
     assert_eq!(refused.0, 400);
     let text = complaint(&refused);
-    assert!(
-        text.contains("retx_total_timeout = 10: ") && text.contains("jobs would die"),
-        "{text}"
-    );
+    has(&text, ["retx_total_timeout = 10: ", "jobs would die"]);
     assert_eq!(server.devices()["policy"]["profile"], Value::Null);
     apply["force"] = json!(true);
     assert_eq!(server.post("/api/profile", &apply).0, 200);
@@ -429,7 +426,7 @@ fn what_is_wrong_with_a_change_is_said() {
         let answer = server.post(path, &body);
         assert_eq!(answer.0, 400, "{body}: {}", answer.1);
         let text = complaint(&answer);
-        assert!(text.contains(expected), "{body}: {text}");
+        has(&text, [expected]);
     }
 }
 

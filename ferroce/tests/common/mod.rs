@@ -1,5 +1,5 @@
 //! Runs the program inside the test.
-#![allow(dead_code, reason = "no test file uses all of it")]
+#![allow(dead_code, unused_imports, reason = "no test file uses all of it")]
 
 pub(crate) mod schema;
 
@@ -13,49 +13,9 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 
 use ferroce_registry::Registry;
 use ferroce_testing::said;
+pub(crate) use ferroce_testing::{Words, has};
 use serde_json::Value;
 use tempfile::TempPath;
-
-/// A command: a line as it is typed, or its words.
-pub(crate) trait Words: fmt::Debug {
-    fn words(&self) -> Vec<&str>;
-}
-
-impl Words for str {
-    fn words(&self) -> Vec<&str> {
-        self.split_whitespace().collect()
-    }
-}
-
-impl Words for String {
-    fn words(&self) -> Vec<&str> {
-        self.as_str().words()
-    }
-}
-
-impl Words for [&str] {
-    fn words(&self) -> Vec<&str> {
-        self.to_vec()
-    }
-}
-
-impl<const N: usize> Words for [&str; N] {
-    fn words(&self) -> Vec<&str> {
-        self.to_vec()
-    }
-}
-
-impl Words for Vec<&str> {
-    fn words(&self) -> Vec<&str> {
-        self.clone()
-    }
-}
-
-impl<T: Words + ?Sized> Words for &T {
-    fn words(&self) -> Vec<&str> {
-        T::words(self)
-    }
-}
 
 /// Exit code, standard output and standard error. All JSON is held to its schema, here and below.
 #[track_caller]
