@@ -119,7 +119,7 @@ fn built_in_profiles_have_names() {
 }
 
 #[test]
-fn what_tools_print_of_a_card_is_imported_and_checked() {
+fn output_of_card_tools_is_imported_and_checked() {
     let card = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/card.txt");
     let (code, out, err) = run(format!("adp import {card}"));
     assert_eq!((code, err.as_str()), (0, "read as a table of fields\n"));

@@ -17,7 +17,7 @@ fn parameters(place: &Place, args: &str) -> Value {
 }
 
 #[test]
-fn what_is_set_in_one_vocabulary_is_shown_in_all() {
+fn settings_are_shown_in_every_vocabulary() {
     let place = Place::empty();
     place.good("cc set -d fr0 rpg_ai_rate=20 CNP_DSCP_P1=46");
     assert_eq!(parameters(&place, "")["rpg_ai_rate"], 20);
@@ -41,7 +41,7 @@ fn what_is_set_in_one_vocabulary_is_shown_in_all() {
 }
 
 #[test]
-fn what_one_device_shows_another_takes_from_a_file() {
+fn a_shown_device_can_be_loaded_by_another() {
     let place = Place::empty();
     let file = place.path().join("shown");
     let path = file.to_str().unwrap();

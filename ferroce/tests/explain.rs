@@ -72,7 +72,7 @@ fn applications_lead_to_attributes() {
 }
 
 #[test]
-fn what_does_not_fit_is_flagged() {
+fn conflicting_values_are_flagged() {
     let does_not_fit = ["does_not_fit"];
     assert_eq!(qp("--timeout 20 --retry-cnt 15", 20, 7), does_not_fit);
     assert_eq!(qp("--timeout 20 --retry-cnt 9", 20, 1), does_not_fit);
@@ -90,7 +90,7 @@ fn what_does_not_fit_is_flagged() {
 }
 
 #[test]
-fn what_has_no_effect_is_flagged() {
+fn settings_without_effect_are_flagged() {
     let no_effect = ["no_effect"];
     assert_eq!(qp("--timeout 14 --retry-cnt 7", 14, 7), no_effect);
     assert_eq!(qp("--timeout 20 --retry-cnt 0", 20, 0), no_effect);

@@ -52,7 +52,7 @@ fn a_device_that_goes_is_missed() {
 
 /// Counts would be missing, and nobody would know.
 #[test]
-fn what_others_do_to_the_counts_is_told() {
+fn changes_of_the_counts_by_others_are_reported() {
     let place = Place::with("a", "127.40.63.4");
     for change in ["bin0_width=3", "count_enable=0", "clear_on_read=1"] {
         let set = format!("reg set ADP_RETX_HISTOGRAM_CONFIG {change} -d a");

@@ -307,7 +307,7 @@ fn pretty_documents_are_the_same() {
 }
 
 #[test]
-fn what_a_schema_does_not_say_is_noticed() {
+fn fields_missing_in_a_schema_are_noticed() {
     let version = good_json("version -j");
     assert_eq!(check(&version), Ok(()));
     let changed = |key: &str, value: Value| {

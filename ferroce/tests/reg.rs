@@ -103,7 +103,7 @@ fn emitted_commands_write_the_profile() {
 }
 
 #[test]
-fn what_would_be_sent_to_a_card_needs_no_card() {
+fn showing_what_a_card_would_get_needs_no_card() {
     // No machine has a PCI function there.
     let card = "ffff:1f:1f.7";
     let set = format!(

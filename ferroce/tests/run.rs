@@ -469,7 +469,7 @@ fn objects_are_shown_as_their_process_has_them() {
 }
 
 #[test]
-fn what_was_counted_and_the_variables_are_documents() {
+fn counters_and_variables_are_documents() {
     let ferroce = Installation::new();
     let file = ferroce.path("stats.json").display().to_string();
     let output = ferroce.output(["run", "--stats-json", &file, "sh", "-c", "exit 7"]);
@@ -550,7 +550,7 @@ fn settings_of_a_run_are_put_back() {
 }
 
 #[test]
-fn what_is_in_force_is_said_in_one_line() {
+fn settings_in_force_fit_one_line() {
     let ferroce = Installation::new();
     let said = |options: &str| {
         let output = ferroce.output(format!("run {options} true"));

@@ -224,7 +224,7 @@ fn results_say_what_was_run() {
 }
 
 #[test]
-fn what_passes_a_port_is_captured() {
+fn port_traffic_is_captured() {
     let (directory, path) = file(SMALL);
     let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
     let (host, switch) = (at("host.pcapng"), at("switch.pcapng"));
@@ -427,7 +427,7 @@ fn the_list_and_the_schema_are_what_they_say() {
 }
 
 #[test]
-fn what_an_interrupted_run_has_shown_is_kept() {
+fn an_interrupted_run_keeps_its_results() {
     let long = SMALL
         .replace("256KiB", "60GiB")
         .replace("ecn = { kmin = '5KB', kmax = '50KB', pmax = '50%' }", "");

@@ -196,7 +196,7 @@ fn wait_for_part(directory: &TempDir, child: &mut Child, known: usize) {
 }
 
 #[test]
-fn who_is_stopped_or_killed_leaves_whole_results() {
+fn stopped_or_killed_runs_leave_whole_results() {
     // So many that it does not end before it is told to.
     let directory = place(100_000);
     let out = path(&directory, "out");

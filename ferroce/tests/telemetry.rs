@@ -315,7 +315,7 @@ fn thousands_of_queue_pairs_are_as_many_lines_as_none() {
 }
 
 #[test]
-fn what_is_in_force_is_a_label() {
+fn settings_in_force_are_a_label() {
     let place = Place::with("fr1", &address(7, 1).to_string());
     let exporter = Exporter::start(&place);
     let line = |start: &str| {

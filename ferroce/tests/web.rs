@@ -353,7 +353,7 @@ fn changes_do_what_the_commands_do() {
 }
 
 #[test]
-fn what_is_wrong_with_a_change_is_said() {
+fn a_bad_change_is_explained() {
     let server = Server::new(7, "--allow-changes");
     let cases = [
         (
@@ -578,7 +578,7 @@ fn a_request_that_does_not_come_is_given_up() {
 }
 
 #[test]
-fn what_is_not_http_or_text_ends_the_connection_and_not_the_server() {
+fn bad_requests_end_the_connection_not_the_server() {
     let server = Server::new(11, "");
     let host = format!("Host: {}\r\n{JSON}", server.at);
     let requests = [

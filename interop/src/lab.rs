@@ -40,7 +40,7 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Lays out the libraries and a state directory for a device at a loopback address that no
+    /// Installs the libraries and a state directory for a device at a loopback address that no
     /// other lab has.
     ///
     /// # Panics

@@ -96,7 +96,7 @@ fn bash_zsh_and_fish_complete_what_is_typed() {
 }
 
 #[test]
-fn what_is_installed_is_removed_and_nothing_else() {
+fn uninstall_removes_only_installed_files() {
     let lab = Lab::new("uninstall");
     let prefix = lab.path().join("second");
     fs::create_dir_all(prefix.join("bin")).unwrap();

@@ -192,7 +192,7 @@ fn counters_are_those_of_the_device() {
 }
 
 #[test]
-fn what_would_change_something_is_refused() {
+fn writes_are_refused() {
     let lab = Lab::new("rdma-set");
     for args in [
         &["link", "add", "rxe9", "type", "rxe", "netdev", "lo"][..],

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use ferroce_abi::border;
-use ferroce_abi::crossing::uncancelled;
+use ferroce_abi::border::uncancelled;
 use ferroce_abi::pointer::check;
 use ferroce_hca::{Completion, CqId, CqInit, Notify, WcFlags, WcOpcode};
 use ferroce_runtime::Device;

@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn what_programs_try_on_purpose_is_not_said_by_default() {
+    fn deliberate_attempts_are_not_logged_by_default() {
         let out_of_range = |field| {
             Error::Verbs(VerbsError::OutOfRange {
                 field,

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_changes_is_told_from_the_rest() {
+    fn changes_are_distinguished_from_the_rest() {
         for counter in ["counters/port_rcv_data", "hw_counters/lifespan"] {
             assert!(changes(format!("/x/ports/1/{counter}").as_bytes()));
         }

@@ -11,7 +11,7 @@ use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-use ferroce_abi::crossing::cross;
+use ferroce_abi::border::cross;
 use ferroce_registry::Registry;
 use libc::{msghdr, size_t, sockaddr, sockaddr_nl, socklen_t, ssize_t};
 
@@ -162,18 +162,15 @@ unsafe fn taken_any(
         return None;
     }
     let before = errno();
-    let answered = cross(
-        || {
-            let Some(question) = question() else {
-                return Err(libc::EMSGSIZE);
-            };
-            let to = port_id(file).ok_or(libc::EBADF)?;
-            let registry = Registry::open().map_err(|_| libc::EIO)?;
-            tell(to, ferroce_nldev::answer(&registry, &question, to));
-            Ok(question.len() as ssize_t)
-        },
-        || (),
-    );
+    let answered = cross(|| {
+        let Some(question) = question() else {
+            return Err(libc::EMSGSIZE);
+        };
+        let to = port_id(file).ok_or(libc::EBADF)?;
+        let registry = Registry::open().map_err(|_| libc::EIO)?;
+        tell(to, ferroce_nldev::answer(&registry, &question, to));
+        Ok(question.len() as ssize_t)
+    });
     match answered {
         Some(Ok(length)) => {
             set_errno(before);

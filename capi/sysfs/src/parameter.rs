@@ -10,7 +10,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use ferroce_abi::crossing::cross;
+use ferroce_abi::border::cross;
 use ferroce_registry::Registry;
 use ferroce_sysfs::{SetError, is_parameter, may_be_parameter, set_parameter};
 use libc::{FILE, size_t};
@@ -224,7 +224,7 @@ fn name_of(fd: c_int, room: &mut [u8; PATH_MAX]) -> Option<&[u8]> {
 
 /// [`set`] for a program that has called the C library.
 fn inside_set(parameter: &str, value: &[u8]) -> Result<(), c_int> {
-    cross(|| set(parameter, value), || ()).unwrap_or(Err(libc::EIO))
+    cross(|| set(parameter, value)).unwrap_or(Err(libc::EIO))
 }
 
 /// Sets a parameter; else the error that the file of a card gives.

@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_char};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use ferroce_abi::crossing::cross;
+use ferroce_abi::border::cross;
 
 use crate::live;
 
@@ -57,7 +57,7 @@ impl Room {
         match root() {
             Some(root) if self.fill(root, text) && self.is_there(text) => {
                 // What cannot be refreshed is as it was.
-                let _ = cross(|| live::refresh(text), || ());
+                let _ = cross(|| live::refresh(text));
                 self.0.as_ptr().cast()
             }
             _ => path,

@@ -1,100 +1,17 @@
 //! Access registers: dispatch and status codes.
 
-mod accelerations;
 mod histogram;
 mod identity;
 mod reset;
 
-use ferroce_adp::InvalidProfile;
+use crate::error::RegisterError;
+use crate::identity::Function;
+use crate::state::DeviceState;
 use ferroce_prm::{Image, Register, by_id};
 pub use ferroce_prm::{Method, Status};
 use ferroce_prm::{
     adp_retx_histogram, adp_retx_histogram_config, mfrl, mgir, nic_cap_reg, roce_accl,
 };
-use thiserror::Error;
-
-use crate::histogram::HistogramError;
-use crate::identity::Function;
-use crate::state::{DeviceState, WriteLockError};
-
-/// Why a register access was refused. Nothing was changed.
-#[derive(Clone, PartialEq, Eq, Debug, Error)]
-#[non_exhaustive]
-pub enum RegisterError {
-    /// The device has no such register.
-    #[error("register {id:#06x} is not supported")]
-    NotSupported {
-        /// The number given.
-        id: u16,
-    },
-    /// The register can be read only.
-    #[error("{register} can be read and not be written; {instead}")]
-    ReadOnly {
-        /// Name of the register.
-        register: &'static str,
-        /// What to do instead.
-        instead: &'static str,
-    },
-    /// A VF wants to change what holds for the card (`BAD_OP`).
-    #[error("{what}, and this is a VF: write it through its PF {pf}")]
-    OfTheCard {
-        /// What is the card's.
-        what: &'static str,
-        /// Name of the PF.
-        pf: String,
-    },
-    /// The data is shorter than what is written or read, or not a multiple of 4, or too long.
-    #[error("{register}: {len} bytes of data; {needs}")]
-    BadLength {
-        /// Name of the register.
-        register: &'static str,
-        /// Bytes given.
-        len: usize,
-        /// What is needed.
-        needs: String,
-    },
-    /// A field has a value the device does not accept (`BAD_PARAM`).
-    #[error("{field} = {value}: {reason}")]
-    BadParam {
-        /// Name of the field.
-        field: &'static str,
-        /// Value given.
-        value: u32,
-        /// What would be right.
-        reason: &'static str,
-    },
-    /// The profile is not one the device can run (`BAD_PARAM`).
-    #[error(transparent)]
-    BadProfile(#[from] InvalidProfile),
-    /// The histogram is not one the device can have (`BAD_PARAM`).
-    #[error(transparent)]
-    BadHistogram(#[from] HistogramError),
-    /// No profile has this index (`BAD_INDEX`).
-    #[error("adp_retx_profile_id = {index}: this device has profile 1 only")]
-    BadIndex {
-        /// The index given.
-        index: u32,
-    },
-    /// See [`WriteLockError`].
-    #[error(transparent)]
-    Lock(#[from] WriteLockError),
-}
-
-impl RegisterError {
-    /// What a command that fails so is answered with.
-    pub const fn status(&self) -> Status {
-        match self {
-            Self::NotSupported { .. } => Status::NOT_SUPPORTED,
-            Self::ReadOnly { .. } | Self::OfTheCard { .. } => Status::BAD_OPERATION,
-            Self::BadLength { .. } => Status::BAD_INPUT_LENGTH,
-            Self::BadParam { .. } | Self::BadProfile(_) | Self::BadHistogram(_) => {
-                Status::BAD_PARAMETER
-            }
-            Self::BadIndex { .. } => Status::BAD_INDEX,
-            Self::Lock(_) => Status::INTERNAL_ERROR,
-        }
-    }
-}
 
 impl DeviceState {
     /// Reads or writes an access register. `data` is the register's content, and for a query also
@@ -127,10 +44,18 @@ fn access(
         let register = register.name();
         Err(RegisterError::ReadOnly { register, instead })
     };
-    parse(register, data)?;
+    let request = parse(register, data)?;
     match (id, method) {
-        (ROCE_ACCL, Method::Query) => accelerations::query(state, data),
-        (ROCE_ACCL, Method::Write) => accelerations::write(state, data),
+        (ROCE_ACCL, Method::Query) => {
+            let index = request.get(&roce_accl::ADP_RETX_PROFILE_ID);
+            let settings = state.settings();
+            answer(data, &settings.roce_accl.query(state.function(), index)?);
+            Ok(())
+        }
+        (ROCE_ACCL, Method::Write) => {
+            let function = state.function();
+            state.change(|settings| settings.roce_accl.write(function, &request))
+        }
         (HISTOGRAM_CONFIG, Method::Query) => {
             answer(data, &histogram::config_bytes(&state.histogram_config()));
             Ok(())

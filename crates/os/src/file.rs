@@ -36,7 +36,7 @@ pub fn lock(file: &File, byte: i64) -> io::Result<bool> {
     }
 }
 
-/// Locks a byte of a file as soon as nobody else has it locked. After `patience` it gives up with
+/// Locks a byte of a file as soon as no other process has it locked. After `patience` it gives up with
 /// [`io::ErrorKind::TimedOut`].
 pub fn lock_when_free(file: &File, byte: i64, patience: Duration) -> io::Result<()> {
     let started = Instant::now();
@@ -49,7 +49,7 @@ pub fn lock_when_free(file: &File, byte: i64, patience: Duration) -> io::Result<
     Ok(())
 }
 
-/// Locks a byte of a file that nobody has for himself alone, with others who do so.
+/// Locks a byte of a file together with others, unless a process has it exclusively.
 pub fn lock_shared(file: &File, byte: i64) -> io::Result<()> {
     set(file, libc::F_RDLCK, byte)
 }

@@ -89,7 +89,7 @@ fn cleared_page() -> Option<*mut AtomicU64> {
 /// The child does not have its parent's devices: their sockets and files stay with the parent
 /// alone, so that they end with it; in the child their objects are not there, calls answer so, and
 /// `Device::is_orphaned` tells. Devices that the child opens itself are its own. Safe in a
-/// signal handler: it makes system calls, and waits for nobody.
+/// signal handler: it makes system calls, and never waits.
 pub fn after_fork_in_child() {
     let forks = 1 + FORKS.fetch_add(1, Ordering::Relaxed);
     if let Some(cleared) = cleared() {

@@ -43,7 +43,7 @@ pub enum TapDirection {
 }
 
 impl Seen {
-    /// A packet that arrived, with what its ICRC tells of the IP header; `guess` is for one whose
+    /// A packet that arrived, with what its ICRC reveals about the IP header; `guess` is for one whose
     /// ICRC is wrong.
     pub fn arrived(
         source: SocketAddr,

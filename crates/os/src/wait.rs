@@ -26,7 +26,7 @@ pub struct Waiter {
 }
 
 impl Waiter {
-    /// A waiter nobody has woken yet.
+    /// A waiter that has not been woken yet.
     ///
     /// # Errors
     /// Returns an error when the process has no file descriptor left.
@@ -51,7 +51,7 @@ impl Waiter {
     /// (`None`: never) or a [`Waker`] fires. Of several reasons all are reported; none means that
     /// the time is up.
     ///
-    /// Never returns before the time for want of a reason, and a signal is no reason. Takes `&mut`
+    /// Never returns before the time without a reason, and a signal is not one. Takes `&mut`
     /// because only one thread may wait.
     ///
     /// # Errors

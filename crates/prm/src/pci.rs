@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused() {
+    fn bad_addresses_are_refused() {
         for text in [
             "",
             "3a",

@@ -98,7 +98,7 @@ pub struct SharedFile {
     card: Option<Arc<Self>>,
 }
 
-/// Held until it is dropped: nobody else joins, leaves or replaces the file.
+/// While it is held, no other process joins, leaves or replaces the file.
 #[derive(Debug)]
 pub struct Membership<'a>(&'a File);
 
@@ -157,7 +157,7 @@ impl SharedFile {
         os::lock_shared(&card.file, byte::VFS + i64::from(*index))
     }
 
-    /// Waits until nobody else is about to join or leave.
+    /// Waits until no other process is about to join or leave.
     pub fn membership(&self) -> io::Result<Membership<'_>> {
         os::lock_when_free(&self.file, byte::MEMBERS, PATIENCE)?;
         Ok(Membership(&self.file))
@@ -187,7 +187,7 @@ impl SharedFile {
         Ok(None)
     }
 
-    /// How many slots have been taken so far, for whoever has just taken one.
+    /// How many slots have been taken so far, for a process that has just taken one.
     pub fn generation(&self) -> u32 {
         self.layout.generation()
     }

@@ -217,7 +217,7 @@ enum DecTriggerFile {
     PerRecovery,
 }
 
-/// Why something is no device.
+/// Why a text does not describe a device.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum SpecError {
@@ -258,7 +258,7 @@ fn refused(text: &str, error: &toml::de::Error) -> SpecError {
 impl DeviceSpec {
     /// The longest name: what `ibv_device` has room for.
     pub const NAME_MAX: usize = 63;
-    /// The name of the device that is there without anybody having defined it.
+    /// The name of the device that is there without having been defined.
     pub const DEFAULT_NAME: &'static str = "fr0";
 
     /// A device with everything at its default.
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_name_their_cause() {
         let error = |text: &str| DeviceSpec::from_toml("a", text).unwrap_err().to_string();
         for (text, told) in [
             ("", "line 1: missing address"),

@@ -279,7 +279,7 @@ impl Device {
         self.shared.has_failed()
     }
 
-    /// Whether this thread is in a call on the device already, whose lock it would wait for in vain: in a
+    /// Whether this thread is in a call on the device already, whose lock it would never get: in a
     /// signal handler that has interrupted the call, or after it has jumped out of one.
     #[inline]
     pub fn is_in_call(&self) -> bool {
@@ -322,7 +322,7 @@ impl Device {
     }
 
     /// Shares the device's port with its other processes, so that packets arrive. The first object
-    /// that packets could be for has that done, see [`Hca::wants_link`]; whoever makes one calls
+    /// that packets could be for has that done, see [`Hca::wants_link`]; its maker calls
     /// this first to learn if it cannot be. A device that was opened without a registry has its
     /// port from the start.
     pub fn join(&self) -> Result<(), OpenError> {
@@ -572,7 +572,7 @@ impl Device {
         let _ = self.shared.sink.set(sink);
     }
 
-    /// The next asynchronous event. Of those that nobody asks for the last 65536 are kept.
+    /// The next asynchronous event. Of those not asked for the last 65536 are kept.
     pub fn poll_event(&self) -> Option<Event> {
         if self.is_orphaned() {
             return None;

@@ -75,7 +75,7 @@ fn a_card_is_listed_with_its_vfs_which_come_and_go_with_it() {
 }
 
 #[test]
-fn what_a_vf_needs_must_be_free() {
+fn a_vf_needs_free_numbers() {
     let place = Place::new();
     let registry = place.registry();
     let pci = |text: &str| Some(text.parse().unwrap());

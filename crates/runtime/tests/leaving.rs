@@ -81,7 +81,7 @@ impl Senders {
 }
 
 #[test]
-fn who_leaves_moves_nobody() {
+fn leaving_moves_no_other_process() {
     let place = Place::on_the_wire(address(69, 0, 0));
     let mut nodes: Vec<Node> = (0..5).map(|_| join(&place)).collect();
     let senders = Senders::new(0, nodes[0].device.address());

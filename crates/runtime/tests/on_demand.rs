@@ -68,7 +68,7 @@ fn page() -> *mut libc::c_void {
 }
 
 #[test]
-fn what_is_unmapped_when_it_is_to_be_sent_is_a_protection_error() {
+fn sending_unmapped_memory_is_a_protection_error() {
     let World {
         mut hca,
         qpn,

@@ -131,7 +131,7 @@ fn an_ordinary_receive_buffer() {
 
 /// What arrives while nobody reads, more than the buffer takes: it is counted, and said once.
 #[test]
-fn what_the_kernel_drops_is_counted_and_told() {
+fn kernel_drops_are_counted_and_reported() {
     let socket = Options {
         receive_buffer_bytes: 64 << 10,
         ..Options::default()

@@ -191,7 +191,7 @@ fn an_address_that_somebody_else_has_is_refused() {
 }
 
 #[test]
-fn what_an_observer_sets_acts_on_a_device_that_runs() {
+fn an_observer_changes_a_running_device() {
     let place = Place::new();
     let registry = place.registry();
     registry

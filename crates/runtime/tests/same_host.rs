@@ -111,7 +111,7 @@ fn two_processes_on_one_device_or_two() {
 }
 
 #[test]
-fn who_wants_udp_gets_it() {
+fn udp_can_be_asked_for() {
     let all = [LinkSetting::Auto, LinkSetting::Udp, LinkSetting::Shm];
     let place = place(3, &all);
     let [auto, udp, shm] = ["a", "b", "c"].map(|name| attach(&place, name));

@@ -84,11 +84,11 @@ fn new_connections_do_not_need_a_third_process() {
 
 /// What went to it by a detour would be overtaken by what goes straight to it afterwards.
 #[test]
-fn who_joins_waits_until_the_socket_of_a_busy_process_is_known() {
+fn joining_waits_for_the_socket_of_a_busy_process() {
     if let Some(role) = role() {
         return victim(&role);
     }
-    let test = "who_joins_waits_until_the_socket_of_a_busy_process_is_known";
+    let test = "joining_waits_for_the_socket_of_a_busy_process";
     let place = Place::on_the_wire(address(65, 3, 0));
     let mut child = Other::start(test, &place.path().display().to_string());
     // It shares the port, alone until now.

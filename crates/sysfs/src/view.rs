@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn who_follows_links_stays_in_the_tree_and_comes_to_an_end() {
+    fn links_stay_in_the_tree_and_end() {
         let alone = vec![example("fr0", 0), example("fr1", 1)];
         let mut soft = alone.clone();
         soft[0].guise = Some(Guise::Rxe);

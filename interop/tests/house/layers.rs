@@ -51,6 +51,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     (
         "ferroce-hca",
         &[
+            "error",
             "credit numbers settings srq",
             "limits mr state",
             "group link register",
@@ -104,7 +105,7 @@ const KNOT_MAX: usize = 4;
 
 /// Larger knots that there are still. The numbers may only fall.
 const KNOTS: &[(&str, &[usize])] = &[
-    ("ferroce-hca", &[5, 5, 7]),
+    ("ferroce-hca", &[5, 7]),
     ("ferroce-fabric", &[5]),
     ("ferroce-registry", &[6, 6]),
 ];

@@ -197,7 +197,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_what_is_read(digits: u64, exponent in -60..60) {
+        fn a_write_is_read_back(digits: u64, exponent in -60..60) {
             let number = Decimal::new(digits.into(), exponent);
             prop_assert_eq!(number.to_string().parse(), Ok(number));
         }

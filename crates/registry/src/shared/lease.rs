@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_a_slot_or_comes_alone_finds_no_leases_of_the_dead() {
+    fn a_taken_slot_has_no_leases_of_the_dead() {
         let private = Permissions::from_mode(0o700);
         let base = tempfile::Builder::new().permissions(private).tempdir();
         let base = base.unwrap();

@@ -103,7 +103,7 @@ impl Reader {
         self.shared.path.parent()
     }
 
-    /// It takes so many more rings.
+    /// It takes this number of further rings.
     pub fn set_room(&self, rings: usize) {
         self.member().set_room(rings as u32);
     }

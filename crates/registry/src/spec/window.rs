@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_window_is_refused_with_what_is() {
+    fn bad_windows_are_refused_with_the_valid_form() {
         for text in [
             "", "Auto", "0", "16383", "15KiB", "1025MiB", "4096MiB", "-1", "2GiB", "16384.5",
         ] {

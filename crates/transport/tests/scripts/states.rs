@@ -472,7 +472,7 @@ fn a_peer_set_up_with_the_queried_psns_goes_on() {
 
 /// The oldest request of a queue pair that the program moves to ERR tells of that.
 #[test]
-fn who_stops_a_queue_pair_finds_it_in_the_vendor_errors() {
+fn stopping_a_queue_pair_shows_in_vendor_errors() {
     let mut pair = Setup::default().connect();
     pair.silence(A);
     for wr_id in 1..4 {

@@ -280,7 +280,7 @@ fn the_receiver_follows_wherever_the_sender_is() {
 }
 
 #[test]
-fn what_the_service_lacks_cannot_be_posted() {
+fn unsupported_operations_cannot_be_posted() {
     let mut pair = uc().connect();
     let (va, rkey) = pair.target(A);
     let qp_type = QpType::Uc;
