@@ -188,17 +188,8 @@ fn an_address_that_somebody_else_has_is_refused() {
 }
 
 #[test]
-<<<<<<< HEAD
-fn what_an_observer_sets_acts_on_a_device_that_runs() {
-    let (_place, registry) = with_device(6);
-=======
 fn an_observer_changes_a_running_device() {
-    let place = Place::new();
-    let registry = place.registry();
-    registry
-        .add(&DeviceSpec::new("a", address(FILE, 6, 0)))
-        .unwrap();
->>>>>>> main
+    let (_place, registry) = with_device(6);
     let observer = registry.observe("a").unwrap();
     let impair = |direction, it| observer.state().set_impairment(direction, it).unwrap();
     impair(Direction::Egress, loss(0.25));

@@ -76,15 +76,7 @@ fn new_connections_do_not_need_a_third_process() {
 
 /// What went to it by a detour would be overtaken by what goes straight to it afterwards.
 #[test]
-<<<<<<< HEAD
-fn who_joins_waits_until_the_socket_of_a_busy_process_is_known() {
-=======
 fn joining_waits_for_the_socket_of_a_busy_process() {
-    if let Some(role) = role() {
-        return victim(&role);
-    }
-    let test = "joining_waits_for_the_socket_of_a_busy_process";
->>>>>>> main
     let place = Place::on_the_wire(address(65, 3, 0));
     let mut child = victim(&place);
     // It shares the port, alone until now.

@@ -104,9 +104,7 @@ const LAYERS: &[(&str, &[&str])] = &[
 const KNOT_MAX: usize = 4;
 
 /// Larger knots that there are still. The numbers may only fall.
-const KNOTS: &[(&str, &[usize])] = &[
-    ("ferroce-hca", &[5, 7]),
-];
+const KNOTS: &[(&str, &[usize])] = &[("ferroce-hca", &[5, 7])];
 
 /// The packages of the workspace, each with its crates: the library and the programs.
 pub(crate) fn own_crates() -> Vec<(String, Vec<Crate>)> {

@@ -4,7 +4,7 @@ use ferroce_base::complaint::plain;
 use ferroce_base::toml_file::line_of;
 use thiserror::Error;
 
-/// Why a device cannot be as it is described.
+/// Why a text does not describe a device.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum SpecError {
