@@ -18,7 +18,7 @@ use std::time::Duration;
 /// Why a measurement failed.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
-/// A cost beside the one that it is held against.
+/// A cost beside the one that it is compared with.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Beside {
     /// What cannot be done without.

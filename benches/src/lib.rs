@@ -33,7 +33,7 @@ pub const DEVICE_CONTENTION_MAX: f64 = 0.08;
 const REPEATS_MAX: u32 = 20;
 const REPEAT_AFTER: Duration = Duration::from_millis(200);
 
-/// Measures until nobody else has used the cores meanwhile, or gives up and takes what there is.
+/// Measures until no other process has used the cores meanwhile, or gives up and takes the last.
 pub fn undisturbed<T, E>(
     contention_max: f64,
     mut run: impl FnMut() -> Result<T, E>,

@@ -31,7 +31,7 @@ pub struct Paced {
     pub receiver_cpu: f64,
 }
 
-/// Sends WRITEs from one device to another for so many seconds. The first CNP limits the queue pair
+/// Sends WRITEs from one device to another for some seconds. The first CNP limits the queue pair
 /// to `mbps`, where it stays. The program sleeps until its completions come.
 pub fn pace(mbps: u32, seconds: f64) -> Result<Paced, Error> {
     let mut stream = Stream::open(mbps)?;

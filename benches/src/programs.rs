@@ -179,7 +179,7 @@ impl Bench {
         self.pair(tool, command(server), client, &port)
     }
 
-    /// One TCP stream of iperf3, written in pieces of so many bytes.
+    /// One TCP stream of iperf3, written in pieces of `bytes`.
     pub fn iperf3(&self, bytes: usize) -> Result<f64, Error> {
         let port = free_port()?.to_string();
         let mut server = Command::new("iperf3");

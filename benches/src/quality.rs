@@ -28,7 +28,7 @@ pub struct Identified {
     pub wrong: u64,
 }
 
-/// Identifies so many random policies.
+/// Identifies this number of random policies.
 #[must_use]
 pub fn identify(seed: u64, policies: u64) -> Identified {
     let mut found = Identified::default();

@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn what_prints_no_json_refuses_it() {
+    fn commands_without_json_refuse_it() {
         for line in [
             "ferroce -j run true",
             "ferroce -p install /x",

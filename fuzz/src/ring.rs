@@ -11,7 +11,7 @@ use crate::Cursor;
 const PACKETS_MAX: usize = 1 << 17;
 
 /// Packets, reads and scribbles in any order. Without a scribble everything arrives as it was sent;
-/// with some no end panics, reads outside, or goes on for ever.
+/// with some neither end panics, reads outside, or loops without end.
 pub fn ring(data: &[u8]) {
     let mut input = Cursor::new(data);
     let (memory, file) = Memory::make().expect("there is memory");

@@ -20,8 +20,8 @@ fn crowd(lab: &Lab, link: &str, [pairs, qps, seconds]: [u32; 3]) -> [i64; 2] {
     let [pairs, qps, seconds] = [&sizes[0], &sizes[1], &sizes[2]];
     let output = lab
         .run_with(
-            &["--link", link],
-            &[program.to_str().unwrap(), pairs, qps, seconds],
+            format!("--link {link}"),
+            [program.to_str().unwrap(), pairs, qps, seconds],
         )
         .patiently(time)
         .success();
@@ -58,7 +58,7 @@ fn sixty_four_processes_with_a_thousand_queue_pairs_each() {
 }
 
 /// `FERROCE_CHURN_SECONDS` says for how long; `./test soak` takes minutes.
-fn what_comes_and_goes_leaves_nothing(link: &str, gained_max: i64) {
+fn short_lived_objects_leave_nothing(link: &str, gained_max: i64) {
     let seconds = std::env::var("FERROCE_CHURN_SECONDS").map_or(5, |text| text.parse().unwrap());
     let lab = Lab::new("churn");
     crowd(&lab, link, [2, 50, 0]);
@@ -68,7 +68,7 @@ fn what_comes_and_goes_leaves_nothing(link: &str, gained_max: i64) {
     assert!(descriptors <= KEPT_MAX, "{descriptors} descriptors gained");
     assert!(kilobytes < gained_max, "{kilobytes} KiB gained");
     assert_eq!(files(&state), before, "shared files grow");
-    let left = lab.ferroce(&["-j", "res", "show", "qp"]).success();
+    let left = lab.ferroce("-j res show qp").success();
     let left: serde_json::Value = serde_json::from_str(&left).unwrap();
     let none = serde_json::json!([]);
     assert_eq!(
@@ -81,11 +81,11 @@ fn what_comes_and_goes_leaves_nothing(link: &str, gained_max: i64) {
 const TABLES_KIB: i64 = 4096;
 
 #[test]
-fn what_comes_and_goes_leaves_nothing_over_udp() {
-    what_comes_and_goes_leaves_nothing("udp", TABLES_KIB);
+fn short_lived_programs_leave_nothing_over_udp() {
+    short_lived_objects_leave_nothing("udp", TABLES_KIB);
 }
 
 #[test]
-fn what_comes_and_goes_leaves_nothing_but_rings() {
-    what_comes_and_goes_leaves_nothing("auto", TABLES_KIB + RINGS_KIB);
+fn short_lived_programs_leave_only_rings() {
+    short_lived_objects_leave_nothing("auto", TABLES_KIB + RINGS_KIB);
 }

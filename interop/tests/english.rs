@@ -83,6 +83,20 @@ const IN_TEXT: &[(&str, &str)] = &[
     ("what what", "two clauses"),
 ];
 
+/// The same for comments in code.
+const IN_COMMENTS: &[(&str, &str)] = &[
+    ("heeded", "handled, reacted to"),
+    ("so many", "this number of, at most `max`"),
+    ("those who", "threads that, programs that"),
+    ("whom", "which peer, which program"),
+];
+
+/// Lines of comments inside the crates that have a slip, and names of functions that are questions or
+/// longer than [`NAME_MAX`]. Both may only fall; comments of public items have none.
+const COMMENTS_LEFT: usize = 502;
+const NAMES_LEFT: usize = 111;
+const NAME_MAX: usize = 60;
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
@@ -215,6 +229,83 @@ fn fronts_are_plain() {
         });
         check("fronts", &[SLIPS, IN_TEXT], fronts);
     }
+}
+
+/// The numbered lines of the project's Rust.
+fn rust() -> Vec<(String, String)> {
+    let rooms = [
+        "crates", "capi", "ferroce", "benches", "interop", "fuzz", "models",
+    ];
+    let mut code: Vec<_> = rooms
+        .iter()
+        .flat_map(|room| lines(&root().join(room), "rs"))
+        .collect();
+    code.retain(|(place, _)| !place.contains("/target/"));
+    code
+}
+
+fn is_comment(line: &str) -> bool {
+    let line = line.trim_start();
+    line.starts_with("//") && !line.starts_with("//!")
+}
+
+#[test]
+fn comments_of_public_items_are_plain() {
+    let mut about_public = Vec::new();
+    let mut comment = Vec::new();
+    for (place, line) in rust() {
+        let code = line.trim_start();
+        if code.starts_with("///") {
+            comment.push((place, line));
+        } else if code.starts_with("pub ") {
+            about_public.append(&mut comment);
+        } else if !code.starts_with("#[") {
+            comment.clear();
+        }
+    }
+    let known = [SLIPS, IN_TEXT, IN_COMMENTS].concat();
+    check("comments of public items", &[&known], about_public);
+}
+
+#[test]
+fn comments_and_names_become_plainer() {
+    let code = rust();
+    let known = [SLIPS, IN_TEXT, IN_COMMENTS];
+    let has_slip =
+        |(_, line): &&(String, String)| is_comment(line) && !slips(line, &known).is_empty();
+    let comments: Vec<_> = code.iter().filter(has_slip).collect();
+    only_falls("comments", COMMENTS_LEFT, &comments);
+
+    let names: Vec<_> = code
+        .iter()
+        .filter(|(_, line)| function(line).is_some_and(|name| !is_plain_name(name)))
+        .collect();
+    only_falls("names", NAMES_LEFT, &names);
+}
+
+fn only_falls(what: &str, left: usize, found: &[&(String, String)]) {
+    let now = found.len();
+    let listed = || {
+        let places = found.iter().map(|(place, line)| format!("{place}: {line}"));
+        places.collect::<Vec<_>>().join("\n")
+    };
+    assert!(now <= left, "{what}: {now}, {left} before:\n{}", listed());
+    assert!(now >= left, "{what}: lower the count from {left} to {now}");
+}
+
+/// The name of the function that a line begins.
+fn function(line: &str) -> Option<&str> {
+    let (before, rest) = line.split_once("fn ")?;
+    let is_declared = before.split_whitespace().all(|word| {
+        word.starts_with("pub") || ["const", "unsafe", "async", "extern"].contains(&word)
+    });
+    let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_')?;
+    (is_declared && end > 0).then(|| &rest[..end])
+}
+
+fn is_plain_name(name: &str) -> bool {
+    let asks = ["who_", "whose_", "what_", "those_"];
+    name.len() <= NAME_MAX && !asks.iter().any(|it| name.starts_with(it))
 }
 
 #[test]

@@ -80,7 +80,7 @@ pub fn a_deadline_is_not_slept_past() {
 }
 
 /// A request waits only while the helper keeps watch, which sends it.
-pub fn what_waits_is_watched() {
+pub fn waiting_requests_are_watched() {
     let device = Device::new(None);
     let helper = {
         let device = Arc::clone(&device);

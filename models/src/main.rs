@@ -44,7 +44,7 @@ const MODELS: &[Model] = models! {
     shared::one_writer_wakes_the_reader:;
     helper::a_program_that_rests_is_not_missed: Fence;
     helper::a_deadline_is_not_slept_past:;
-    helper::what_waits_is_watched:;
+    helper::waiting_requests_are_watched:;
 };
 
 fn main() -> ExitCode {

@@ -54,7 +54,7 @@ impl Default for Stream {
 }
 
 impl Stream {
-    /// The workloads the device is held against: long and short WRITEs at two path MTUs.
+    /// The workloads the device is compared on: long and short WRITEs at two path MTUs.
     pub fn standard() -> Vec<Self> {
         [4096, 1024]
             .into_iter()

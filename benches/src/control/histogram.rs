@@ -66,7 +66,7 @@ fn counters() -> [AtomicU64; BINS] {
     [const { AtomicU64::new(0) }; BINS]
 }
 
-/// Nanoseconds to count a wait, by so many threads at a time.
+/// Nanoseconds to count a wait, with this number of threads at a time.
 ///
 /// # Errors
 ///
@@ -83,7 +83,7 @@ pub fn by_threads(seconds: f64, waits: Waits, threads: usize) -> Result<Beside, 
     })
 }
 
-/// The same by so many processes at a time, on the device of this name: each is `child` with the
+/// The same with this number of processes, on the device of this name: each is `child` with the
 /// name of the waits as its last argument, and comes to [`in_process`].
 ///
 /// # Errors
@@ -136,7 +136,7 @@ pub fn prepare(directory: &Path, device: &str) -> Result<(), Error> {
     Ok(observer.state().configure_histogram(layout())?)
 }
 
-/// Nanoseconds to read 64 bins while so many threads count; and what counting costs them then.
+/// Nanoseconds to read 64 bins while this number of threads count, and what counting costs them then.
 ///
 /// # Errors
 ///

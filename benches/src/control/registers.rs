@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_back_is_accepted() {
+    fn written_profiles_are_accepted() {
         for register in REGISTERS {
             // A thread that gets no core in this time has cost nothing: a busy machine.
             let mut tries = (0..20).map(|_| access(0.02, register, None).unwrap());

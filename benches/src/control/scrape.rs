@@ -111,7 +111,7 @@ impl Fleet {
         })
     }
 
-    /// Medians of so many scrapes.
+    /// Medians of this number of scrapes.
     ///
     /// # Errors
     ///

@@ -2,13 +2,11 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | [`mod@border`] | the results of calls that panic, by kind of result; and the attribute that puts a function's body behind it |
-//! | [`crossing`] | stops panics and cancellations |
+//! | [`mod@border`] | stops panics and cancellations; the results of calls that panic, by kind; and the attribute that puts a function's body behind it |
 //! | [`pointer`](mod@pointer) | pointers of the program to its own memory |
 //! | [`log`] | lines on standard error, as `FERROCE_LOG` allows |
 
 pub mod border;
-pub mod crossing;
 pub mod log;
 pub mod pointer;
 

@@ -139,7 +139,7 @@ impl Info {
     ///
     /// # Errors
     ///
-    /// [`Code::InvalidValue`]: the text is no PCI address.
+    /// [`Code::InvalidValue`]: the text is not a PCI address.
     pub fn has_pci(&self, text: &str) -> Result<bool, Refusal> {
         let address: PciAddress = text
             .parse()

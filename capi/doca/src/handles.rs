@@ -64,7 +64,7 @@ impl<T> Handles<T> {
         found.ok_or_else(|| self.unknown(pointer))
     }
 
-    /// Ends an object unless `may_end` refuses; nobody else ends it meanwhile.
+    /// Ends an object unless `may_end` refuses; no other thread ends it meanwhile.
     ///
     /// # Errors
     ///

@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cards_and_the_kernel_say_gets_the_codes_of_the_header() {
+    fn errors_of_cards_and_kernel_map_to_header_codes() {
         let kernel = |errno| CardError::Kernel {
             path: "/dev/fwctl/fwctl0".into(),
             errno,

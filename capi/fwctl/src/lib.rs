@@ -20,7 +20,7 @@ mod next;
 use std::ffi::{c_int, c_ulong, c_void};
 use std::mem;
 
-use ferroce_abi::crossing::cross;
+use ferroce_abi::border::cross;
 use nix::errno::Errno;
 
 use crate::next::next;
@@ -28,7 +28,7 @@ use crate::next::next;
 /// The answer to an ioctl of fwctl, if it is on a node of ours.
 fn answer(fd: c_int, request: c_ulong, argument: u64) -> Option<Result<(), Errno>> {
     // There is nothing that a panic could leave half-done.
-    let answer = cross(|| answer::answer(fd, request, argument), || ());
+    let answer = cross(|| answer::answer(fd, request, argument));
     answer.unwrap_or(Some(Err(Errno::EIO)))
 }
 

@@ -8,7 +8,7 @@ use crate::abi::{
     ibv_sa_path_rec,
 };
 
-/// Copies an address vector: the two lay out alike.
+/// Copies an address vector: both have the same layout.
 #[border(nothing)]
 pub unsafe extern "C" fn ibv_copy_ah_attr_from_kern(dst: *mut ibv_ah_attr, src: *mut ibv_ah_attr) {
     // SAFETY: null or structures of the program, which nothing else accesses during the call.

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 
 use ferroce_abi::border;
-use ferroce_abi::crossing::uncancelled;
+use ferroce_abi::border::uncancelled;
 use ferroce_abi::pointer::read;
 use ferroce_hca::{MwBindWr, SendFlags, SendOp, SendWr, limits};
 

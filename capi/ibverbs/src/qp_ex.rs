@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 
 use ferroce_abi::border;
-use ferroce_abi::crossing::uncancelled;
+use ferroce_abi::border::uncancelled;
 use ferroce_abi::pointer::{change as modify, check, read};
 use ferroce_hca::{SendFlags, SendOp, SendWr, Sge, Sges};
 

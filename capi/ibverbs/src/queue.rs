@@ -62,7 +62,7 @@ impl<E> EventQueue<E> {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: fresh, and owned by nobody else.
+        // SAFETY: fresh, and has no other owner.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let public = fd.try_clone()?;
         let queue = Self {
@@ -115,7 +115,7 @@ impl<E> EventQueue<E> {
         self.push(event);
     }
 
-    /// Takes the oldest event and has `seen` look at it before anybody can withdraw it. Blocks or
+    /// Takes the oldest event and has `seen` look at it before it can be withdrawn. Blocks or
     /// not, as the descriptor is set; if the program has closed it, that is the error.
     pub fn take<R>(&self, seen: impl Fn(&E) -> R) -> io::Result<R> {
         loop {
@@ -143,7 +143,7 @@ impl<E> EventQueue<E> {
         self.settle(&mut entries);
     }
 
-    /// The descriptor is readable while there are events. Those who wait read what it counts beyond
+    /// The descriptor is readable while there are events. Waiting threads read what it counts beyond
     /// them, and wait on; if no thread does, it is read here, which does not block: a thread that wants to
     /// wait needs the lock.
     fn settle(&self, entries: &mut Entries<E>) {
@@ -176,7 +176,7 @@ impl<E> EventQueue<E> {
     }
 
     /// Takes the oldest event after `got` was the result of reading from the descriptor. `None` if it
-    /// was withdrawn meanwhile, which leaves nothing for whom it has woken.
+    /// was withdrawn meanwhile, which leaves nothing for the thread that it has woken.
     fn take_after<R>(&self, got: isize, seen: impl Fn(&E) -> R) -> io::Result<Option<R>> {
         if got < 0 {
             return Err(io::Error::last_os_error());
@@ -326,7 +326,7 @@ mod tests {
 
     /// Another thread waits while events come and are withdrawn, and gets those that stay.
     #[test]
-    fn those_who_wait_get_what_is_not_withdrawn() {
+    fn waiting_threads_get_the_events_that_stay() {
         const EVENTS: u32 = 20_000;
         let (queue, public) = EventQueue::new().unwrap();
         thread::scope(|scope| {
@@ -353,7 +353,7 @@ mod tests {
 
     /// As when a program destroys a queue beside a thread that an event has just woken.
     #[test]
-    fn a_thread_whose_event_is_withdrawn_waits_on_without_finding_the_queue_again() {
+    fn a_thread_woken_for_nothing_does_not_find_the_queue_again() {
         let (queue, _public) = EventQueue::new().unwrap();
         let queue = Arc::new(queue);
         let found = AtomicUsize::new(0);
@@ -362,7 +362,7 @@ mod tests {
             Ok(Arc::clone(&queue))
         };
         thread::scope(|scope| {
-            let waiting = scope.spawn(|| wait("test", find, |event| *event, |event| Ok(event)));
+            let waiting = scope.spawn(|| wait("test", find, |event| *event, Ok));
             while queue.waiting.load(Ordering::Acquire) == 0 {
                 thread::yield_now();
             }
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_program_does_not_read_does_not_grow() {
+    fn unread_events_do_not_grow() {
         const MAX: usize = 16;
         let of_port = |event: &u32| *event > 0;
         let (queue, public) = EventQueue::new().unwrap();

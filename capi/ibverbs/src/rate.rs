@@ -41,13 +41,13 @@ fn find(field: impl Fn(&Rate) -> c_int, value: c_int) -> Option<&'static Rate> {
     RATES.iter().find(|rate| field(rate) == value)
 }
 
-/// A rate as a multiple of 2.5 Gb/s; -1 for what is no rate.
+/// A rate as a multiple of 2.5 Gb/s; -1 if there is none.
 #[border(field)]
 pub extern "C" fn ibv_rate_to_mult(rate: c_int) -> c_int {
     find(|rate| rate.0, rate).map_or(-1, |rate| rate.2)
 }
 
-/// A rate in Mb/s; -1 for what is no rate.
+/// A rate in Mb/s; -1 if there is none.
 #[border(field)]
 pub extern "C" fn ibv_rate_to_mbps(rate: c_int) -> c_int {
     find(|rate| rate.0, rate).map_or(-1, |rate| rate.1)
@@ -60,7 +60,7 @@ pub extern "C" fn mult_to_ibv_rate(mult: c_int) -> c_int {
     found.map_or(RATE_MAX, |rate| rate.0)
 }
 
-/// The rate of so many Mb/s, or `IBV_RATE_MAX`.
+/// The rate of `mbps` Mb/s, or `IBV_RATE_MAX`.
 #[border(field)]
 pub extern "C" fn mbps_to_ibv_rate(mbps: c_int) -> c_int {
     find(|rate| rate.1, mbps).map_or(RATE_MAX, |rate| rate.0)

@@ -59,7 +59,7 @@ pub extern "C" fn doca_telemetry_adp_retx_stop(adp_retx: usize) -> Code {
     about("doca_telemetry_adp_retx_stop", adp_retx, Context::stop)
 }
 
-/// Whether somebody else has configured the device.
+/// Whether another context has configured the device.
 #[unsafe(no_mangle)]
 #[border(code)]
 pub unsafe extern "C" fn doca_telemetry_adp_retx_detect_hist_conf_change(

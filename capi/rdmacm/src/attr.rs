@@ -184,7 +184,7 @@ mod tests {
     /// REQ and REP name what their sender takes and wants, each the other way round for the
     /// receiver.
     #[test]
-    fn what_one_side_takes_the_other_may_have_outstanding() {
+    fn the_responders_depth_bounds_the_requester() {
         let req = Req {
             responder_resources: 3,
             initiator_depth: 5,

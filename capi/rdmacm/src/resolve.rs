@@ -82,7 +82,7 @@ pub(crate) fn source(id: &Id) -> Option<SocketAddr> {
     unsafe { address::read("src_addr", (&raw const (*id.abi()).route.addr.src).cast()).ok() }
 }
 
-/// Finds the device from which a peer is reached (rdma_resolve_addr(3)). There is nobody to ask, so
+/// Finds the device from which a peer is reached (rdma_resolve_addr(3)). No service is asked, so
 /// that `timeout_ms` has no effect.
 #[border(number)]
 pub unsafe extern "C" fn rdma_resolve_addr(
@@ -192,7 +192,7 @@ fn loopback(v6: bool) -> IpAddr {
     }
 }
 
-/// Finds the path to the peer (rdma_resolve_route(3)). There is nobody to ask, so that
+/// Finds the path to the peer (rdma_resolve_route(3)). No service is asked, so that
 /// `timeout_ms` has no effect.
 #[border(number)]
 pub unsafe extern "C" fn rdma_resolve_route(id: *mut rdma_cm_id, _timeout_ms: c_int) -> c_int {

@@ -9,7 +9,7 @@ use std::ffi::{c_int, c_void};
 use std::net::IpAddr;
 use std::{mem, ptr};
 
-use ferroce_abi::crossing::cross;
+use ferroce_abi::border::cross;
 use ferroce_registry::Registry;
 use libc::{IFF_LOOPBACK, ifaddrs, sockaddr, sockaddr_in, sockaddr_in6};
 
@@ -28,7 +28,7 @@ unsafe extern "C-unwind" fn getifaddrs(list: *mut *mut ifaddrs) -> c_int {
     let got = unsafe { mem::transmute::<*mut c_void, List>(next)(list) };
     if got == 0 {
         // SAFETY: the C library has just made this list.
-        cross(|| unsafe { show(*list, &on_loopback()) }, || ());
+        cross(|| unsafe { show(*list, &on_loopback()) });
     }
     got
 }

@@ -12,7 +12,7 @@
 //! The functions that programs call pass on all their calls. Some of these wait, and threads can be
 //! cancelled in them: the C library unwinds the thread through them (`extern "C-unwind"`), and they
 //! have nothing to drop. The library's own work, with files and allocations, runs where neither a
-//! cancellation nor a panic passes ([`ferroce_abi::crossing::cross`]). A panic cannot leave anything
+//! cancellation nor a panic passes ([`ferroce_abi::border::cross`]). A panic cannot leave anything
 //! half-done, because the library has no state except flags.
 //!
 //! | module | purpose |

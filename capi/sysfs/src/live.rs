@@ -35,7 +35,7 @@ fn renew(age: Duration) {
         let view = open().ok()?;
         Some(Mutex::new(Live { view, written }))
     });
-    // Whoever holds the lock is writing them, or was when this process was forked.
+    // Another thread holds the lock and is writing them, or was when this process was forked.
     let Some(Ok(mut live)) = live.as_ref().map(Mutex::try_lock) else {
         return;
     };
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_changes_is_told_from_the_rest() {
+    fn changes_are_distinguished_from_the_rest() {
         for counter in ["counters/port_rcv_data", "hw_counters/lifespan"] {
             assert!(changes(format!("/x/ports/1/{counter}").as_bytes()));
         }

@@ -10,7 +10,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use ferroce_abi::crossing::cross;
+use ferroce_abi::border::cross;
 use ferroce_registry::Registry;
 use ferroce_sysfs::{SetError, is_parameter, may_be_parameter, set_parameter};
 use libc::{FILE, size_t};
@@ -59,7 +59,7 @@ pub(crate) unsafe fn open(directory: c_int, path: *const c_char, flags: c_int) -
         .and_then(|path| std::str::from_utf8(path).ok())
         .filter(|path| is_parameter(path));
     let memory = parameter.and_then(|path| memory_file(path, flags));
-    // SAFETY: the descriptor was opened above and nobody else has it.
+    // SAFETY: the descriptor was opened above and has no other owner.
     unsafe { libc::syscall(libc::SYS_close, found) };
     memory
 }
@@ -224,7 +224,7 @@ fn name_of(fd: c_int, room: &mut [u8; PATH_MAX]) -> Option<&[u8]> {
 
 /// [`set`] for a program that has called the C library.
 fn inside_set(parameter: &str, value: &[u8]) -> Result<(), c_int> {
-    cross(|| set(parameter, value), || ()).unwrap_or(Err(libc::EIO))
+    cross(|| set(parameter, value)).unwrap_or(Err(libc::EIO))
 }
 
 /// Sets a parameter; else the error that the file of a card gives.

@@ -195,7 +195,7 @@ fn all_violations_are_found_at_once() {
 }
 
 #[test]
-fn what_is_not_in_use_has_only_to_fit() {
+fn unused_values_only_have_to_fit() {
     let text = "range_num = 2: timeout_range has entries beyond the first 2; they are kept but \
                 not used; remove them or raise range_num";
     suspects(
@@ -309,7 +309,7 @@ fn is_deadly(change: impl FnOnce(&mut RawProfile), rule: Rule, expected: bool) {
 }
 
 #[test]
-fn what_kills_jobs() {
+fn job_killers() {
     // 4 ms, as one operator has it.
     is_deadly(|raw| raw.retx_total_timeout = 10, Rule::ShortTotal, true);
     is_deadly(|raw| raw.retx_total_timeout = 17, Rule::BriefTotal, true);
@@ -340,7 +340,7 @@ fn what_kills_jobs() {
 }
 
 #[test]
-fn what_floods_a_network() {
+fn floods_of_a_network() {
     suspects(
         |raw| {
             raw.range_num = 1;

@@ -39,7 +39,7 @@ fn one_problem(text: &str, line: usize, message: &str) {
 }
 
 #[test]
-fn what_is_left_out_is_zero() {
+fn omitted_fields_are_zero() {
     let document = Document::parse(GOOD).unwrap();
     let raw = document.raw();
     assert_eq!(
@@ -170,7 +170,7 @@ fn missing_keys_come_with_a_line_to_add() {
 }
 
 #[test]
-fn what_is_not_toml_says_where() {
+fn bad_toml_is_reported_with_its_place() {
     let problems = problems("time_base = 4\nqp_total_timeout == true\n");
     assert_eq!(problems.len(), 1);
     assert_eq!(problems[0].0, Some(2));

@@ -176,7 +176,7 @@ fn every_form_is_the_same_profile() {
 }
 
 #[test]
-fn what_is_cut_or_wrong_is_refused() {
+fn truncated_or_corrupt_data_is_refused() {
     let table = &forms(&plain_doubling())[1].1;
     let without = |name: &str| -> String {
         let lines = table.lines().filter(|line| !line.starts_with(name));
@@ -243,7 +243,7 @@ fn what_is_cut_or_wrong_is_refused() {
 }
 
 #[test]
-fn what_the_text_leaves_open_is_remarked() {
+fn ambiguous_text_gets_a_remark() {
     let remarks = |text: &str| import(text).unwrap().remarks;
     let command = "mlxreg --reg_name ROCE_ACCL --set time_base=4,range_num=1,qp_total_timeout=1,\
                    range_low_bound_0=10,range_size_0=6,timeout_retry_num_0=1,dec_mode_0=2";

@@ -60,12 +60,12 @@ impl Dice {
         *range.start() + self.below(*range.end() - *range.start() + 1)
     }
 
-    /// Returns true with a probability of so many in a hundred.
+    /// Returns true with a probability of `percent` in a hundred.
     pub const fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
-    /// Returns true with a probability of so many in a thousand.
+    /// Returns true with a probability of `per_mille` in a thousand.
     pub const fn per_mille(&mut self, per_mille: u32) -> bool {
         self.below(1000) < per_mille as u64
     }

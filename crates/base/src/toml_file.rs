@@ -444,7 +444,7 @@ impl<'t> Reader<'t> {
         self.quantity(section, name, &SIZE, range)
     }
 
-    /// A time of at least so many nanoseconds.
+    /// A time of at least `min` nanoseconds.
     pub fn span(&mut self, section: &Section<'t>, name: &str, min: u64) -> Option<Span> {
         let nanos = self.quantity(section, name, &TIME, (min, NANOS_MAX))?;
         Some(Span::from_nanos(nanos))

@@ -165,7 +165,7 @@ fn a_profile_that_jobs_die_of_is_deadly() {
 }
 
 #[test]
-fn what_has_the_wrong_form_is_said_as_of_a_file() {
+fn malformed_text_is_reported_like_a_file() {
     let cases = [
         (json!(null), "time_base is missing; add time_base = 4"),
         (json!(4.5), "time_base takes an integer"),

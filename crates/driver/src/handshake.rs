@@ -14,7 +14,7 @@ const WHENEVER: u64 = u64::MAX;
 
 /// The flags and times by which a program's threads and the helper take turns.
 ///
-/// A device has one lock, and whoever holds it drives the device. What is here is read without that
+/// A device has one lock, and the thread that holds it drives the device. What is here is read without that
 /// lock, so that each side knows cheaply what the other is doing: whether the program polls, until when
 /// the helper sleeps, and whether it keeps watch over requests that wait.
 #[derive(Debug, Default)]
@@ -96,7 +96,7 @@ impl Handshake {
     }
 
     /// The helper waits until the program stops polling. Returns whether the program still polls; if
-    /// not, it may not know whom to wake. See [`Self::rest`].
+    /// not, it may not know which thread to wake. See [`Self::rest`].
     #[must_use]
     pub fn await_absence(&self) -> bool {
         self.sleep.awaits_absence.store(true, Ordering::Relaxed);

@@ -26,10 +26,10 @@ pub const TRANSMIT_BYTES_MAX: usize = 4 << 20;
 pub const UNREAD: Span = Span::from_micros(100);
 
 /// If nothing was received or sent for this long, an empty poll does not make a system call each time.
-pub const LULL: Span = Span::from_micros(100);
+pub const IDLE_AFTER: Span = Span::from_micros(100);
 
 /// How often a polling thread then checks the socket; packets are received later by at most this.
-pub const LULL_LOOK: Span = Span::from_micros(1);
+pub const IDLE_WINDOW: Span = Span::from_micros(1);
 
 /// How long a program that waits for a completion spins before it sleeps: waking up costs tens of
 /// microseconds.
@@ -49,7 +49,7 @@ pub const AROUND: Span = Span::from_millis(10);
 /// stops polling without notice, its peers wait for the next check.
 pub const LOOK_AGAIN: Span = Span::from_millis(2);
 
-/// After so many consecutive unnecessary wake-ups, because the program polls, the helper stands back.
+/// After this number of consecutive unnecessary wake-ups, because the program polls, the helper stands back.
 pub const SPARED_MAX: u32 = 4;
 
 /// How long the helper leaves an acknowledgement to a program that will poll soon. If the program has
@@ -59,12 +59,12 @@ pub const LEAVE: Span = Span::from_micros(20);
 /// How long the helper spins after a packet before it sleeps, because waking up takes longer.
 pub const SPIN: Span = Span::from_micros(50);
 
-/// At most so many requests are sent together, and so many bytes of messages: what one system call takes.
+/// The most requests, and bytes of messages, that are sent together: what one system call takes.
 pub const BATCH_REQUESTS: u32 = 64;
 /// See [`BATCH_REQUESTS`].
 pub const BATCH_BYTES: u32 = 64 << 10;
 
-/// After so many requests in quick succession, the helper starts to keep watch and later requests wait
+/// After this number of requests in quick succession, the helper starts to keep watch and later requests wait
 /// for each other. Waking it costs as much as sending a few requests.
 pub const CALL_REQUESTS: u32 = 16;
 

@@ -81,7 +81,7 @@ fn requests_that_cannot_leave_need_no_watch() {
 }
 
 #[test]
-fn what_waits_leaves_when_the_program_polls() {
+fn staged_requests_leave_when_the_program_polls() {
     let mut world = stream();
     for _ in 0..5 {
         assert_eq!(world.post(A, 8, true), Ring::Waits);
@@ -116,7 +116,7 @@ fn a_batch_leaves_when_it_is_full() {
 
 /// One call takes 15 packets of the largest MTU, and what is left over begins the next one.
 #[test]
-fn what_is_left_over_of_a_full_batch_waits_for_the_next_one() {
+fn the_rest_of_a_full_batch_waits_for_the_next() {
     let mut world = stream();
     (world[A].driver.link.room, world[A].driver.link.reported) = (15, 4096);
     for _ in 1..BATCH_BYTES / 4096 {
@@ -141,7 +141,7 @@ fn most_of_a_batch_is_as_good_as_a_full_one() {
 
 /// As after 16 million packets: the numbers begin again in the middle of what waits.
 #[test]
-fn what_waits_may_lie_across_the_end_of_the_packet_numbers() {
+fn waiting_packets_may_cross_the_psn_wrap() {
     let requests = 10 * BATCH_REQUESTS;
     let first = Psn::ZERO.wrapping_sub(CALL_REQUESTS + requests / 2);
     let mut world = World::with(1, first);

@@ -149,7 +149,7 @@ fn a_second_call_that_brings_nothing_is_made_more_and_more_rarely() {
 
 /// With a card there is no place where an acknowledgement could lie: what it acknowledges has completed.
 #[test]
-fn what_was_acknowledged_is_not_flushed() {
+fn acknowledged_requests_are_not_flushed() {
     for batch in [1, 64] {
         let mut world = World::new();
         world[A].driver.link.batch = batch;
@@ -168,7 +168,7 @@ fn what_was_acknowledged_is_not_flushed() {
 
 /// The same for its peer, whose request has arrived.
 #[test]
-fn what_has_arrived_is_acknowledged_before_the_end() {
+fn arrived_packets_are_acknowledged_before_the_end() {
     let mut world = World::new();
     world.write(A, 8);
     world.send(A);
@@ -197,7 +197,7 @@ fn a_call_that_has_emptied_the_link_is_the_last_one() {
 
 /// A thread that had no processor does not take its own absence for a lost packet.
 #[test]
-fn what_has_arrived_stops_its_timer_however_late_it_is_taken() {
+fn an_answer_taken_late_still_stops_its_timer() {
     let mut world = World::new();
     world.write(A, 8);
     world.send(A);
@@ -229,7 +229,7 @@ fn many_answers_are_all_taken_before_a_timer_runs_out() {
 }
 
 #[test]
-fn what_is_lost_is_sent_again_when_its_timer_runs_out_and_not_before() {
+fn a_lost_packet_is_resent_exactly_at_its_timeout() {
     let mut world = World::new();
     world.write(A, 8);
     world.send(A);

@@ -3,6 +3,9 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
+/// Reads a file that a scenario refers to. Returns its text, or why it cannot be read.
+pub type Resolver<'a> = dyn FnMut(&str) -> Result<String, String> + 'a;
+
 /// The reason why a text could not be read, and its line.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("line {line}: {message}")]

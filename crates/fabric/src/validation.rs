@@ -55,7 +55,7 @@ impl Check {
         self
     }
 
-    /// Whether the observed value lies in the band.
+    /// Whether the observed value is in the band.
     #[must_use]
     pub fn holds(&self) -> bool {
         self.band.contains(&self.observed)
@@ -125,7 +125,7 @@ pub fn against_fluid_model(flows: u32) -> Result<Vec<Check>, RangeError> {
 /// the authors derive (CoNEXT 2016), for those N for which it is published: 2, 4, 8 and 10.
 ///
 /// The bound is of means, and where two noisy curves first meet differs much from run to run: the median
-/// of three is held against it.
+/// of three is compared with it.
 pub fn against_convergence_bound() -> Result<Vec<Check>, RangeError> {
     let bounds_ms = [(2, 96.9), (4, 63.6), (8, 41.2), (10, 35.9)];
     let check = |(flows, bound_ms)| {

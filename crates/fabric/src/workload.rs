@@ -76,7 +76,7 @@ pub struct Transfer {
 pub struct Workload {
     /// All of them.
     pub transfers: Vec<Transfer>,
-    /// Who waits for whom: the second for the first. No cycles.
+    /// Pairs of transfers of which the second waits for the first. No cycles.
     pub edges: Vec<(TransferId, TransferId)>,
     /// The names of the jobs.
     pub jobs: Vec<String>,

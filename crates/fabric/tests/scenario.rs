@@ -233,7 +233,7 @@ fn warns(text: &str, words: &str) {
 }
 
 #[test]
-fn what_can_never_happen_is_said_before() {
+fn impossible_conditions_are_reported_in_advance() {
     let quiet = star("[switch.ecn]\npreset = 'hpcc'\n");
     assert_eq!(warnings(&quiet), [""; 0]);
     warns(STAR, "no switch marks");
@@ -288,7 +288,7 @@ fn outages_longer_than_the_total_timeout_are_said_before() {
 }
 
 #[test]
-fn what_is_said_to_be_deadly_is() {
+fn predicted_failures_happen() {
     let text = star(
         "timeout = 10\nretry_cnt = 2\n[device]\npersonality = 'ib'\nmin_ack_timeout_limit_disabled = true\n\
          [[fault]]\nkind='link-down'\nlink='h0'\nfor='50ms'\n",

@@ -197,7 +197,7 @@ fn k_ary_fat_trees_have_the_published_sizes() {
 }
 
 #[test]
-fn what_is_too_large_takes_no_memory() {
+fn oversized_input_takes_no_memory() {
     let cable = CableSpec::new(Rate::from_mbps(100_000), Span::ZERO);
     let wide = LeafSpine {
         leaves: 60_000,

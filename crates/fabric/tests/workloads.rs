@@ -182,7 +182,7 @@ fn seeds_mean_the_same_for_ever() {
 }
 
 #[test]
-fn what_is_too_large_takes_no_memory() {
+fn oversized_input_takes_no_memory() {
     let everybody: Vec<u32> = (0..65_536).collect();
     let it = Collective::new(everybody, 1 << 30);
     for (workload, begins) in [

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_early_is_no_command_and_an_answer_fits_its_room() {
+    fn truncated_commands_are_refused_and_answers_fit() {
         assert_eq!(Request::parse(&[0; HEADER_LEN - 1]), None);
         assert_eq!(Reply::parse(&[0; HEADER_LEN - 1]), None);
         let reply = Reply {

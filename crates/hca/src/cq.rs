@@ -30,7 +30,7 @@ pub struct CqInit {
     /// Entries.
     pub capacity: u32,
     /// Completions without room are lost and nothing is in error
-    /// (`IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN`): the program knows that it never has so many.
+    /// (`IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN`): the program knows that it never has more.
     pub ignore_overrun: bool,
 }
 
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_announced_when_the_queue_is_armed() {
+    fn arming_the_queue_announces_what_waits() {
         let mut cq = queue(10);
         assert_eq!(cq.push(entry(false)), Pushed::Quietly);
         assert!(!cq.arm(Notify::Solicited), "the peer did not ask for it");

@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_affordable_costs_at_most_that() {
+    fn an_affordable_plan_stays_within_its_cost() {
         for mtu in [Mtu::Mtu256, Mtu::Mtu1024, Mtu::Mtu2048, Mtu::Mtu4096] {
             for bytes in [0, 1, 2303, 2304, 10_000, 1 << 20, u64::from(u32::MAX)] {
                 let packets = affordable(bytes, mtu);
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_goes_first() {
+    fn waiting_queue_pairs_go_first() {
         let mut room = Room::default();
         let bound = 1 << 20;
         assert_eq!(room.allowed(7, 0, bound), bound);

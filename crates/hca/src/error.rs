@@ -1,11 +1,15 @@
-//! Errors of the verbs.
+//! Errors of the verbs and of access registers.
 
-use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
+use std::{fmt, io};
 
+use ferroce_adp::InvalidProfile;
+use ferroce_prm::Status;
 use ferroce_transport::{ModifyError, PostError, QpType};
 use ferroce_wire::Qpn;
 use thiserror::Error;
+
+use crate::histogram::HistogramError;
 
 /// A kind of verbs object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -178,6 +182,93 @@ impl VerbsError {
             | Self::Post(PostError::QueueFull { .. }) => errno::ENOMEM,
             Self::NotSupported { .. } => errno::EOPNOTSUPP,
             _ => errno::EINVAL,
+        }
+    }
+}
+
+/// The shared state could not be changed because the host could not lock it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[error("cannot lock the device's shared state: {}", io::Error::from_raw_os_error(*errno))]
+pub struct WriteLockError {
+    /// What the operating system said.
+    pub errno: i32,
+}
+
+/// Why a register access was refused. Nothing was changed.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
+pub enum RegisterError {
+    /// The device has no such register.
+    #[error("register {id:#06x} is not supported")]
+    NotSupported {
+        /// The number given.
+        id: u16,
+    },
+    /// The register can be read only.
+    #[error("{register} can be read and not be written; {instead}")]
+    ReadOnly {
+        /// Name of the register.
+        register: &'static str,
+        /// What to do instead.
+        instead: &'static str,
+    },
+    /// A VF wants to change what holds for the card (`BAD_OP`).
+    #[error("{what}, and this is a VF: write it through its PF {pf}")]
+    OfTheCard {
+        /// What is the card's.
+        what: &'static str,
+        /// Name of the PF.
+        pf: String,
+    },
+    /// The data is shorter than what is written or read, or not a multiple of 4, or too long.
+    #[error("{register}: {len} bytes of data; {needs}")]
+    BadLength {
+        /// Name of the register.
+        register: &'static str,
+        /// Bytes given.
+        len: usize,
+        /// What is needed.
+        needs: String,
+    },
+    /// A field has a value the device does not accept (`BAD_PARAM`).
+    #[error("{field} = {value}: {reason}")]
+    BadParam {
+        /// Name of the field.
+        field: &'static str,
+        /// Value given.
+        value: u32,
+        /// What would be right.
+        reason: &'static str,
+    },
+    /// The profile is not one the device can run (`BAD_PARAM`).
+    #[error(transparent)]
+    BadProfile(#[from] InvalidProfile),
+    /// The histogram is not one the device can have (`BAD_PARAM`).
+    #[error(transparent)]
+    BadHistogram(#[from] HistogramError),
+    /// No profile has this index (`BAD_INDEX`).
+    #[error("adp_retx_profile_id = {index}: this device has profile 1 only")]
+    BadIndex {
+        /// The index given.
+        index: u32,
+    },
+    /// See [`WriteLockError`].
+    #[error(transparent)]
+    Lock(#[from] WriteLockError),
+}
+
+impl RegisterError {
+    /// What a command that fails so is answered with.
+    pub const fn status(&self) -> Status {
+        match self {
+            Self::NotSupported { .. } => Status::NOT_SUPPORTED,
+            Self::ReadOnly { .. } | Self::OfTheCard { .. } => Status::BAD_OPERATION,
+            Self::BadLength { .. } => Status::BAD_INPUT_LENGTH,
+            Self::BadParam { .. } | Self::BadProfile(_) | Self::BadHistogram(_) => {
+                Status::BAD_PARAMETER
+            }
+            Self::BadIndex { .. } => Status::BAD_INDEX,
+            Self::Lock(_) => Status::INTERNAL_ERROR,
         }
     }
 }

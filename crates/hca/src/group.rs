@@ -9,7 +9,7 @@ use crate::limits;
 
 /// The IP multicast group behind a multicast GID: the IPv4 group in `ff0e::ffff:a.b.c.d`, as
 /// `rdma_join_multicast` makes it, or in `::ffff:a.b.c.d`; any other IPv6 multicast address stands
-/// for itself (RoCEv2 annex, A17.4.3). `None` if it is no multicast address.
+/// for itself (RoCEv2 annex, A17.4.3). `None` if it is not a multicast address.
 pub fn group_of_mgid(mgid: [u8; 16]) -> Option<IpAddr> {
     let v6 = Ipv6Addr::from(mgid);
     let [scope @ .., a, b, c, d] = mgid;

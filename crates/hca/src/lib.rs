@@ -101,7 +101,7 @@ pub use counters::CounterSlab;
 pub use cq::{CqId, CqInit, Notify};
 pub use credit::{LeaseTable, Window};
 pub use device::{FlowLook, Hca, HcaConfig, LimitLook, Shape, damage};
-pub use error::{Object, VerbsError};
+pub use error::{Object, RegisterError, VerbsError, WriteLockError};
 pub use error_log::{Connection, ERRORS_MAX, ErrorLog, ErrorRecord};
 pub use event::{Event, Refusal};
 pub use ferroce_dcqcn::Rate;
@@ -125,12 +125,11 @@ pub use mr::{MrInfo, MrKey, MwId, MwInfo, MwType};
 pub use packet::Received;
 pub use port_counter::PortCounter;
 pub use posted::Posted;
-pub use register::{Method, RegisterError, Status};
+pub use register::{Method, Status};
 pub use secret::Secret;
 pub use settings::{Personality, ROCE_ACCL_BYTES, Settings, SettingsParts};
 pub use srq::{SrqAttr, SrqId, SrqModify, XrcObjects};
 pub use state::{
     DeviceState, LocalSettings, MappedState, SettingError, SettingsStore, StateBlock, VfBlock,
-    WriteLockError,
 };
 pub use verbs::{CqLook, MrModify, MwBindWr, QpInit, QpLook, RegFlags, SrqLook};

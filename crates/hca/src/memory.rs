@@ -146,7 +146,7 @@ pub enum Memory {
     },
 }
 
-/// Memory that somebody else owns.
+/// Memory that the program owns.
 #[derive(Clone, Debug)]
 pub struct Borrowed {
     base: *mut u8,
@@ -170,7 +170,7 @@ pub trait CheckedAccess: fmt::Debug + Sync {
     fn is_writable(&self, addr: u64) -> bool;
 }
 
-/// Memory that somebody else owns and may unmap.
+/// Memory that the program owns and may unmap.
 #[derive(Clone, Debug)]
 pub struct Checked {
     addr: u64,
@@ -191,7 +191,7 @@ impl Memory {
     /// What is mapped at `base..base+len` until the region is deregistered is the program's to be
     /// read, and to be written if the region is registered with a write permission; and no Rust
     /// reference to it may be used in ways that the device's reads and writes from other threads
-    /// would break. If nobody handles faults, it stays mapped.
+    /// would break. Unless faults are handled, it stays mapped.
     pub unsafe fn borrowed(base: *mut u8, len: usize) -> Self {
         Self::Borrowed(Borrowed { base, len })
     }

@@ -10,7 +10,7 @@ pub struct Posted {
     /// Nothing will come that the program could wait for before it leaves: the queue pair had nothing
     /// else to do, or what has been posted is to be executed here.
     pub at_once: bool,
-    /// Peers tell of all of it that it has arrived.
+    /// Peers acknowledge that all of it has arrived.
     pub is_answered: bool,
 }
 

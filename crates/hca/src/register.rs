@@ -1,21 +1,17 @@
 //! Access registers: dispatch and status codes.
 
-mod accelerations;
-mod content;
 mod histogram;
 mod identity;
 mod reset;
 
-use ferroce_prm::by_id;
+use crate::error::RegisterError;
+use crate::identity::Function;
+use crate::state::DeviceState;
+use ferroce_prm::{Image, Register, by_id};
 pub use ferroce_prm::{Method, Status};
 use ferroce_prm::{
     adp_retx_histogram, adp_retx_histogram_config, mfrl, mgir, nic_cap_reg, roce_accl,
 };
-
-pub use self::content::RegisterError;
-use self::content::{answer, parse};
-use crate::identity::Function;
-use crate::state::DeviceState;
 
 impl DeviceState {
     /// Reads or writes an access register. `data` is the register's content, and for a query also
@@ -48,10 +44,18 @@ fn access(
         let register = register.name();
         Err(RegisterError::ReadOnly { register, instead })
     };
-    parse(register, data)?;
+    let request = parse(register, data)?;
     match (id, method) {
-        (ROCE_ACCL, Method::Query) => accelerations::query(state, data),
-        (ROCE_ACCL, Method::Write) => accelerations::write(state, data),
+        (ROCE_ACCL, Method::Query) => {
+            let index = request.get(&roce_accl::ADP_RETX_PROFILE_ID);
+            let settings = state.settings();
+            answer(data, &settings.roce_accl.query(state.function(), index)?);
+            Ok(())
+        }
+        (ROCE_ACCL, Method::Write) => {
+            let function = state.function();
+            state.change(|settings| settings.roce_accl.write(function, &request))
+        }
         (HISTOGRAM_CONFIG, Method::Query) => {
             answer(data, &histogram::config_bytes(&state.histogram_config()));
             Ok(())
@@ -87,4 +91,35 @@ fn access(
         }
         _ => Err(RegisterError::NotSupported { id }),
     }
+}
+
+/// The register over `data`, if `data` has one of its lengths.
+fn parse<'a>(
+    register: &'static Register,
+    data: &'a [u8],
+) -> Result<Image<&'a [u8]>, RegisterError> {
+    Image::new(register, data).map_err(|error| RegisterError::BadLength {
+        register: register.name(),
+        len: error.len,
+        needs: format!("send 4 to {} in multiples of 4", error.max),
+    })
+}
+
+/// Refuses data that ends before the last field of a register.
+fn whole(register: &'static Register, data: &[u8], end: usize) -> Result<(), RegisterError> {
+    if data.len() >= end {
+        return Ok(());
+    }
+    Err(RegisterError::BadLength {
+        register: register.name(),
+        len: data.len(),
+        needs: format!("its fields end at byte {end}; send {}", register.size()),
+    })
+}
+
+/// Answers with as much as was asked for.
+fn answer(data: &mut [u8], bytes: &[u8]) {
+    let len = data.len().min(bytes.len());
+    data[..len].copy_from_slice(&bytes[..len]);
+    data[len..].fill(0);
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The key of everything that a stranger must not be able to guess: numbers of queue pairs, tags of
+/// The key of everything that an outsider must not be able to guess: numbers of queue pairs, tags of
 /// keys, names of connections, first PSNs. The host brings it, a random one unless a user wants the
 /// same numbers again.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]

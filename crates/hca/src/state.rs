@@ -6,7 +6,6 @@ mod histograms;
 mod local;
 
 use std::fmt;
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -19,6 +18,7 @@ pub use self::local::LocalSettings;
 use crate::carrier::CarrierLosses;
 use crate::counters::{CounterSlab, Counters};
 use crate::credit::LeaseTable;
+use crate::error::WriteLockError;
 use crate::error_log::ErrorLog;
 use crate::histogram::{Histogram, HistogramError};
 use crate::identity::{Function, Identity};
@@ -56,7 +56,7 @@ pub struct MappedState {
     pub block: &'static StateBlock,
     /// The same for each VF that the card may have.
     pub vfs: &'static [VfBlock],
-    /// A slab for each slot of this function; slot 0 belongs to nobody.
+    /// A slab for each slot of this function; slot 0 belongs to no process.
     pub slabs: &'static [CounterSlab],
     /// What the processes of this function have leased.
     pub leases: &'static LeaseTable,
@@ -66,7 +66,7 @@ pub struct MappedState {
 
 /// Where the settings of a card are kept.
 ///
-/// Below the host nobody knows who else has the card open, nor whether the owner of a lock is still
+/// Below the host it is not known which processes have the card open, nor whether the owner of a lock is still
 /// alive, so where they are kept and how they are locked is the host's matter.
 pub trait SettingsStore: fmt::Debug + Send + Sync {
     /// The settings as they are now, and their generation.
@@ -92,14 +92,6 @@ impl<T: SettingsStore + ?Sized> SettingsStore for &T {
     ) -> Result<(), WriteLockError> {
         (**self).change(change)
     }
-}
-
-/// The shared state could not be changed because the host could not lock it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
-#[error("cannot lock the device's shared state: {}", io::Error::from_raw_os_error(*errno))]
-pub struct WriteLockError {
-    /// What the operating system said.
-    pub errno: i32,
 }
 
 /// Why a setting was not changed.
@@ -344,7 +336,7 @@ impl DeviceState {
         })
     }
 
-    /// Puts settings back that were replaced by `ours`; `false` and no change if somebody has set
+    /// Puts settings back that were replaced by `ours`; `false` and no change if another process has set
     /// something since.
     pub fn put_back(&self, saved: &Settings, ours: &Settings) -> Result<bool, WriteLockError> {
         let mut is_ours = false;

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_or_would_change_something_is_refused() {
+    fn missing_entries_and_writes_are_refused() {
         let (_directory, registry) = registry(&["a"]);
         for (command, attributes, errno) in [
             (1, &[][..], 22),

@@ -9,7 +9,7 @@ use nix::fcntl::{FcntlArg, fcntl, posix_fallocate};
 
 use super::limit::may_write;
 
-/// How often a lock that somebody holds is looked at.
+/// How often a held lock is looked at.
 const LOOK_AGAIN: Duration = Duration::from_micros(100);
 
 /// Makes sure that the first `len` bytes of a file have their place, so that a full disk is an error
@@ -36,7 +36,7 @@ pub fn lock(file: &File, byte: i64) -> io::Result<bool> {
     }
 }
 
-/// Locks a byte of a file as soon as nobody else has it locked. After `patience` it gives up with
+/// Locks a byte of a file as soon as no other process has it locked. After `patience` it gives up with
 /// [`io::ErrorKind::TimedOut`].
 pub fn lock_when_free(file: &File, byte: i64, patience: Duration) -> io::Result<()> {
     let started = Instant::now();
@@ -49,7 +49,7 @@ pub fn lock_when_free(file: &File, byte: i64, patience: Duration) -> io::Result<
     Ok(())
 }
 
-/// Locks a byte of a file that nobody has for himself alone, with others who do so.
+/// Locks a byte of a file together with others, unless a process has it exclusively.
 pub fn lock_shared(file: &File, byte: i64) -> io::Result<()> {
     set(file, libc::F_RDLCK, byte)
 }
@@ -80,7 +80,7 @@ pub fn locked_bytes(file: &File, first: i64, len: i64) -> io::Result<Vec<i64>> {
         if i32::from(lock.l_type) == libc::F_UNLCK {
             continue;
         }
-        // Any of the locks in the range, not the first. One without a length goes on for ever.
+        // Any of the locks in the range, not the first. One without a length has no end.
         let end = match lock.l_len {
             0 => to,
             len => lock.l_start.saturating_add(len),

@@ -48,7 +48,7 @@ fn cleared() -> Option<&'static AtomicU64> {
 fn begin() {
     match cleared() {
         Some(forks) if forks.load(Ordering::Relaxed) != 0 => {}
-        // A child that nobody has told.
+        // A child that was not told.
         Some(_) => after_fork_in_child(),
         None => {
             let page = cleared_page();
@@ -89,7 +89,7 @@ fn cleared_page() -> Option<*mut AtomicU64> {
 /// The child does not have its parent's devices: their sockets and files stay with the parent
 /// alone, so that they end with it; in the child their objects are not there, calls answer so, and
 /// `Device::is_orphaned` tells. Devices that the child opens itself are its own. Safe in a
-/// signal handler: it makes system calls, and waits for nobody.
+/// signal handler: it makes system calls, and never waits.
 pub fn after_fork_in_child() {
     let forks = 1 + FORKS.fetch_add(1, Ordering::Relaxed);
     if let Some(cleared) = cleared() {
@@ -103,7 +103,7 @@ pub fn after_fork_in_child() {
     }
 }
 
-/// Puts an event that nobody fires in a descriptor's place. Whatever has the number in a structure
+/// Puts an event that never fires in a descriptor's place. Whatever has the number in a structure
 /// still owns it, and none of the child's own files gets it.
 fn blank(fd: RawFd) {
     // SAFETY: system calls on numbers. `fd` belongs to an object of this library, which still owns

@@ -16,8 +16,8 @@ pub fn effective_uid() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// The effective user of this process as those know him who made its user namespace
-/// (user_namespaces(7)): `root` in there is somebody else out here.
+/// The effective user of this process as the parent of its user namespace knows it
+/// (user_namespaces(7)): `root` inside is another user outside.
 pub fn outer_uid() -> u32 {
     let own = effective_uid();
     let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();

@@ -3,7 +3,7 @@
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// A list that only grows, for the life of the process. Nobody ever waits for it: it can be read by
+/// A list that only grows, for the life of the process. No reader ever waits for it: it can be read by
 /// a child of `fork`, whatever the parent's threads were doing.
 #[derive(Debug)]
 pub struct List<T: Send + Sync + 'static> {
@@ -29,7 +29,7 @@ impl<T: Send + Sync + 'static> List<T> {
         }
     }
 
-    /// Adds a value that stays for good.
+    /// Adds a value that stays for the life of the process.
     pub fn push(&self, value: T) -> &'static T {
         let node = Box::into_raw(Box::new(Node {
             value,

@@ -43,7 +43,7 @@ pub enum TapDirection {
 }
 
 impl Seen {
-    /// A packet that arrived, with what its ICRC tells of the IP header; `guess` is for one whose
+    /// A packet that arrived, with what its ICRC reveals about the IP header; `guess` is for one whose
     /// ICRC is wrong.
     pub fn arrived(
         source: SocketAddr,
@@ -230,7 +230,7 @@ fn lock(inner: &Mutex<Inner>) -> MutexGuard<'_, Inner> {
     inner.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A thread of its own, for a program may keep the device busy, or let it rest, for ever.
+/// A thread of its own, for a program may keep the device busy, or let it rest, without end.
 fn keep_written(tap: &Weak<Mutex<Inner>>) {
     while let Some(inner) = tap.upgrade() {
         lock(&inner).flush();

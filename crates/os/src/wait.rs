@@ -26,7 +26,7 @@ pub struct Waiter {
 }
 
 impl Waiter {
-    /// A waiter nobody has woken yet.
+    /// A waiter that has not been woken yet.
     ///
     /// # Errors
     /// Returns an error when the process has no file descriptor left.
@@ -51,7 +51,7 @@ impl Waiter {
     /// (`None`: never) or a [`Waker`] fires. Of several reasons all are reported; none means that
     /// the time is up.
     ///
-    /// Never returns before the time for want of a reason, and a signal is no reason. Takes `&mut`
+    /// Never returns before the time without a reason, and a signal is not one. Takes `&mut`
     /// because only one thread may wait.
     ///
     /// # Errors
@@ -245,11 +245,11 @@ struct Shared {
     state: AtomicU8,
 }
 
-/// The waiter is not in a wait, and nobody has woken it.
+/// The waiter is not in a wait, and has not been woken.
 const AWAKE: u8 = 0;
 /// The waiter sleeps or is about to, and needs the event to wake.
 const ASLEEP: u8 = 1;
-/// Somebody has woken it since the last wait ended.
+/// It was woken since the last wait ended.
 const SIGNALLED: u8 = 2;
 
 impl Shared {

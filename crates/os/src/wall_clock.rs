@@ -11,7 +11,7 @@ const READINGS: usize = 8;
 ///
 /// The two clocks are compared once, when a device is opened or a capture begins. So a completion has one time of day
 /// however late and often it is read, and of two completions the later one has the later time of
-/// day, on all queues of the device. Like the clock of a card this one does not jump when somebody
+/// day, on all queues of the device. Like the clock of a card this one does not jump when someone
 /// sets the time of the system; both clocks are slewed alike.
 #[derive(Clone, Copy, Debug)]
 pub struct WallClock {

@@ -347,7 +347,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_applied_is_what_is_read(at in 0..REGISTERS.len(), n: usize, value: u32) {
+        fn applied_settings_are_read_back(at in 0..REGISTERS.len(), n: usize, value: u32) {
             let register = REGISTERS[at];
             let field = register.fields()[n % register.fields().len()];
             let value = value & field.max();

@@ -8,7 +8,7 @@ use ferroce_hca::port_attr::Gid;
 /// for index 1 by habit; behind them come the other addresses of its interface.
 ///
 /// As with cards an address that goes and comes back gets another index: the old one may still be in
-/// use, and stays empty until nobody has the device open.
+/// use, and stays empty until no process has the device open.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GidTable(Box<[Entry; Self::LEN as usize]>);
 
@@ -45,7 +45,7 @@ impl GidTable {
         table
     }
 
-    /// The table of a device on an address that nobody else has.
+    /// The table of a device on an address of its own.
     pub fn alone(own: IpAddr) -> Self {
         Self::new(&[(own, 0)])
     }

@@ -554,7 +554,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_what_is_read(
+        fn a_write_is_read_back(
             probabilities in prop::array::uniform6(prop_oneof![Just(0.0), 0.0..=1.0]),
             times in prop::array::uniform3(prop_oneof![Just(0), 0..5_000_000_000_u64, any::<u64>()]),
             mean_length in prop::option::of(1.0..1e6),

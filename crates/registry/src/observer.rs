@@ -64,7 +64,7 @@ impl Observer {
         &self.state
     }
 
-    /// The state of the card's PF, which is that of the device itself if it is no VF. All settings
+    /// The state of the card's PF, which is that of the device itself unless it is a VF. All settings
     /// of the card can be changed there.
     pub fn card(&self) -> DeviceState {
         self.shared.card_state()

@@ -22,7 +22,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 /// Told when the answer is whole.
 const DONE: u8 = 1;
 
-/// Why a process did not tell of its objects.
+/// Why a process did not report its objects.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum QueryError {
@@ -86,7 +86,7 @@ impl Question {
         self.query
     }
 
-    /// Writes the answer down. Whoever gave up meanwhile does not get it.
+    /// Writes the answer down. A process that gave up meanwhile does not get it.
     pub fn answer(mut self, rows: &[Resource]) {
         let write = |file: &mut File| {
             let text = serde_json::to_vec(rows)?;

@@ -15,37 +15,37 @@ use tempfile::NamedTempFile;
 
 pub use self::error::RegistryError;
 use crate::shared::{SharedFile, file_name};
-use crate::spec::{DeviceSpec, Guise, LinkSetting, check_name};
+use crate::spec::{DeviceSpec, Emulation, LinkSetting, check_name};
 
 /// Says which devices a process sees, in place of all: `NAME` or `NAME@ADDRESS`, with commas.
 const DEVICES: &str = "FERROCE_DEVICES";
-/// Says which hardware they look like: the name of a [`Guise`].
-const GUISE: &str = "FERROCE_AS";
+/// Says which hardware they look like: the name of a [`Emulation`].
+const EMULATION: &str = "FERROCE_AS";
 /// Says what carries their packets in this process, in place of what their files say: a
 /// [`LinkSetting`].
 const LINK: &str = "FERROCE_LINK";
 
 /// The user's directory of devices for the network namespace of this process.
 ///
-/// It holds a TOML file for each device somebody defined, and for each address that was in use the
-/// state that its processes share. Nobody but the user may look inside.
+/// It holds a TOML file for each device that was defined, and for each address that was in use the
+/// state that its processes share. Only the user may look inside.
 #[derive(Clone, Debug)]
 pub struct Registry {
     directory: PathBuf,
     /// The value of `FERROCE_DEVICES`.
     devices: Option<String>,
-    guise: Option<Guise>,
+    emulation: Option<Emulation>,
     link: Option<LinkSetting>,
 }
 
 impl Registry {
-    /// The registry of this user and network namespace. It lies in the first of these that exists:
+    /// The registry of this user and network namespace. It is in the first of these that exists:
     /// `$FERROCE_DIR`, `/dev/shm/ferroce-UID`, `$XDG_RUNTIME_DIR/ferroce`, `/tmp/ferroce-UID`, and
     /// is made if need be.
     pub fn open() -> Result<Self, RegistryError> {
         let directory = directory::find()?;
         let variable = |name| env::var(name).ok().filter(|value| !value.is_empty());
-        let guise = variable(GUISE).map(|name| {
+        let emulation = variable(EMULATION).map(|name| {
             name.parse()
                 .map_err(|()| RegistryError::BadGuise { name: name.clone() })
         });
@@ -56,7 +56,7 @@ impl Registry {
         Ok(Self {
             directory,
             devices: variable(DEVICES),
-            guise: guise.transpose()?,
+            emulation: emulation.transpose()?,
             link: link.transpose()?,
         })
     }
@@ -66,7 +66,7 @@ impl Registry {
         Ok(Self {
             directory: directory::within(directory, false)?,
             devices: None,
-            guise: None,
+            emulation: None,
             link: None,
         })
     }
@@ -76,7 +76,7 @@ impl Registry {
         Ok(Self {
             directory: directory::private(directory)?,
             devices: None,
-            guise: None,
+            emulation: None,
             link: None,
         })
     }
@@ -91,7 +91,7 @@ impl Registry {
         self.devices.is_some()
     }
 
-    /// The devices by name: those with a file and, unless somebody removed it, the default one on
+    /// The devices by name: those with a file and, unless it was removed, the default one on
     /// 127.0.0.1. Behind each come its VFs. `FERROCE_DEVICES` narrows that down, and its `NAME@ADDRESS`
     /// are devices, too. They look as `FERROCE_AS` says, and have the link that `FERROCE_LINK` says.
     pub fn devices(&self) -> Result<Vec<DeviceSpec>, RegistryError> {
@@ -105,9 +105,9 @@ impl Registry {
         if let Some(link) = self.link {
             devices.iter_mut().for_each(|spec| spec.link = link);
         }
-        Ok(match self.guise {
+        Ok(match self.emulation {
             None => devices,
-            Some(guise) => guise.dress(devices),
+            Some(emulation) => emulation.apply(devices),
         })
     }
 
@@ -231,7 +231,7 @@ impl Registry {
     }
 
     /// Changes a device. Its personality changes at once, the rest for programs that open it from
-    /// now on; an address can only change, and a VF only go, while nobody has it open.
+    /// now on; an address can only change, and a VF only go, while no process has it open.
     pub fn replace(&self, spec: &DeviceSpec) -> Result<(), RegistryError> {
         spec.check()?;
         let old = self.card(&spec.name)?;
@@ -253,8 +253,8 @@ impl Registry {
         })
     }
 
-    /// Removes a device as if its card was pulled out: whoever has it or a VF of it open loses it, and
-    /// hears of that.
+    /// Removes a device as if its card was pulled out: processes that have it or a VF of it open lose it, and
+    /// are told.
     pub fn remove_by_force(&self, name: &str) -> Result<(), RegistryError> {
         for spec in self.card(name)?.functions().iter().rev() {
             let path = self.state_path(spec);
@@ -266,7 +266,7 @@ impl Registry {
         self.remove_definition(name)
     }
 
-    /// Removes a device that nobody has open, with its counters and its VFs.
+    /// Removes a device that no process has open, with its counters and its VFs.
     pub fn remove(&self, name: &str) -> Result<(), RegistryError> {
         self.remove_states(&self.card(name)?.functions())?;
         self.remove_definition(name)

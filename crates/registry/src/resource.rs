@@ -23,7 +23,7 @@ pub trait ResourceRow: Serialize + Sized {
 /// What processes can be asked, and the rows that they answer with.
 macro_rules! resources {
     ($($(#[$meta:meta])* $kind:ident($row:ident) = $code:literal,)+) => {
-        /// Which resources to tell of.
+        /// Which resources to report.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         #[repr(u8)]
         pub enum Query {

@@ -1,8 +1,9 @@
 //! A device's properties, as in its file.
 
+mod emulation;
+mod error;
 mod functions;
 mod guid;
-mod guise;
 mod identity;
 mod link;
 mod pci;
@@ -12,16 +13,14 @@ mod window;
 use std::net::{IpAddr, Ipv4Addr};
 
 use ferroce_adp::DecTrigger;
-use ferroce_base::complaint::plain;
-use ferroce_base::toml_file::line_of;
 use ferroce_hca::Personality;
 use ferroce_prm::PciAddress;
 use ferroce_wire::ROCE_V2_PORT;
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
+pub use self::emulation::Emulation;
+pub use self::error::SpecError;
 pub use self::functions::Vf;
-pub use self::guise::Guise;
 pub use self::link::LinkSetting;
 pub use self::speed::{LaneSpeed, PortSpeed};
 pub use self::window::WindowSetting;
@@ -104,7 +103,7 @@ pub struct DeviceSpec {
     pub vf: Option<Vf>,
     /// The hardware that it looks like to this process. Not in the file.
     #[serde(skip)]
-    pub guise: Option<Guise>,
+    pub emulation: Option<Emulation>,
     /// Behaviour of the firmware that no register controls.
     #[serde(default, with = "personality")]
     pub personality: Personality,
@@ -217,48 +216,10 @@ enum DecTriggerFile {
     PerRecovery,
 }
 
-/// Why something is no device.
-#[derive(Clone, PartialEq, Eq, Debug, Error)]
-#[non_exhaustive]
-pub enum SpecError {
-    /// A value outside what a device can have.
-    #[error("{field} is {value:?}; allowed: {allowed}")]
-    BadValue {
-        /// Name of the field.
-        field: &'static str,
-        /// Value given.
-        value: String,
-        /// What is allowed.
-        allowed: &'static str,
-    },
-    /// The file cannot be read as TOML of this form.
-    #[error("line {line}: {what}")]
-    Toml {
-        /// Line of the file, counted from 1.
-        line: usize,
-        /// What stands there, if something does, and what is wrong with it.
-        what: String,
-    },
-}
-
-/// Where a device's file is wrong, and what stands there.
-fn refused(text: &str, error: &toml::de::Error) -> SpecError {
-    let line = line_of(text, error.span().map_or(0, |span| span.start));
-    let what = plain(error.message());
-    let setting = text.lines().nth(line - 1).unwrap_or_default().trim();
-    SpecError::Toml {
-        line,
-        what: match setting {
-            "" => what,
-            setting => format!("{setting}: {what}"),
-        },
-    }
-}
-
 impl DeviceSpec {
     /// The longest name: what `ibv_device` has room for.
     pub const NAME_MAX: usize = 63;
-    /// The name of the device that is there without anybody having defined it.
+    /// The name of the device that is there without having been defined.
     pub const DEFAULT_NAME: &'static str = "fr0";
 
     /// A device with everything at its default.
@@ -283,7 +244,7 @@ impl DeviceSpec {
             vfs: 0,
             vf_address: None,
             vf: None,
-            guise: None,
+            emulation: None,
             personality: Personality::default(),
         }
     }
@@ -317,7 +278,7 @@ impl DeviceSpec {
 
     /// A device from its file's content.
     pub fn from_toml(name: &str, text: &str) -> Result<Self, SpecError> {
-        let mut spec: Self = toml::from_str(text).map_err(|error| refused(text, &error))?;
+        let mut spec: Self = toml::from_str(text).map_err(|error| error::refused(text, &error))?;
         spec.name = name.to_owned();
         spec.check()?;
         Ok(spec)
@@ -432,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_name_their_cause() {
         let error = |text: &str| DeviceSpec::from_toml("a", text).unwrap_err().to_string();
         for (text, told) in [
             ("", "line 1: missing address"),

@@ -40,7 +40,7 @@ pub struct Near {
     lines: Arc<Epoll>,
 }
 
-/// What became of a packet.
+/// The outcome of sending a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pushed {
     /// It is in a ring, or lost.
@@ -91,12 +91,12 @@ impl Near {
         &self.reader
     }
 
-    /// Whether this descriptor tells of lines.
+    /// Whether this descriptor reports lines.
     pub fn is_told_of_by(&self, fd: i32) -> bool {
         self.lines.as_fd().as_raw_fd() == fd
     }
 
-    /// Whether anybody sends to this process through a ring.
+    /// Whether another process sends to this one through a ring.
     #[inline]
     pub fn has_inlets(&self) -> bool {
         !self.inlets.is_empty()
@@ -108,7 +108,7 @@ impl Near {
         self.inlets.has_some()
     }
 
-    /// Takes at most so many packets; returns their number.
+    /// Takes at most `max` packets; returns their number.
     #[inline]
     pub fn take(
         &mut self,
@@ -186,7 +186,7 @@ impl Near {
         self.outlets.waiting()
     }
 
-    /// Shows what is written to those who read it, and wakes them if they sleep. False: a packet
+    /// Shows what is written to its readers, and wakes them if they sleep. False: a packet
     /// waits for room.
     #[inline]
     pub fn flush(&mut self) -> bool {

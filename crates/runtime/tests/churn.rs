@@ -211,18 +211,18 @@ fn opening_and_closing_costs_nobody_a_packet() {
 
 /// What is in the socket of a process when it is killed is lost, and sent again.
 #[test]
-fn those_that_are_killed_cost_no_more_than_a_timeout() {
+fn killed_processes_cost_no_more_than_a_timeout() {
     if let Some(role) = role() {
         return comer(&role);
     }
-    let test = "those_that_are_killed_cost_no_more_than_a_timeout";
+    let test = "killed_processes_cost_no_more_than_a_timeout";
     let place = Place::on_the_wire(address(61, 3, 0));
     churn(test, &place, &a_second(), true);
 }
 
 /// The port is not bound, so packets of others cannot come to it.
 #[test]
-fn who_only_looks_has_no_part_in_the_port() {
+fn observers_take_no_part_in_the_port() {
     let address = address(61, 1, 0);
     let place = Place::on_the_wire(address);
     let looker = Device::attach(&place.registry(), "a", AttachOptions::default()).unwrap();

@@ -17,7 +17,7 @@ const LEN: usize = 4096;
 const DEEP: usize = 1000;
 
 fn sent(node: &Node) -> u64 {
-    node.device.state().counter(Counter::RdmaTxPackets)
+    node.count(Counter::RdmaTxPackets)
 }
 
 /// Posts until a request waits for others, which the helper must be awake for; tells when that was, and
@@ -36,7 +36,7 @@ fn until_one_waits(a: &Node, b: &Node, qpn: Qpn) -> Option<(Instant, u64)> {
 /// and sees late what has left long ago. How long it takes depends on the machine, so it is printed:
 /// `--nocapture` shows it, with `--release` as programs have it.
 #[test]
-fn what_waits_leaves_without_the_program() {
+fn staged_requests_leave_without_the_program() {
     const TRIES: usize = 200;
     const SEARCH: Duration = Duration::from_secs(5);
     let a = Node::open(address(52, 1, 0), LEN);

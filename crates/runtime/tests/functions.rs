@@ -5,18 +5,12 @@ mod common;
 use std::net::IpAddr;
 use std::thread;
 
-use common::{Node, Place, address, attr, connect};
-use ferroce_hca::{Counter, DeviceState, Direction, Impairment, Method};
-use ferroce_prm::mlxreg::apply;
+use common::{Node, Place, address, attr, connect, set_profile};
+use ferroce_hca::{Counter, Direction, Impairment, Method};
 use ferroce_prm::roce_accl::ROCE_ACCL;
 use ferroce_registry::{DeviceSpec, Registry, RegistryError};
 
 const FILE: u8 = 30;
-
-/// 128 us to 512 us, each value four times, for 262 ms in all.
-const PROFILE: &str = "adp_retx_profile_select=1,time_base=4,time_unit=1,range_num=1,\
-    retx_total_timeout=16,timeout_init_low_bound=5,timeout_init_range_size=1,range_low_bound_0=5,\
-    range_size_0=2,timeout_retry_num_0=4,dec_mode_0=2";
 
 /// The device `name` with two VFs.
 fn card(name: &str, address: IpAddr) -> DeviceSpec {
@@ -29,15 +23,6 @@ fn card(name: &str, address: IpAddr) -> DeviceSpec {
 fn names(registry: &Registry) -> Vec<String> {
     let devices = registry.devices().unwrap();
     devices.into_iter().map(|spec| spec.name).collect()
-}
-
-fn set_profile(state: &DeviceState) {
-    let mut payload = [0; ROCE_ACCL.size()];
-    apply(&ROCE_ACCL, &mut payload, "adp_retx_profile_id=1", PROFILE).unwrap();
-    let id = ROCE_ACCL.id();
-    state
-        .access_register(id, Method::Write, &mut payload)
-        .unwrap();
 }
 
 #[test]
@@ -75,7 +60,7 @@ fn a_card_is_listed_with_its_vfs_which_come_and_go_with_it() {
 }
 
 #[test]
-fn what_a_vf_needs_must_be_free() {
+fn a_vf_needs_free_numbers() {
     let place = Place::new();
     let registry = place.registry();
     let pci = |text: &str| Some(text.parse().unwrap());
@@ -217,7 +202,7 @@ fn settings_are_those_of_the_card_and_counters_those_of_the_function() {
     let (at_pf, _) = connect(&pf, &vf, &attr());
     pf.post(at_pf, 1, vf.remote(0).write(), pf.sge(0, 4096));
     pf.succeed(1);
-    let written = |node: &Node| node.device.state().counter(Counter::RxWriteRequests);
+    let written = |node: &Node| node.count(Counter::RxWriteRequests);
     assert_eq!((written(&pf), written(&vf)), (0, 1));
     // A process that opens a VF first makes the card's settings.
     registry.add(&card("c", address(FILE, 4, 0))).unwrap();

@@ -137,7 +137,7 @@ fn until(writer: &mut Other, what: &str, is_there: impl Fn((u64, u64)) -> bool) 
 }
 
 #[test]
-fn what_a_killed_process_had_on_the_wire_is_the_others() {
+fn bytes_of_a_killed_process_on_the_wire_go_to_the_others() {
     if let Some(role) = role() {
         return writer(Path::new(&role[0]));
     }
@@ -151,7 +151,7 @@ fn what_a_killed_process_had_on_the_wire_is_the_others() {
     place.registry().add(&spec).unwrap();
     let peer = Node::with_config(patient(address(67, 0, 1)), BYTES as usize);
     let start = || {
-        let test = "what_a_killed_process_had_on_the_wire_is_the_others";
+        let test = "bytes_of_a_killed_process_on_the_wire_go_to_the_others";
         let mut writer = Other::start(test, &place.path().display().to_string());
         for _ in 0..QPS {
             writer.connect(&peer, &patient_attr());

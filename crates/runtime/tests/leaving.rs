@@ -5,10 +5,8 @@ mod common;
 
 use std::fs;
 use std::net::{SocketAddr, UdpSocket};
-use std::thread;
-use std::time::{Duration, Instant};
 
-use common::{Node, PATIENCE, Place, address};
+use common::{Node, Place, address, wait_until};
 use ferroce_hca::Counter;
 use ferroce_wire::{Connection, Headers, IcrcFlow, IpPair, Psn, Qpn, ROCE_V2_PORT};
 
@@ -49,21 +47,14 @@ impl Senders {
                 self.send_one(socket, qpn);
             }
         }
-        let started = Instant::now();
-        while count(Counter::RxUnknownQp) < all {
-            assert!(started.elapsed() < PATIENCE, "packets are lost");
-            thread::sleep(Duration::from_millis(1));
-        }
+        nodes[0].wait_for_count(Counter::RxUnknownQp, all);
         count(Counter::RxForwarded) - forwarded
     }
 
     /// Waits until nothing has to be forwarded: on a busy machine who joins does not find out in time which
     /// process has which socket.
     fn settle(&self, nodes: &[Node]) {
-        let started = Instant::now();
-        while self.send(nodes) > 0 {
-            assert!(started.elapsed() < PATIENCE, "packets take a detour");
-        }
+        wait_until("packets take no detour", || self.send(nodes) == 0);
     }
 
     fn send_one(&self, socket: &UdpSocket, qpn: Qpn) {
@@ -81,7 +72,7 @@ impl Senders {
 }
 
 #[test]
-fn who_leaves_moves_nobody() {
+fn leaving_moves_no_other_process() {
     let place = Place::on_the_wire(address(69, 0, 0));
     let mut nodes: Vec<Node> = (0..5).map(|_| join(&place)).collect();
     let senders = Senders::new(0, nodes[0].device.address());
@@ -113,11 +104,7 @@ fn sockets(at: SocketAddr) -> usize {
 
 /// Waits until no more than so many sockets have this address.
 fn await_at_most(limit: usize, at: SocketAddr) {
-    let started = Instant::now();
-    while sockets(at) > limit {
-        assert!(started.elapsed() < PATIENCE, "{} sockets", sockets(at));
-        thread::sleep(Duration::from_millis(5));
-    }
+    wait_until("there are no more sockets", || sockets(at) <= limit);
 }
 
 /// The next one always joins before the last one leaves.

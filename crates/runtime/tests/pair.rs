@@ -5,7 +5,7 @@ mod common;
 use common::{
     Node, address, attr, check_all_kinds, connect, nothing_was_lost, patient, patient_attr,
 };
-use ferroce_hca::{Counter, Direction, Impairment, Span};
+use ferroce_hca::{Counter, Direction};
 
 const LEN: usize = 4 << 20;
 const BYTES: usize = LEN / 2 - 64;
@@ -28,18 +28,8 @@ fn every_kind_arrives_whole() {
 fn they_arrive_whole_over_a_bad_link_too() {
     let [a, b] = [0, 1].map(|host| Node::open(address(31, 1, host), LEN));
     for node in [&a, &b] {
-        let bad = Impairment {
-            loss: 0.01,
-            duplicate: 0.01,
-            corrupt: 0.005,
-            reorder: 0.005,
-            reorder_by: Span::from_nanos(100_000),
-            delay: Span::from_nanos(20_000),
-            jitter: Span::from_nanos(10_000),
-            ..Impairment::default()
-        };
-        let set = |hca: &mut ferroce_hca::Hca| hca.set_impairment(Direction::Egress, bad);
-        node.device.with(set).unwrap();
+        let bad = "loss=1%,duplicate=1%,corrupt=0.5%,reorder=0.5%:100us,delay=20us,jitter=10us";
+        node.impair(Direction::Egress, bad);
     }
     exchange(&a, &b, &attr());
     for node in [&a, &b] {

@@ -131,7 +131,7 @@ fn an_ordinary_receive_buffer() {
 
 /// What arrives while nobody reads, more than the buffer takes: it is counted, and said once.
 #[test]
-fn what_the_kernel_drops_is_counted_and_told() {
+fn kernel_drops_are_counted_and_reported() {
     let socket = Options {
         receive_buffer_bytes: 64 << 10,
         ..Options::default()
@@ -145,7 +145,7 @@ fn what_the_kernel_drops_is_counted_and_told() {
             }
         });
     };
-    let counted = || node.device.state().counter(Counter::RxSocketOverflow);
+    let counted = || node.count(Counter::RxSocketOverflow);
     for _ in 0..2 {
         let before = counted();
         flood();
@@ -220,7 +220,7 @@ fn a_peer_of_another_family_is_reported() {
     let events: Vec<_> = std::iter::from_fn(|| node.device.poll_event()).collect();
     let told = events.iter().filter(|event| **event == refused);
     assert_eq!(told.count(), 1, "{events:?}");
-    assert_eq!(node.device.state().counter(Counter::TxDropped), 4);
+    assert_eq!(node.count(Counter::TxDropped), 4);
 }
 
 // Links of a network namespace.
@@ -279,7 +279,7 @@ fn an_interface_smaller_than_the_path_mtu_is_reported() {
     };
     assert_eq!(*dest, b.device.address().ip());
     assert!(text.contains("does not fit the path"), "{text}");
-    assert!(a.device.state().counter(Counter::TxDropped) >= 4);
+    assert!(a.count(Counter::TxDropped) >= 4);
 
     // A path MTU that fits.
     let fits = QpAttr {

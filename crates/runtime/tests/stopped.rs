@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use common::services::{PATIENTLY, SOON, ask, outcome};
 use common::{
-    Link, Node, Other, PATIENCE, Place, address, attr, check_all_kinds, connect, connect_back,
-    cpu_time, hear, role, share, tell,
+    Link, Node, Other, PATIENCE, Place, address, attr, check_all_kinds, connect, cpu_time, hear,
+    role, share, tell,
 };
 use ferroce_hca::{Counter, Hca, cm::CmEventKind};
 use ferroce_registry::{Registry, ServiceScope};
@@ -26,31 +26,23 @@ fn attach(place: &Place) -> Node {
 }
 
 /// A process that has a queue pair and is stopped at some time.
-fn victim(role: &[String]) {
-    let node = Node::attach(&Registry::at(role[0].as_ref()).unwrap(), "a", LEN);
-    connect_back(&node, &attr());
-    tell("connected");
-    while hear().is_some() {}
+fn victim(place: &Place) -> Other {
+    place.start("a", LEN, "target")
 }
 
 /// Starts it and connects it with a node, whose socket is the first.
-fn start(test: &str, place: &Place, node: &Node) -> (Other, Link) {
+fn start(place: &Place, node: &Node) -> (Other, Link) {
     node.device.join().unwrap();
-    let mut child = Other::start(test, &place.path().display().to_string());
-    let link = child.connect(node, &attr());
-    assert_eq!(child.hear(), "connected");
+    let mut child = victim(place);
+    let link = child.meet(node, &attr());
     (child, link)
 }
 
 #[test]
 fn new_connections_do_not_need_a_third_process() {
-    if let Some(role) = role() {
-        return victim(&role);
-    }
-    let test = "new_connections_do_not_need_a_third_process";
     let place = Place::on_the_wire(address(65, 0, 0));
     let server = attach(&place);
-    let (child, _) = start(test, &place, &server);
+    let (child, _) = start(&place, &server);
     let claim = server
         .device
         .claim_service(PortSpace::Udp, 7471, ServiceScope::Device)
@@ -84,13 +76,9 @@ fn new_connections_do_not_need_a_third_process() {
 
 /// What went to it by a detour would be overtaken by what goes straight to it afterwards.
 #[test]
-fn who_joins_waits_until_the_socket_of_a_busy_process_is_known() {
-    if let Some(role) = role() {
-        return victim(&role);
-    }
-    let test = "who_joins_waits_until_the_socket_of_a_busy_process_is_known";
+fn joining_waits_for_the_socket_of_a_busy_process() {
     let place = Place::on_the_wire(address(65, 3, 0));
-    let mut child = Other::start(test, &place.path().display().to_string());
+    let mut child = victim(&place);
     // It shares the port, alone until now.
     child.hear();
     child.stop();
@@ -113,12 +101,8 @@ fn who_joins_waits_until_the_socket_of_a_busy_process_is_known() {
 /// It may have been stopped before anybody asked it.
 #[test]
 fn one_that_never_answers_is_waited_for_once() {
-    if let Some(role) = role() {
-        return victim(&role);
-    }
-    let test = "one_that_never_answers_is_waited_for_once";
     let place = Place::on_the_wire(address(65, 4, 0));
-    let mut child = Other::start(test, &place.path().display().to_string());
+    let mut child = victim(&place);
     // It shares the port, alone until now.
     child.hear();
     child.stop();
@@ -175,13 +159,9 @@ fn a_stopped_process_loses_its_turn() {
 /// them again and again.
 #[test]
 fn packets_for_a_stopped_process_age() {
-    if let Some(role) = role() {
-        return victim(&role);
-    }
-    let test = "packets_for_a_stopped_process_age";
     let place = Place::on_the_wire(address(65, 2, 0));
     let node = attach(&place);
-    let (child, link) = start(test, &place, &node);
+    let (child, link) = start(&place, &node);
     child.stop();
     let mailbox = place.path().join(format!(
         "{}-{ROCE_V2_PORT}.{}",

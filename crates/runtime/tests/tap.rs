@@ -92,7 +92,7 @@ fn a_full_disk_is_reported() {
 }
 
 #[test]
-fn what_one_device_sends_the_other_receives() {
+fn the_other_device_receives_what_is_sent() {
     let paths = [(); 2].map(|()| temporary());
     let taps = paths
         .each_ref()
@@ -110,7 +110,7 @@ fn what_one_device_sends_the_other_receives() {
 }
 
 #[test]
-fn what_devices_with_one_tap_send_each_other_is_there_once() {
+fn devices_with_one_tap_record_a_packet_once() {
     let path = temporary();
     let tap = Tap::create(&path, TapDirection::Both).unwrap();
     exchange(3, [&tap; 2]);

@@ -54,7 +54,7 @@ impl Faults {
         self.tell(Event::ReceiveOverflow);
     }
 
-    /// Notes that the socket is gone for good.
+    /// Notes that the socket is gone permanently.
     #[cold]
     pub fn fatal(&mut self) {
         self.tell(Event::DeviceFatal);
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_pass_is_not_told() {
+    fn harmless_input_is_not_reported() {
         let mut faults = Faults::default();
         faults.refused([10, 0, 0, 1].into(), &os(libc::ENOBUFS));
         faults.refused([10, 0, 0, 1].into(), &SendError::WouldBlock);

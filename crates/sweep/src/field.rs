@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_named() {
+    fn missing_things_are_named() {
         let scenario: Table = TEXT.parse().unwrap();
         for (path, must) in [
             ("job.incst.timeout", "did you mean incast?"),

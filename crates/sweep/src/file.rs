@@ -430,7 +430,7 @@ range = ["0", "1ms"]
     }
 
     #[test]
-    fn what_is_wrong_has_its_line_and_what_to_write() {
+    fn errors_name_their_line_and_the_remedy() {
         for (old, new, line, must) in [
             (
                 "seeds = 20",

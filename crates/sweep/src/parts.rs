@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_added_is_read() {
+    fn added_entries_are_read() {
         let directory = tempfile::tempdir().unwrap();
         add(directory.path(), &[row(1), row(2)]).unwrap();
         add(directory.path(), &[row(2)]).unwrap();

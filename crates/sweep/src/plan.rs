@@ -166,7 +166,7 @@ impl Plan {
     /// refers to.
     ///
     /// # Errors
-    /// Returns an error if a combination of values is no scenario.
+    /// Returns an error if a combination of values is not a scenario.
     pub fn new(
         sweep: &Sweep,
         scenario: &str,

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_range_is_refused() {
+    fn bad_ranges_are_refused() {
         for (from, to) in [
             ("1", "'1s'"),
             ("'1s'", "'1s'"),

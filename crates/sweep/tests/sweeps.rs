@@ -147,7 +147,7 @@ fn shards_make_the_table_that_one_worker_makes() {
 }
 
 #[test]
-fn what_is_done_is_not_done_again_unless_asked() {
+fn finished_work_is_not_repeated_unless_asked() {
     let plan = plan(SWEEP, SCENARIO).unwrap();
     let directory = tempfile::tempdir().unwrap();
     let few = Options {
@@ -289,7 +289,7 @@ fn wrong_fields_and_values_are_named_before_anything_runs() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn senseless_values_are_refused() {
     let without = SCENARIO.split("[[fault]]").next().unwrap();
     let simple = "scenario = 's'\nbaseline = true";
     assert_eq!(plan(simple, without), Err(PlanError::NoFaults));

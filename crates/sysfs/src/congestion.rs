@@ -73,7 +73,7 @@ pub(crate) fn links<'a>(cards: impl Iterator<Item = &'a Card>) -> Vec<(String, N
     links
 }
 
-/// Whether a file of this name may be one of a parameter; cheap, for those who look at every file
+/// Whether a file of this name may be one of a parameter; cheap, for callers that look at every file
 /// that is opened.
 #[must_use]
 pub fn may_be_parameter(name: &str) -> bool {

@@ -15,7 +15,7 @@ pub(crate) fn node(device: &str) -> String {
     format!("{MARK}{device}")
 }
 
-/// The device whose node has this content; `None` if it is no node.
+/// The device whose node has this content; `None` if it is not a node.
 #[must_use]
 pub fn fwctl_node_device(content: &[u8]) -> Option<&str> {
     let line = std::str::from_utf8(content).ok()?.strip_suffix('\n')?;

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use nix::ifaddrs::{InterfaceAddress, getifaddrs};
 use nix::sys::socket::SockaddrStorage;
 
-/// Name of the interface that has this address or, for those of 127.0.0.0/8 that nobody gave to an
+/// Name of the interface that has this address or, for those of 127.0.0.0/8 that do not belong to an
 /// interface, whose network it is in. Empty if there is none.
 #[must_use]
 pub fn of(address: IpAddr) -> String {
@@ -49,7 +49,7 @@ mod tests {
         for address in ["127.0.0.1", "127.16.0.9"] {
             assert_eq!(of(address.parse().unwrap()), "lo", "{address}");
         }
-        // Reserved for ever; nobody has it.
+        // Reserved; no interface has it.
         assert_eq!(of("240.0.0.1".parse().unwrap()), "");
     }
 }

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_gone_from_the_tree_goes_from_the_directory() {
+    fn removed_entries_vanish_from_the_directory() {
         let root = tempfile::tempdir().unwrap();
         let writer = Writer::open(root.path()).unwrap();
         writer

@@ -24,7 +24,7 @@ pub struct End {
 }
 
 impl End {
-    /// Makes a domain, a queue for so many completions, and registers memory.
+    /// Makes a domain and a queue for `completions`, and registers memory.
     pub fn new(hca: &mut Hca, completions: u32, memory: Memory) -> Self {
         let pd = hca.alloc_pd().unwrap();
         let cq = hca.create_cq(completions).unwrap();

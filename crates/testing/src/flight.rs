@@ -168,7 +168,7 @@ pub struct Sent {
     pub payload: Vec<u8>,
 }
 
-/// A packet's headers as they would be if its connection had not been made older by so many messages.
+/// A packet's headers as they would be if its connection had not been made older by `age` messages.
 pub fn rejuvenate(headers: &mut Headers, age: u32) {
     headers.psn = headers.psn.wrapping_sub(age);
     if let Some(aeth) = headers.aeth_mut() {

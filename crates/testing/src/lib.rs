@@ -12,14 +12,17 @@
 //! | [`socket`] | sockets with limited receive buffers |
 //! | [`register`] | accesses to registers of a device |
 //! | [`message`], [`oracle`] | messages between two queue pairs, and their expected results |
+//! | [`Words`], [`has`] | commands as a line or as words, and what their output must contain |
 //! | [`said`](said()) | the output of a program, and how it ended |
 //! | [`layout`] | layouts of structures, compared with those of C headers |
 //! | [`Dice`], [`seeds`] | randomness from a seed, and runs that print their seed when they fail |
 //! | [`skip`](skip()) | the report of a test that cannot run here |
+//! | [`wait_until`] | a wait for what must happen |
 //! | [`longest_wait`] | whether the machine had time for a test |
 
 #![forbid(unsafe_code)]
 
+mod command;
 pub mod direct;
 pub mod flight;
 pub mod layout;
@@ -34,6 +37,7 @@ pub mod socket;
 mod waits;
 pub mod world;
 
+pub use command::{Words, has};
 pub use ferroce_base::random::Dice;
 pub use ferroce_fabric::{Fate, Frame, Network, Parcel, Rules, Stations};
 pub use layout::check_layout;
@@ -41,5 +45,5 @@ pub use said::said;
 pub use side::{Region, SEND, Side, attr, card, config, local, recv_wr, srq_limit};
 pub use skips::skip;
 pub use socket::{Receiver, Socket, Stalls};
-pub use waits::{Over, longest_wait};
+pub use waits::{Over, PATIENCE, longest_wait, wait_until};
 pub use world::{A, B, LATENCY_NS, World, live};

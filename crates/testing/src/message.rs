@@ -83,7 +83,7 @@ impl Target {
         WRITES + 2 * part
     }
 
-    /// The operation of a message with so many bytes that reaches its memory; `place` says where, and
+    /// The operation of a message of this length that reaches its memory; `place` says where, and
     /// is its immediate data. `before` is what the target held at first. `None` for those that reach
     /// none.
     pub fn op(&self, kind: Kind, place: u32, len: u32, before: &[u8]) -> Option<SendOp> {

@@ -28,7 +28,7 @@ pub fn config() -> HcaConfig {
     }
 }
 
-/// The same as a card with a port of so many Mb/s, which nobody's receive buffer limits.
+/// The same as a card with a port of `mbps` Mb/s, which no receive buffer limits.
 pub fn card(mbps: u32) -> HcaConfig {
     HcaConfig {
         window: Window::Fixed(u32::MAX),
@@ -203,7 +203,7 @@ impl<T> Side<T> {
         self.hca.query_qp(qpn).unwrap().0
     }
 
-    /// Registers so many zeros.
+    /// Registers `len` zeros.
     pub fn register(&mut self, len: usize, access: AccessFlags) -> Region {
         let buffer = Buffer::zeroed(len);
         let memory = Memory::Buffer(buffer.clone());

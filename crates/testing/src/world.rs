@@ -43,7 +43,7 @@ pub struct World<T = ()> {
     pub as_bytes: bool,
     /// Everything that the devices sent, wherever to, if that is wanted.
     pub log: Option<Vec<Sent>>,
-    /// Moments lived through.
+    /// Moments simulated.
     pub moments: u64,
     /// When a packet left, for the last time.
     pub sent_at: Time,
@@ -151,7 +151,7 @@ impl<T> World<T> {
         is_done && hca.fast_forward(qpn, 0, 0) && !self.net().under_way().any(|(_, it)| is_for(it))
     }
 
-    /// Makes a connection older by so many one-packet messages from the first of its queue pairs, which
+    /// Makes a connection older by a number of one-packet messages from the first of its queue pairs, which
     /// is on `from`, to the other one, if nothing of it is under way.
     #[must_use]
     pub fn age(&mut self, from: usize, [own, peer]: [Qpn; 2], messages: u32) -> bool {

@@ -18,7 +18,7 @@ enum Repr {
         len: u8,
         bytes: [u8; SHORT],
     },
-    /// So many from there on.
+    /// This number from there on.
     Shared {
         start: u32,
         len: u16,
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_cut() {
+    fn long_text_is_cut() {
         assert_eq!(Bytes::from(vec![7; 70_000]).len(), Bytes::LEN_MAX);
         assert!(Bytes::from(vec![7; 30]).part(31, 5).is_empty());
     }

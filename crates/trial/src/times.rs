@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_line() {
+    fn errors_name_their_line() {
         let error = Times::from_lines("1\n\nten\n").unwrap_err();
         assert_eq!(error.line, Some(3));
         assert!(

@@ -37,7 +37,7 @@ fn rounds(question: &Question, mut state: State) -> State {
 }
 
 #[test]
-fn what_is_found_keeps_within_the_constraints_and_costs_less() {
+fn solutions_meet_the_constraints_at_lower_cost() {
     let question = question();
     let state = rounds(&question, State::new(&question));
     let best = question.best(&state.rounds).unwrap();
@@ -195,7 +195,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_like_outages_is_read_or_refused(
+    fn outage_like_text_is_read_or_refused(
         text in "(flaps|lognormal|list|):(down|up|count|median|p99|[0-9]+)=?[0-9a-z.,=-]{0,20}",
     ) {
         if let Ok(outages) = text.parse::<ferroce_trial::Outages>() {

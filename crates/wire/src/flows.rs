@@ -17,7 +17,7 @@ pub struct Flow {
     pub from_peer: IcrcFlow,
 }
 
-/// The flows of one socket, by the peer's address. Strangers cannot make it grow.
+/// The flows of one socket, by the peer's address. Unsolicited packets cannot make it grow.
 #[derive(Debug)]
 pub struct Flows {
     own: SocketAddr,

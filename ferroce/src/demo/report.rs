@@ -448,7 +448,7 @@ spurious          ·                  ·                  █ 2
     }
 
     #[test]
-    fn what_differs_by_chance_is_not_called_a_difference() {
+    fn chance_is_not_called_a_difference() {
         let quiet = Kind::ALL.map(|kind| run(kind, 9 + kind as u64 * 30, &[]));
         assert!(conclusion(&quiet).starts_with("Too few timers"));
         let alike = Kind::ALL.map(|kind| run(kind, 1000 + kind as u64, &[1]));

@@ -491,7 +491,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_setting_is_refused_with_those_that_are() {
+    fn unknown_settings_are_refused_with_the_known_ones() {
         assert!(
             set(&["colour", "red"])
                 .unwrap_err()

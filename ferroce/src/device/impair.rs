@@ -350,7 +350,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_in_force_says_nothing_of_times() {
+    fn settings_in_force_do_not_mention_times() {
         for (spec, expected) in [
             ("none", None),
             ("loss=1%,delay=50us", Some("loss=1%,delay=50us")),

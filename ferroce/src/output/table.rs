@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_wide_is_wrapped_below_itself() {
+    fn wide_cells_are_wrapped() {
         let mut table = Table::new(&["name", ">bytes", "meaning"]);
         let long = "word ".repeat(20);
         table.row(vec!["one".into(), "12".into(), long.trim().into()]);
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_goes_on_below_with_its_keys() {
+    fn wide_tables_continue_below_with_their_keys() {
         let mut header = vec!["fault[0].probability", "job.all-reduce.timeout"];
         header.extend([">survived"; 9]);
         let mut table = Table::new(&header).in_parts(2);

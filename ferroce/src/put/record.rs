@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_there_before_stays_and_nothing_else() {
+    fn only_existing_state_stays() {
         let place = tempfile::tempdir().unwrap();
         let prefix = place.path().join("prefix");
         fs::create_dir_all(prefix.join("bin")).unwrap();
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_changed_or_added_stays() {
+    fn changed_and_added_entries_stay() {
         let place = tempfile::tempdir().unwrap();
         let prefix = place.path().join("prefix");
         installed(&prefix, "one");

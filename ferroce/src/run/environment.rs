@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_user_has_set_is_kept() {
+    fn user_settings_are_kept() {
         let old = |name: &str| match name {
             "LD_PRELOAD" => Some("libasan.so".to_owned()),
             "LD_LIBRARY_PATH" => Some("/opt/lib".to_owned()),

@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cargo_built_is_linked_under_the_names_that_programs_load() {
+    fn built_libraries_are_linked_under_their_sonames() {
         let (home, cache) = (built(), tempfile::tempdir().unwrap());
         let libraries = find(home.path());
         for _ in 0..2 {

@@ -58,7 +58,7 @@ fn named_tests(markdown: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
 /// What the page on security promises is tested: the last cell of each row of its tables names the
 /// tests, and each test that the page names is there.
 #[test]
-fn what_the_page_on_security_promises_has_a_test() {
+fn promises_of_the_security_page_have_tests() {
     let page = read("docs/security.md");
     let sources = all_sources();
     let tests: Vec<_> = sources.iter().map(|it| (&it.path, tests_of(it))).collect();

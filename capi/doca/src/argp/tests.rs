@@ -68,7 +68,7 @@ fn help_and_version_come_before_anything_else() {
 }
 
 #[test]
-fn what_is_wrong_is_named() {
+fn errors_name_their_cause() {
     for (line, told) in [
         ("-x", "\"-x\" is not an option"),
         ("--vid 3", "\"--vid\" is not an option"),

@@ -13,7 +13,7 @@ use crate::registers::Registers;
 
 /// `struct doca_telemetry_adp_retx`: idle after it was made, running between start and stop.
 ///
-/// It does not own the histogram. Whoever starts a context last has it, and [`Self::detect_change`]
+/// It does not own the histogram. The context started last has it, and [`Self::detect_change`]
 /// tells the others.
 #[derive(Debug)]
 pub struct Context {

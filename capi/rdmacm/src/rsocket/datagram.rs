@@ -479,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_program_does_not_read_does_not_grow() {
+    fn unread_events_do_not_grow() {
         let mut inbox = Inbox::default();
         for number in 0..=WAITING_MAX {
             inbox.keep(([10, 0, 0, 1], number as u16).into(), b"data");

@@ -103,7 +103,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_what_is_read(number in 0.0..=1.0) {
+        fn a_write_is_read_back(number in 0.0..=1.0) {
             let probability = Probability::from_f64(number).unwrap();
             prop_assert_eq!(probability.to_string().parse(), Ok(probability));
             prop_assert_eq!(probability.as_f64(), number);

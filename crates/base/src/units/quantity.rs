@@ -230,7 +230,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_what_is_read(value in prop_oneof![
+        fn a_write_is_read_back(value in prop_oneof![
             any::<u64>(),
             (0..10_000_u64).prop_map(|n| n * 1_000_000),
             (0..10_000_u64).prop_map(|n| n << 20),

@@ -8,9 +8,10 @@ use ferroce_hca::QpAttr;
 use toml::de::DeValue;
 
 use super::device::Device;
+use super::keys;
 use super::names::{read_host, read_hosts};
 use super::topology::Found;
-use super::{Resolver, keys};
+use crate::text::Resolver;
 use crate::workload::{Cdf, Collective, Poisson, Workload, incast, permutation};
 use crate::{JobConfig, OnError};
 

@@ -5,7 +5,8 @@ use ferroce_base::units::{Probability, Quantity, RATE, TIME};
 use ferroce_dcqcn::Rate;
 use toml::de::DeValue;
 
-use super::{Resolver, keys};
+use super::keys;
+use crate::text::Resolver;
 use crate::topology::{
     CableSpec, Dumbbell, FatTree, HpccTopology, LeafSpine, NamedCable, NodeId, RailPod, Topology,
     TopologyError,

@@ -94,7 +94,7 @@ impl Cdf {
         ((twice + all) / (2 * all)) as u64
     }
 
-    /// The size that so many of 10^9 do not exceed, rounded down, but at least a byte.
+    /// The size that this number of 10^9 do not exceed, rounded down, but at least a byte.
     #[must_use]
     pub fn quantile(&self, share: u32) -> u64 {
         self.at(u128::from(share.min(ALL as u32)) << FINE_BITS)

@@ -8,7 +8,7 @@ use self::algorithm::{Algorithm, Step};
 use super::plan::{MESSAGE_BYTES_MAX, Message, Plan, Sending, distinct, within};
 use super::{Workload, WorkloadError};
 
-/// A collective operation of some hosts on so many bytes each, perhaps again and again.
+/// A collective operation of some hosts on a number of bytes each, once or repeatedly.
 ///
 /// A host sends what the next step needs when all it needs for it has arrived.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_reserved_is_enough() {
+    fn reserved_room_suffices() {
         for ranks in [2, 3, 4, 7, 8, 16] {
             for (chunks, rounds) in [(1, 1), (2, 3), (3, 2)] {
                 let it = Collective {

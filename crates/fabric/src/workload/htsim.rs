@@ -468,7 +468,7 @@ trigger id 7 multishot
     }
 
     #[test]
-    fn what_waits_in_a_circle_is_found_by_the_check() {
+    fn cyclic_waits_are_found_by_the_check() {
         let text = "Nodes 2\n0->1 trigger 1 size 1 recv_done_trigger 2\n\
                     1->0 trigger 2 size 1 recv_done_trigger 1\n\
                     trigger id 1 oneshot\ntrigger id 2 oneshot\n";

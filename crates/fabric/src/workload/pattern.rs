@@ -6,7 +6,7 @@ use super::plan::{MESSAGE_BYTES_MAX, Plan, Sending, distinct, within};
 use super::random::Stream;
 use super::{Workload, WorkloadError};
 
-/// Several senders to one receiver, each of them so many bytes, at the same time.
+/// Several senders to one receiver, each of them `bytes_each`, at the same time.
 pub fn incast(
     senders: &[u32],
     receiver: u32,
@@ -30,7 +30,7 @@ pub fn incast(
     Ok(plan.finish())
 }
 
-/// Every host to another one, and each from another one, so many bytes at the same time.
+/// Every host to another one, and each from another one, `bytes_each` at the same time.
 ///
 /// The seed chooses one of those permutations that go through all hosts in one circle.
 pub fn permutation(

@@ -105,7 +105,7 @@ fn pauses_go_from_switch_to_switch() {
 /// A flow to an idle host suffers because it comes over the same cable as others that are paused, and
 /// only then.
 #[test]
-fn who_stands_behind_a_paused_flow_waits() {
+fn flows_behind_a_paused_one_wait() {
     let took = |lossless: bool| {
         let (mut net, mut transfers) = over_the_middle();
         if !lossless {

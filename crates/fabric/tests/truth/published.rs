@@ -62,7 +62,7 @@ fn fast_timers() -> Personality {
 /// A card that goes back to the lost packet needs PFC (IRN, SIGCOMM 2018: without it, it is 1.5 to 3
 /// times slower).
 #[test]
-fn who_goes_back_to_the_lost_packet_needs_pauses() {
+fn go_back_n_needs_pauses() {
     let (with, dropped) = slowdown(1);
     assert_eq!(dropped, 0);
     let (without, dropped) = slowdown(0);

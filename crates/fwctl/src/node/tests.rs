@@ -102,7 +102,7 @@ fn registers_are_read_and_written() {
 }
 
 #[test]
-fn what_the_firmware_refuses_is_a_status_and_no_error() {
+fn firmware_refusals_are_a_status() {
     let status = |input: &[u8], out_len| Status(send(input, out_len, 1).unwrap()[0]);
     assert_eq!(
         status(&request(1, Method::Query), 20),

@@ -69,7 +69,7 @@ impl Cm {
     }
 
     /// The program has taken a request: it makes room for the next one, as in Linux
-    /// (`ucma_get_event`), whatever becomes of it. The peer may have given up.
+    /// (`ucma_get_event`), whether it is accepted or not. The peer may have given up.
     pub fn take_request(&mut self, comm: CommId) {
         self.leave_backlog(comm);
     }

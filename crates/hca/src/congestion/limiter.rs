@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_up_for_has_a_bound() {
+    fn catching_up_is_bounded() {
         let bytes = sent(Span::from_millis(50));
         // A second of 20 wakes: each brings the 10 ms of lateness and the credit.
         assert!((2_000_000..3_500_000).contains(&bytes), "{bytes}");
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_left_is_what_the_rate_allowed() {
+    fn bytes_sent_match_the_rate() {
         let (config, mut limiter, start) = cut_down();
         let card = HostProfile::card(Rate::from_mbps(100_000));
         let (mut now, mut sent, mut allowed) = (start, 0, 0.0);

@@ -48,7 +48,7 @@ impl LeaseTable {
     /// Leases up to `wanted` bytes of the `bound` at a peer, and tells how many. Half of what is left
     /// is for others, unless that is little.
     ///
-    /// Who is killed amid this or [`Self::give_back`] may leave the total too large, never too small.
+    /// A process killed during this or [`Self::give_back`] may leave the total too large, never too small.
     pub fn take(&self, slot: u8, peer: IpAddr, wanted: u64, bound: u64) -> u64 {
         let bucket = bucket(peer);
         let grant = |total| {
@@ -66,7 +66,7 @@ impl LeaseTable {
         grant(before)
     }
 
-    /// Ends the lease of so many bytes.
+    /// Ends the lease of `bytes`.
     pub fn give_back(&self, slot: u8, peer: IpAddr, bytes: u64) {
         let bucket = bucket(peer);
         let cell = &self.slots[usize::from(slot)].0[bucket];
@@ -97,7 +97,7 @@ impl LeaseTable {
         }
     }
 
-    /// Ends all leases that there are, for a process that nobody shares the device with.
+    /// Ends all leases, for a process that is alone on the device.
     pub fn clear(&self) {
         let rows = self.slots.iter().chain([&self.totals]);
         let cells = rows.flat_map(|row| &row.0);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_dead_have_comes_back_once() {
+    fn leases_of_the_dead_come_back_once() {
         let table = LeaseTable::default();
         let others = table.take(2, PEER, 100_000, BOUND);
         assert_eq!(take_all(&table, 1), BOUND - others);

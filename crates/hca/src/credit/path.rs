@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_repeated_for_nothing_shrinks_it_when_it_is_more_than_the_traffic_is_worth() {
+    fn many_spurious_repeats_shrink_the_window() {
         let mut path = Path::grown();
         assert_eq!(path.timeout(), MAX);
         for _ in 0..SPURIOUS_AHEAD {

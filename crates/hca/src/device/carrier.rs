@@ -77,7 +77,7 @@ impl Hca {
         self.port_is_up(now);
     }
 
-    /// Records that the host's own interface has got or lost its carrier.
+    /// Records that the host's own interface has gained or lost its carrier.
     pub fn set_host_carrier(&mut self, now: Time, is_up: bool) {
         self.port_is_up(now);
         let carrier = self.carrier_mut();

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use ferroce_transport::Counter;
 
 use super::Hca;
+use crate::error::{RegisterError, WriteLockError};
 use crate::event::Event;
 use crate::impair::{Direction, Impairment};
-use crate::register::{Method, RegisterError};
+use crate::register::Method;
 use crate::settings::Settings;
-use crate::state::{SettingError, WriteLockError};
+use crate::state::SettingError;
 
 impl Hca {
     /// See [`crate::DeviceState::access_register`]. Writes take effect immediately.

@@ -21,7 +21,7 @@ pub struct FlowLook {
     pub peer: IpAddr,
     /// The priority of its packets, 0 to 7.
     pub priority: u8,
-    /// CNPs that it has heeded, modulo 2^32.
+    /// CNPs that it has handled, modulo 2^32.
     pub cnps: u32,
     /// What they have made of it; `None` if it is at full rate again.
     pub limit: Option<LimitLook>,
@@ -43,7 +43,7 @@ pub struct LimitLook {
 }
 
 impl Hca {
-    /// The queue pairs that have heeded a CNP, as they are at `now`.
+    /// The queue pairs that have handled a CNP, as they are at `now`.
     pub fn look_at_flows(&self, now: Time) -> impl Iterator<Item = FlowLook> {
         let heeded = self.qps.iter().filter(|(_, entry)| entry.cnps != 0);
         heeded.filter_map(move |(_, entry)| {

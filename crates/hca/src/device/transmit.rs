@@ -55,7 +55,7 @@ impl Hca {
     }
 
     /// Pauses the priorities whose bits are set, and resumes the others: none of a paused one's packets
-    /// is handed out, but for those that an impairment holds back and that had left before. Others go
+    /// is handed out, except those that an impairment holds back and that had left before. Others go
     /// on. What has left already may time out; see `docs/design/port.md`.
     ///
     /// On a port without a rate everything has priority 0.

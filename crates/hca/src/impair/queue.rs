@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused_and_leaves_no_trace() {
+    fn conflicting_values_are_refused_without_a_trace() {
         let bottleneck = Bottleneck {
             limit_bytes: 1_000,
             ..GIGABIT

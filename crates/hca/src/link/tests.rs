@@ -301,7 +301,7 @@ fn a_full_queue_drops_and_counts() {
 }
 
 #[test]
-fn what_waits_queues_up_anew_when_the_rate_changes() {
+fn waiting_packets_requeue_when_the_rate_changes() {
     let slow = bottleneck(8_000, None);
     let mut link = Link::new(slow);
     for n in 0..3 {
@@ -317,7 +317,7 @@ fn what_waits_queues_up_anew_when_the_rate_changes() {
 }
 
 #[test]
-fn what_waits_goes_on_when_the_bottleneck_is_gone() {
+fn waiting_traffic_continues_without_the_bottleneck() {
     let mut link = Link::new(bottleneck(8_000, None));
     for n in 0..3 {
         assert_eq!(link.put(Time::ZERO, n), None);

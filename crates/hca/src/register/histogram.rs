@@ -4,7 +4,7 @@ use ferroce_prm::adp_retx_histogram::{self as counts, ADP_RETX_HISTOGRAM};
 use ferroce_prm::adp_retx_histogram_config::{self as reg, ADP_RETX_HISTOGRAM_CONFIG};
 use ferroce_prm::{Field, Image};
 
-use super::content::{RegisterError, answer, parse, whole};
+use super::{RegisterError, answer, parse, whole};
 use crate::histogram::{BinWidthMode, HistogramConfig, TimeUnit};
 use crate::state::DeviceState;
 

@@ -4,7 +4,7 @@ use ferroce_prm::mgir::{self, MGIR};
 use ferroce_prm::nic_cap_reg::{self, NIC_CAP_REG};
 use ferroce_prm::{Access, Field, Image};
 
-use super::content::{RegisterError, parse};
+use super::{RegisterError, parse};
 use crate::identity::Identity;
 
 /// The id that the chip has in recovery mode, by which tools know it. A ConnectX-7 if it is no

@@ -3,7 +3,7 @@
 use ferroce_prm::mfrl::{self as reg, MFRL};
 use ferroce_prm::{Field, Image};
 
-use super::content::{RegisterError, parse, whole};
+use super::{RegisterError, parse, whole};
 
 /// What a query shows: a reset by toggling the link is possible, and none is under way.
 pub(super) fn bytes() -> [u8; MFRL.size()] {

@@ -2,8 +2,9 @@
 
 use ferroce_transport::Time;
 
-use super::{DeviceState, Memory, WriteLockError};
+use super::{DeviceState, Memory};
 use crate::carrier::{CarrierLosses, Outlook, Schedule};
+use crate::error::WriteLockError;
 use crate::settings::Settings;
 
 impl DeviceState {

@@ -1,6 +1,7 @@
 //! The timeout histogram of a device, and that of the card it is a function of.
 
-use super::{DeviceState, Memory, SettingError, VfBlock, WriteLockError};
+use super::{DeviceState, Memory, SettingError, VfBlock};
+use crate::error::WriteLockError;
 use crate::histogram::{Histogram, HistogramConfig, HistogramError};
 use crate::identity::Function;
 
@@ -27,7 +28,7 @@ impl DeviceState {
     /// comes there is a new one. A PF that counted one of them counts all functions, from zero.
     pub fn forget_vfs(&self, from: u8) -> Result<(), WriteLockError> {
         self.change(|settings| {
-            settings.forget_vfs(from);
+            settings.roce_accl.forget_vfs(from);
             for vf in self.vfs().iter().skip(from.into()) {
                 vf.histogram.restart(HistogramConfig::default());
             }
@@ -112,7 +113,7 @@ impl DeviceState {
         Ok(self.exclusively(|| self.own_histogram().configure(config))?)
     }
 
-    /// The binning and the counts in it, which belong together also while somebody changes them.
+    /// The binning and the counts in it, which belong together even while they are being changed.
     pub fn histogram_snapshot(&self) -> (HistogramConfig, Vec<u64>) {
         self.own_histogram().snapshot()
     }
@@ -214,7 +215,7 @@ mod tests {
 
     //= D25: another layout or function clears, switches do not.
     #[test]
-    fn what_clears_and_what_does_not() {
+    fn clearing_clears_counts_and_keeps_settings() {
         let base = HistogramConfig::default();
         for (config, clears) in [
             (

@@ -3,9 +3,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use super::{SettingsStore, WriteLockError};
+use super::SettingsStore;
 use crate::carrier::CarrierLosses;
 use crate::counters::Counters;
+use crate::error::WriteLockError;
 use crate::error_log::ErrorLog;
 use crate::histogram::Histogram;
 use crate::impair::Backlog;

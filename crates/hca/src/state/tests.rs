@@ -7,8 +7,9 @@ use ferroce_prm::roce_accl::ROCE_ACCL;
 
 use super::*;
 use crate::device::{Hca, HcaConfig};
+use crate::error::RegisterError;
 use crate::histogram::HistogramConfig;
-use crate::register::{Method, RegisterError, Status};
+use crate::register::{Method, Status};
 
 const MS: u64 = 1_000_000;
 
@@ -60,7 +61,7 @@ const PROFILE: &str = "adp_retx_profile_select=1,time_base=4,time_unit=1,range_n
 
 //= D19: a profile is that of the PF and its VFs.
 #[test]
-fn what_the_pf_sets_holds_for_its_vfs_and_they_cannot() {
+fn the_pf_sets_for_its_vfs_and_they_cannot() {
     let card = card(2);
     let (pf, vf) = (&card[0], &card[2]);
     let config = HcaConfig::default();

@@ -135,7 +135,7 @@ fn the_oldest_request_of_a_stopped_queue_pair_is_0xf5() {
 
 /// After an error the queue pair stops itself, and no flushed request is the first.
 #[test]
-fn what_follows_an_error_is_0xf9() {
+fn requests_behind_an_error_flush_with_0xf9() {
     let mut pair = Pair::new(measured());
     pair.world.sides[B].deaf = true;
     pair.post_writes(1..4);

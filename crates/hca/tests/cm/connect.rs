@@ -353,7 +353,7 @@ fn the_backlog_is_what_the_program_has_not_taken() {
 /// Those that the program refuses, destroys or accepts before it takes them make room as well, and
 /// so do those whose peer gives up.
 #[test]
-fn what_is_answered_or_given_up_leaves_the_backlog() {
+fn finished_requests_leave_the_backlog() {
     let mut net = Net::new();
     net.world.sides[B].hca.cm_mut().unlisten(SERVICE).unwrap();
     net.world.sides[B].hca.cm_mut().listen(SERVICE, 1).unwrap();

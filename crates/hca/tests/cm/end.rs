@@ -54,7 +54,7 @@ fn both_sides_ask_at_once() {
 }
 
 #[test]
-fn who_gives_up_while_asking_says_so() {
+fn giving_up_while_asking_is_reported() {
     let mut net = Net::new();
     let active = net.connect(0x111);
     let passive = net.until_request();

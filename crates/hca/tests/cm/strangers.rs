@@ -12,7 +12,7 @@ use super::{DREP, REJ};
 
 /// A third party, or a peer, that gets names wrong moves nothing.
 #[test]
-fn who_is_not_the_peer_ends_nothing() {
+fn strangers_end_no_connection() {
     let mut net = Net::new();
     let [active, passive] = net.connected([0x111, 0x222]);
     net.seen.clear();

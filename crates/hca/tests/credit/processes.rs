@@ -101,7 +101,7 @@ fn two_processes_do_not_drown_one() {
 
 /// One that has died, or sleeps, has everything.
 #[test]
-fn what_another_one_has_stops_nobody() {
+fn another_devices_numbers_do_not_conflict() {
     let shared = shared();
     let leases = shared.memory.leases;
     let mut link = link(shared);

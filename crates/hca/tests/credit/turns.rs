@@ -73,7 +73,7 @@ fn sending(link: &mut Link, pairs: &[[Qpn; 2]]) -> Vec<bool> {
 }
 
 #[test]
-fn who_goes_leaves_its_room_to_those_who_wait() {
+fn a_leaving_queue_pair_gives_its_room_to_waiting_ones() {
     let ways: [fn(&mut Link, Qpn); 3] = [
         |link, qpn| link.pair.sides[A].hca.destroy_qp(qpn).unwrap(),
         |link, qpn| link.pair.sides[A].move_to(qpn, QpState::Err),
@@ -144,7 +144,7 @@ fn a_reader_asks_for_no_more_than_others_while_its_responses_come() {
 
 /// Its turn has begun with answers, for which it needs no room; its first request comes amid them.
 #[test]
-fn who_answers_and_then_sends_gets_no_more_than_others() {
+fn answering_first_gives_no_extra_share() {
     let (mut link, _) = held_up();
     let pairs = link.connect(B, 1, without_timeout());
     let [[a, b]] = pairs[..] else {
@@ -166,7 +166,7 @@ fn who_answers_and_then_sends_gets_no_more_than_others() {
 
 /// Its host leaves amid its turn. Before it is back, the queue pair is connected to somebody else.
 #[test]
-fn what_it_was_allowed_at_one_peer_is_worth_nothing_at_another() {
+fn a_grant_at_one_peer_is_void_at_another() {
     let (mut link, _) = held_up();
     let pairs = link.connect(A, 1, without_timeout());
     let qpn = pairs[0][0];
@@ -184,7 +184,7 @@ fn what_it_was_allowed_at_one_peer_is_worth_nothing_at_another() {
 /// Its host leaves after the packet that is sent again, which is not charged. When it is back, all that
 /// was taken has come back, and nothing is on its way that could call the queue pair again.
 #[test]
-fn who_was_allowed_nothing_looks_again_when_all_has_come_back() {
+fn a_refused_sender_retries_when_the_window_empties() {
     let mut link = link();
     let pairs = link.connect(B, 1, without_timeout());
     let qpn = pairs[0][0];
@@ -230,7 +230,7 @@ fn give(link: &mut Link, to: usize, packet: &Outgoing) {
 
 /// Those that hold everything have lost it and never repeat it.
 #[test]
-fn what_is_lost_for_good_does_not_hold_up_the_others() {
+fn permanent_loss_does_not_delay_the_others() {
     let (mut link, pairs) = held_up();
     let later = link.pair.now.after(Span::from_nanos(3_000_000_000));
     link.pair.sides[A].hca.handle_timeout(later);

@@ -150,7 +150,7 @@ fn queue_pairs_that_are_not_ready_take_nothing() {
 }
 
 #[test]
-fn what_the_host_sees_is_counted_where_it_says() {
+fn host_events_are_counted_where_named() {
     let (mut pair, _) = World::connected();
     for (n, cause) in CAUSES.iter().enumerate() {
         pair.sides[A].hca.count(*cause, n as u64 + 1);

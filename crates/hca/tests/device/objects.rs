@@ -33,7 +33,7 @@ fn gone<T>(object: Object, handle: u32) -> Result<T, VerbsError> {
 }
 
 #[test]
-fn what_is_in_use_cannot_be_destroyed() {
+fn objects_in_use_cannot_be_destroyed() {
     let (mut hca, init) = device();
     let QpInit {
         pd,

@@ -224,7 +224,7 @@ fn an_armed_queue_announces_what_it_was_armed_for() {
 
 /// A program may arm and go to sleep without another poll.
 #[test]
-fn what_waits_in_a_queue_is_announced_when_it_is_armed() {
+fn arming_announces_waiting_completions() {
     let (mut pair, [a, b]) = World::connected();
     let cq = pair.sides[B].cq;
     let event = Event::Completion(cq);

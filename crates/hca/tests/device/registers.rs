@@ -139,7 +139,7 @@ const OTHERS: &[(&Field, Values)] = &[
 ];
 
 #[test]
-fn what_the_device_does_not_have_is_told_and_refused_with_all_that_came_with_it() {
+fn unsupported_parameters_are_refused_as_a_whole() {
     assert_eq!(FEATURES.len() + OTHERS.len() + 1, reg::SELECTS.len());
     for (select, values) in OTHERS {
         let mut hca = device();
@@ -215,7 +215,7 @@ fn several_selects_act_together() {
 
 /// mlxreg sets a field by writing back all of what it has read.
 #[test]
-fn what_is_read_can_be_written_back_with_one_field_changed() {
+fn a_read_register_can_be_written_with_one_change() {
     let mut hca = device();
     let read = query(&mut hca, 0);
     let policy = *hca.policy();

@@ -182,7 +182,7 @@ fn datagrams_leave_in_their_order_each_with_its_priority() {
 }
 
 #[test]
-fn what_had_left_before_a_pause_times_out_once_and_what_waits_does_not() {
+fn a_pause_times_out_only_packets_already_sent() {
     let mut cards = cards(&[3]);
     let victim = cards.qpns[0][B];
     let is_its = move |flight: &Flight| flight.dest_qp == Some(victim);

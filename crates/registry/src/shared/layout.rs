@@ -11,11 +11,12 @@ use ferroce_hca::{
     VfBlock,
 };
 
-use super::SLOT_MAX;
 use super::asleep::Asleep;
-use super::gids::SharedGids;
+use super::locks::SLOT_MAX;
 use super::map::shareable;
+use super::published::Published;
 use super::settings::SharedSettings;
+use crate::gids;
 
 /// "ferroce" and a zero.
 const MAGIC: u64 = u64::from_be_bytes(*b"ferroce\0");
@@ -38,7 +39,7 @@ shareable! {
         rounds: Rounds,
         /// Of a VF's file, this and the next two are not in use: those of its card are.
         settings: SharedSettings,
-        gids: SharedGids,
+        gids: Published<{ gids::WORDS }>,
         block: StateBlock,
         vfs: [VfBlock; Function::VFS_MAX as usize],
         /// Not 0 if the user has removed the device.
@@ -189,7 +190,7 @@ impl Layout {
         &self.settings
     }
 
-    pub(super) fn gids(&self) -> &SharedGids {
+    pub(super) fn gids(&self) -> &Published<{ gids::WORDS }> {
         &self.gids
     }
 

@@ -7,7 +7,8 @@ use std::io;
 
 use ferroce_os as os;
 
-use super::{Membership, PATIENCE, SLOT_MAX, SharedFile, byte};
+use super::locks::{PATIENCE, SLOT_MAX, byte};
+use super::{Membership, SharedFile};
 
 impl SharedFile {
     /// Ends the leases of the former owner of a slot, which this process has just taken. If it has the
@@ -85,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_a_slot_or_comes_alone_finds_no_leases_of_the_dead() {
+    fn a_taken_slot_has_no_leases_of_the_dead() {
         let private = Permissions::from_mode(0o700);
         let base = tempfile::Builder::new().permissions(private).tempdir();
         let base = base.unwrap();

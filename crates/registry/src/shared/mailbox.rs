@@ -12,6 +12,8 @@ use std::time::Instant;
 use ferroce_os::{self as os, NotInherited};
 use socket2::SockRef;
 
+use super::locks::SLOT_MAX;
+
 /// The longest path that a socket can be bound to (unix(7)), without the zero at its end.
 const PATH_MAX: usize = 107;
 /// Asked for as room for what is under way to the others; the kernel may grant less.
@@ -181,7 +183,7 @@ fn inode(name: &Path) -> Option<u64> {
 
 /// Removes the names that the owners of slots have left behind.
 pub(super) fn remove_all(state: &Path) {
-    for slot in 1..=super::SLOT_MAX {
+    for slot in 1..=SLOT_MAX {
         let _ = fs::remove_file(name(state, slot));
     }
 }
@@ -201,7 +203,7 @@ struct Names {
 
 impl Names {
     fn new(state: &Path) -> io::Result<Self> {
-        if name(state, super::SLOT_MAX).as_os_str().len() <= PATH_MAX {
+        if name(state, SLOT_MAX).as_os_str().len() <= PATH_MAX {
             return Ok(Self {
                 state: state.to_owned(),
                 _directory: None,

@@ -9,9 +9,11 @@ use std::sync::Arc;
 use ferroce_hca::Function;
 use ferroce_os::{self as os, List, NotInherited};
 
+use super::layout::Layout;
+use super::locks::{PATIENCE, SLOT_MAX, byte};
 use super::map::map;
 use super::settings::SettingsFile;
-use super::{Layout, PATIENCE, SLOT_MAX, SharedFile, byte};
+use super::{SharedFile, mailbox};
 use crate::spec::DeviceSpec;
 
 /// How often the file may be replaced while it is being opened.
@@ -161,7 +163,7 @@ fn replace(file: &File, path: &Path) -> io::Result<()> {
                       end it first";
         return Err(io::Error::new(io::ErrorKind::ResourceBusy, reason));
     }
-    super::mailbox::remove_all(path);
+    mailbox::remove_all(path);
     fs::remove_file(path)
 }
 

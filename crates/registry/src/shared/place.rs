@@ -47,7 +47,7 @@ fn is_over(since_us: u64, now_us: u64) -> bool {
     now_us.wrapping_sub(since_us) >= TURN_US
 }
 
-/// Held until it is dropped: nobody else asks, or changes who gets which packet.
+/// While it is held, no other process asks, or changes which process gets which packet.
 #[derive(Debug)]
 pub struct Asking {
     shared: Arc<SharedFile>,
@@ -131,7 +131,7 @@ impl SharedFile {
         }
     }
 
-    /// Notes that the owner of a slot was waited for in vain.
+    /// Notes that the owner of a slot did not answer in time.
     pub fn note_silence(&self, _held: &Asking, slot: u8) {
         let place = self.layout.member(slot).place();
         // One that has answered before is known by its round.
@@ -158,7 +158,7 @@ impl SharedFile {
         places.len() < slots.len() || !places.iter().all(is_before)
     }
 
-    /// Those of some slots whose owners have answered in the last round, and behind them those who have
+    /// Those of some slots whose owners have answered in the last round, and behind them those that have
     /// in the one before: the last one may have just begun.
     pub fn awake(&self, slots: &[u8]) -> Vec<u8> {
         let last = self.last_round();

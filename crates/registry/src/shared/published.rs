@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_was_written_in_one_piece() {
+    fn readers_never_see_half_a_write() {
         let block = Published::<64>::new();
         let last = 20_000;
         std::thread::scope(|scope| {

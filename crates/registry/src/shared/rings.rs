@@ -10,7 +10,8 @@ use std::sync::Arc;
 use ferroce_os::{self as os, NotInherited};
 
 use super::layout::{Layout, Member};
-use super::{SharedFile, byte, mailbox, open};
+use super::locks::byte;
+use super::{SharedFile, mailbox, open};
 
 /// The name of the file that the processes of a device share. By address, since that is what they
 /// share, under any names.
@@ -103,7 +104,7 @@ impl Reader {
         self.shared.path.parent()
     }
 
-    /// It takes so many more rings.
+    /// It takes this number of further rings.
     pub fn set_room(&self, rings: usize) {
         self.member().set_room(rings as u32);
     }

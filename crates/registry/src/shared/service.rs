@@ -241,7 +241,7 @@ impl SharedFile {
         }
     }
 
-    /// The services on which somebody listens, each with the slot of who does.
+    /// The services with a listener, each with its slot.
     pub fn listeners(&self) -> impl Iterator<Item = (ServiceId, u8)> {
         self.layout.listeners().iter().filter_map(|cell| {
             let entry = cell.load(Ordering::Relaxed);

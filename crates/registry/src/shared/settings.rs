@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ferroce_hca::{Settings, SettingsStore, WriteLockError};
 use ferroce_os::{self as os, NotInherited};
 
+use super::locks::{PATIENCE, byte};
 use super::published::Published;
 use super::words::{WORDS, from_words, to_words};
-use super::{PATIENCE, byte};
 
 /// The settings as they lie in the card's file.
 pub(super) type SharedSettings = Published<WORDS>;

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use ferroce_hca::Function;
 use ferroce_prm::PciAddress;
 
-use super::{DeviceSpec, SpecError};
+use super::DeviceSpec;
+use super::error::SpecError;
 
 /// Of which card a device is a VF, and which.
 #[derive(Clone, PartialEq, Debug)]

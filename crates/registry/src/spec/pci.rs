@@ -6,7 +6,7 @@
 use ferroce_prm::PciAddress;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::SpecError;
+use super::error::SpecError;
 
 /// The domain of devices whose files name no address; no machine has it for its own.
 const OWN_DOMAIN: u32 = 0x10fe;
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_told_is_refused() {
+    fn undecidable_input_is_refused() {
         for text in ["3a", "3a:20.0", "10000:3a:00.0"] {
             let error = parse(text).unwrap_err().to_string();
             assert!(error.contains("pci is"), "{text}: {error}");

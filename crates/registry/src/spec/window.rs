@@ -7,7 +7,7 @@ use ferroce_base::units::SIZE;
 use ferroce_hca::Window;
 use serde::{Deserialize, Serialize};
 
-use super::SpecError;
+use super::error::SpecError;
 
 /// `auto`, or a number of bytes: `256KiB`, `2MiB`. Two packets of the longest kind are the least.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_window_is_refused_with_what_is() {
+    fn bad_windows_are_refused_with_the_valid_form() {
         for text in [
             "", "Auto", "0", "16383", "15KiB", "1025MiB", "4096MiB", "-1", "2GiB", "16384.5",
         ] {

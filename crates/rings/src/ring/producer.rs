@@ -197,7 +197,7 @@ impl Producer {
         }
     }
 
-    /// Notes that a packet was lost for want of room; the consumer counts it.
+    /// Notes that a packet was lost for lack of room; the consumer counts it.
     pub fn note_dropped(&self) {
         self.memory.dropped().fetch_add(1, Ordering::Relaxed);
     }

@@ -42,7 +42,7 @@ fn check(entry: &Entry<'_>, number: usize) {
 }
 
 #[test]
-fn what_is_published_arrives_in_order() {
+fn published_packets_arrive_in_order() {
     let (mut producer, mut consumer) = ends();
     let mut buffer = [0; PACKET_BYTES_MAX];
     assert!(!consumer.has_some());
@@ -179,7 +179,7 @@ fn positions_may_be_far() {
 }
 
 #[test]
-fn what_much_traffic_needed_is_given_back() {
+fn memory_of_heavy_traffic_is_given_back() {
     let (mut producer, mut consumer) = ends();
     let mut buffer = [0; PACKET_BYTES_MAX];
     let far = |producer: &Producer| {

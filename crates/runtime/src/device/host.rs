@@ -1,7 +1,6 @@
 //! Changes to the device's address and interface on this host.
 
 use std::net::IpAddr;
-use std::sync::atomic::Ordering;
 
 use ferroce_hca::Hca;
 use ferroce_os::{Clock, Interface, Waiter};
@@ -100,7 +99,7 @@ impl Shared {
     /// The thread that hears of the host's interfaces: programs that poll, and a helper that stands
     /// back for them, do not listen.
     pub(super) fn watch_host(&self, mut view: HostView, file: &SharedFile, mut waiter: Waiter) {
-        while !self.stop.load(Ordering::Acquire) {
+        while !self.helper.is_stopped() {
             match waiter.wait(&view.news, None, false) {
                 Ok(wake) if wake.readable => {
                     let mut engine = self.lock();

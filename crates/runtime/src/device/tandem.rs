@@ -26,7 +26,7 @@ pub struct Tandem<'a> {
     made_ns: (u64, u64),
 }
 
-/// What became of a thread's time.
+/// How a thread's time was spent.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Spent {
     /// Nothing was to be done.
@@ -53,7 +53,7 @@ impl<'a> Tandem<'a> {
         })
     }
 
-    /// What became of the time since it was made, if it stayed on one thread.
+    /// How the time since it was made was spent, if it stayed on one thread.
     pub fn spent(&self) -> Spent {
         let (made_ns, cpu_ns) = self.made_ns;
         let slept = Duration::from_nanos(self.slept_ns);

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_mapped_is_refused() {
+    fn unmapped_memory_is_refused() {
         let memory = own_memory().unwrap();
         let base = pages();
         let (read_only, unmapped) = (base + PAGE as u64, base + 2 * PAGE as u64);

@@ -6,7 +6,7 @@ use ferroce_wire::{Headers, IcrcFlow, IpPair};
 
 use super::Node;
 
-/// Somebody with a plain socket who knows how to make packets.
+/// An attacker with a plain socket who knows how to make packets.
 pub struct Stranger {
     pub socket: UdpSocket,
     flow: IcrcFlow,

@@ -29,7 +29,7 @@ const MEMBARRIER_CMD_GLOBAL: libc::c_long = 1;
 const DELIVERY_MAX: Duration = Duration::from_millis(50);
 
 impl Socket {
-    /// Lets no further packet come to this socket, for good; those for its port go to the other
+    /// Lets no further packet come to this socket, permanently; those for its port go to the other
     /// sockets that share it. What has come can still be read. Nothing can be sent any more.
     ///
     /// # Errors

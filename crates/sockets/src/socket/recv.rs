@@ -97,7 +97,7 @@ impl RecvBuffers {
         buffers
     }
 
-    /// Has the next calls take up to so many messages (at least 1).
+    /// Has the next calls take up to this number of messages (at least 1).
     #[inline]
     pub fn make_room(&mut self, slots: usize) {
         self.room = slots.max(1);

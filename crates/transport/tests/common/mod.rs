@@ -371,7 +371,7 @@ fn describe(headers: &Headers) -> String {
 
 /// Time.
 impl Pair {
-    /// Goes on until nothing is on the wire, no timer runs and nobody has anything to send.
+    /// Goes on until nothing is on the wire, no timer runs and neither side has anything to send.
     pub fn run(&mut self) {
         while self.step(None) {}
     }
@@ -540,8 +540,8 @@ impl Stations<Packet> for Pair {
 
 /// Age.
 impl Pair {
-    /// Makes the connection older by so many one-packet messages of `id`, if nothing is under way and
-    /// nobody has anything left to say; otherwise nothing is done. What may still be on the wire is
+    /// Makes the connection older by a number of one-packet messages of `id`, if nothing is under way and
+    /// neither side has anything left to say; otherwise nothing is done. What may still be on the wire is
     /// lost.
     #[must_use]
     pub fn age(&mut self, id: Id, messages: u32) -> bool {
@@ -668,7 +668,7 @@ impl Pair {
     }
 }
 
-/// What came of it.
+/// The outcome.
 impl Pair {
     /// Takes the completions of one queue.
     pub fn completions(&mut self, id: Id, queue: WorkQueue) -> Vec<Completion> {

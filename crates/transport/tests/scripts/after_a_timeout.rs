@@ -53,7 +53,7 @@ fn if_nothing_has_arrived_the_rest_follows_at_once() {
     assert_eq!(pair.sent(B)[0], "ACK 0");
 }
 
-/// The acknowledgement says that all is there but for the atomic, whose response is asked for.
+/// The acknowledgement says that all is there except the atomic, whose response is asked for.
 #[test]
 fn if_everything_has_arrived_nothing_follows() {
     let pair = mixed(B);
@@ -127,7 +127,7 @@ fn posted_meanwhile() -> Pair {
 
 /// The peer misses what lies before the new packet, and says so.
 #[test]
-fn what_is_new_shows_what_is_missing() {
+fn new_columns_show_missing_values() {
     let mut pair = posted_meanwhile();
     pair.run();
     pair.expect_sent(A, 0..5);
@@ -136,9 +136,9 @@ fn what_is_new_shows_what_is_missing() {
     assert_eq!(pair.sent(B)[..2], ["ACK 0", "NAK sequence 1"]);
 }
 
-/// Without a timer, nobody would miss the new packet if that is lost.
+/// Without a timer, the new packet would not be missed if it is lost.
 #[test]
-fn what_was_passed_over_is_sent_before_the_timer_goes() {
+fn skipped_packets_are_sent_before_the_timeout() {
     let mut pair = posted_meanwhile();
     pair.lose_psn(1, A, true, 3);
     pair.run_for(TIMEOUT_NS / 2 + 100_000);
@@ -203,7 +203,7 @@ fn a_read_is_asked_for_again_before_what_follows_it() {
 }
 
 #[test]
-fn what_is_posted_meanwhile_waits_for_the_answer() {
+fn requests_posted_meanwhile_wait_for_the_answer() {
     let mut pair = Setup::default().connect();
     pair.silence(A);
     pair.write(A, 0, 10);
@@ -219,7 +219,7 @@ fn what_is_posted_meanwhile_waits_for_the_answer() {
     pair.expect_sent(A, 0..4);
 }
 
-/// Without a timer, nobody would miss a probe that is lost.
+/// Without a timer, a lost probe would not be missed.
 #[test]
 fn a_queue_pair_that_loses_its_timer_sends_everything() {
     let mut pair = Setup::default().connect();

@@ -257,7 +257,7 @@ fn without_retries_the_first_nak_is_fatal() {
 }
 
 #[test]
-fn what_was_acknowledged_meanwhile_is_not_sent_again() {
+fn packets_acknowledged_meanwhile_are_not_resent() {
     let mut pair = Setup {
         gap_ns: 10_000,
         ..Setup::default()

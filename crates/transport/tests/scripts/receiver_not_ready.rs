@@ -83,7 +83,7 @@ fn progress_gives_all_rnr_retries_back() {
 }
 
 #[test]
-fn what_follows_in_the_burst_is_not_called_out_of_sequence() {
+fn the_rest_of_a_burst_is_not_out_of_sequence() {
     let mut pair = not_ready(7, 12);
     for wr_id in 2..5 {
         pair.write(A, wr_id, 10);

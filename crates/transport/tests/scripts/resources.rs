@@ -35,7 +35,7 @@ fn no_more_than_max_rd_atomic_are_outstanding() {
 }
 
 #[test]
-fn what_comes_after_a_read_that_waits_waits_too() {
+fn requests_behind_a_fenced_read_wait() {
     let mut pair = pair(1, 1);
     pair.read(A, 0, 10);
     pair.read(A, 1, 10);

@@ -21,7 +21,7 @@ fn timeouts(pair: &Pair) -> u64 {
     pair.count(A, Counter::LocalAckTimeoutErr)
 }
 
-/// Nothing is lost for ever: everything is done, in order, and the bytes are there.
+/// Nothing stays lost: everything is done, in order, and the bytes are there.
 fn finish(pair: &mut Pair, wr_ids: impl IntoIterator<Item = u64>) {
     pair.run();
     pair.expect_sent(A, wr_ids);
@@ -79,7 +79,7 @@ fn each_repetition_counts_once() {
 
 /// What is said to later requests says nothing about an earlier repetition.
 #[test]
-fn what_was_settled_long_ago_is_forgotten() {
+fn old_decisions_are_forgotten() {
     let mut pair = Setup::default().connect();
     pair.rule(1, Fate::Lost, |p| p.from == B);
     pair.write(A, 1, 10);

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_or_no_value_is_refused_with_what_is() {
+    fn bad_keys_and_values_are_refused_with_the_valid_ones() {
         let qp = kind("q").unwrap().unwrap();
         let error = |key, values| Filter::of(qp, key, values).err().unwrap().to_string();
         assert!(error("colour", "red").contains("retries-left"));

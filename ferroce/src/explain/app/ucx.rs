@@ -227,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_proposed_is_rounded_back() {
+    fn proposals_are_rounded_back() {
         for code in 1..=31 {
             let proposed = duration(ack_timeout(code));
             let mut given = Given {

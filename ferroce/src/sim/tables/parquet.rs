@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_files_are_read() {
         let names = ["leaf0-h1".to_owned(), "häuser".to_owned()];
         let count = GROUP_ROWS + 5;
         let table = Table {

@@ -415,7 +415,7 @@ fn a_peer_that_sends_small_messages_is_told_in_time() {
 }
 
 #[test]
-fn what_a_peer_may_not_send_grows_nothing() {
+fn packets_a_peer_may_not_send_grow_nothing() {
     let mut flow = Flow::new(SIZES);
     assert_eq!(flow.hear(Message::Data(4097)), Some(End::Broken));
     for _ in 0..SIZES.recv_queue {
