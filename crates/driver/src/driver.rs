@@ -382,9 +382,6 @@ impl<L: Link, C: Clock> Driver<L, C> {
     }
 
     fn fill(&mut self, now: Time) -> Option<Sent> {
-        if self.hca.take_lacks_lease() {
-            self.link.lacks_lease(now);
-        }
         let mut bytes = 0;
         loop {
             if !self.holds_packet && !self.hca.poll_transmit_into(now, &mut self.packet) {

@@ -64,9 +64,6 @@ pub trait Link {
     /// Frees memory that was needed in traffic.
     fn rest(&mut self) {}
 
-    /// The device could not get a lease: other processes hold everything, or held it when they exited.
-    fn lacks_lease(&mut self, _now: Time) {}
-
     /// Handles an event of the device that concerns the link; returns events for others.
     fn handle_event(&mut self, event: Event) -> Option<Event> {
         Some(event)

@@ -158,9 +158,6 @@ pub fn card(seed: u64) -> HcaConfig {
         seed,
         // No receive buffer of a socket is to be spared.
         window_bytes: 4 << 20,
-        total_window_bytes: u32::MAX,
-        window: ferroce_hca::Window::Fixed(u32::MAX),
-        response_bytes: u32::MAX,
         trace_timers: true,
         ..HcaConfig::default()
     }

@@ -41,9 +41,9 @@ use self::carrier::Carrier;
 pub use self::config::HcaConfig;
 pub use self::flows::{FlowLook, LimitLook};
 pub use self::shape::{Shape, damage};
+use crate::admission::Admission;
 use crate::cm::Cm;
 use crate::congestion::Congestion;
-use crate::credit::{Bounds, Leases, Shares};
 use crate::event::Event;
 use crate::group::Groups;
 use crate::host::Common;
@@ -101,7 +101,7 @@ pub struct Hca {
 const _: () = {
     let device = size_of::<Hca>() + DeviceState::LOCAL_BYTES;
     assert!(
-        device <= 2112,
+        device <= 2048,
         "a device without objects, beside its settings"
     );
 };
@@ -131,17 +131,7 @@ impl Hca {
         let (generation, settings) = state.load();
         let secret = config.secret.unwrap_or_default();
         let carrier = settings.has_outages().then(|| Carrier::unseen(&state));
-        let mut scheduler = Scheduler::new(Port::new(&config.host));
-        scheduler.admission = config.host.books_room.then(|| {
-            let bounds = Bounds {
-                peer_bytes: config.total_window_bytes,
-                window: config.window,
-                response_bytes: config.response_bytes,
-            };
-            let slot = config.slot;
-            let leases = state.leases().map(|table| Leases { table, slot });
-            Box::new(Shares::new(bounds, leases))
-        });
+        let scheduler = Scheduler::new(Port::new(&config.host));
         let mut hca = Self {
             common: Common {
                 now: Time::ZERO,
@@ -177,6 +167,15 @@ impl Hca {
         hca
     }
 
+    /// Gives a device without queue pairs an admission, which decides how much all of them may have in
+    /// flight. Without one, only their own windows limit them.
+    #[must_use]
+    pub fn with_admission(mut self, admission: Box<dyn Admission>) -> Self {
+        debug_assert_eq!(self.qps.len(), 0, "queue pairs that are not admitted");
+        self.scheduler.admission = Some(admission);
+        self
+    }
+
     /// Returns the configuration that the device was created with.
     pub fn config(&self) -> &HcaConfig {
         &self.config
@@ -195,12 +194,6 @@ impl Hca {
     /// Returns the retransmission policy in force.
     pub fn policy(&self) -> &Policy {
         &self.common.policy
-    }
-
-    /// See [`Shares::take_lacks_lease`].
-    pub fn take_lacks_lease(&mut self) -> bool {
-        let admission = self.scheduler.admission.as_mut();
-        admission.is_some_and(|it| it.take_lacks_lease())
     }
 
     /// Returns the next event.

@@ -35,9 +35,6 @@ pub struct HostProfile {
     /// A full window stays closed until half of it is acknowledged: packets leave in bursts that
     /// one system call takes, and not one or two at a time as acknowledgements arrive.
     pub in_bursts: bool,
-    /// Packets arrive in buffers that drop what does not fit, here and at the peers: all queue
-    /// pairs together keep what is in flight below a bound.
-    pub books_room: bool,
 }
 
 impl HostProfile {
@@ -59,7 +56,6 @@ impl HostProfile {
         // queue pairs read at once.
         read_bytes: 128 << 10,
         in_bursts: true,
-        books_room: true,
     };
 
     /// Returns [`Self::SOCKETS`], shared by devices.
@@ -88,8 +84,6 @@ impl HostProfile {
             // A READ is one request, however long.
             read_bytes: u32::MAX,
             in_bursts: false,
-            // It takes packets as fast as they come.
-            books_room: false,
             ..Self::SOCKETS
         }
     }

@@ -11,7 +11,6 @@ use ferroce_transport::Time;
 pub(crate) use self::port::{Port, Priorities};
 pub(crate) use self::timers::Timers;
 use crate::admission::{Admission, Audited, Called, PathLook, Signal};
-use crate::credit::Shares;
 use crate::queue_pair::QpEntry;
 use crate::table::Table;
 
@@ -25,7 +24,7 @@ pub(crate) struct Scheduler {
     /// [`Self::take_pending`] has something to do.
     is_pending: bool,
     pub(crate) timers: Timers,
-    pub(crate) admission: Option<Box<Shares>>,
+    pub(crate) admission: Option<Box<dyn Admission>>,
     /// Queue pairs that may have room now, and one that goes behind them.
     called: [Option<u32>; 3],
     /// Queue pairs that have worked since the device last rested.
@@ -259,9 +258,9 @@ impl Scheduler {
 
     /// What limits a queue pair together with others.
     #[inline]
-    fn admission_of(&mut self, entry: &QpEntry) -> Option<&mut Shares> {
+    fn admission_of(&mut self, entry: &QpEntry) -> Option<&mut Box<dyn Admission>> {
         self.admission
-            .as_deref_mut()
+            .as_mut()
             .filter(|_| entry.seat.peer.is_some())
     }
 }

@@ -17,7 +17,6 @@ use self::local::Local;
 pub use self::local::LocalSettings;
 use crate::carrier::CarrierLosses;
 use crate::counters::{CounterSlab, Counters};
-use crate::credit::LeaseTable;
 use crate::error::WriteLockError;
 use crate::error_log::ErrorLog;
 use crate::histogram::{Histogram, HistogramError};
@@ -58,8 +57,6 @@ pub struct MappedState {
     pub vfs: &'static [VfBlock],
     /// A slab for each slot of this function; slot 0 belongs to no process.
     pub slabs: &'static [CounterSlab],
-    /// What the processes of this function have leased.
-    pub leases: &'static LeaseTable,
     /// Their last errors.
     pub errors: &'static ErrorLog,
 }
@@ -242,15 +239,6 @@ impl DeviceState {
         match &self.0.memory {
             Memory::Local(local) => local.errors(),
             Memory::Mapped { memory, .. } => memory.errors,
-        }
-    }
-
-    /// What it shares with other processes of what peers take.
-    #[inline]
-    pub(crate) fn leases(&self) -> Option<&'static LeaseTable> {
-        match &self.0.memory {
-            Memory::Local(_) => None,
-            Memory::Mapped { memory, .. } => Some(memory.leases),
         }
     }
 

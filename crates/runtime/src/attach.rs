@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use ferroce_admission::Bounds;
 use ferroce_hca::{Hca, HcaConfig, HostProfile, Mtu};
 use ferroce_os::{Interface, Tap, Waiter};
 use ferroce_registry::{Registry, RegistryError, SLOT_MAX};
@@ -78,9 +79,12 @@ impl Device {
             trace_timers: options.trace_timers,
             speed: spec.speed.rate(),
             host: HostProfile::sockets(),
-            window: spec.window.get(),
             port_mtu: Interface::of(spec.address).map_or(Mtu::Mtu1024, path_mtu),
             ..HcaConfig::default()
+        };
+        let bounds = Bounds {
+            window: spec.window.get(),
+            ..Bounds::default()
         };
         let state = shared.state(slot);
         let shared = Arc::new(shared);
@@ -94,6 +98,7 @@ impl Device {
         Self::build(
             socket,
             config,
+            bounds,
             hca,
             options.tap,
             attachment,

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use ferroce_admission::{Bounds, Shares};
 use ferroce_driver::{Ring, patience::WAIT_SPIN};
 use ferroce_hca::{
     Completion, CqId, DeviceState, Event, Hca, HcaConfig, Notify, RecvWr, SendWr, SrqId, Time,
@@ -52,9 +53,11 @@ pub struct DeviceConfig {
     pub address: IpAddr,
     /// UDP port of this device and of its peers.
     pub port: u16,
-    /// The device itself. Its total window is lowered to half of the receive buffer that the kernel
-    /// grants, since the peers' sockets are likely no larger, and what it asks for to a quarter.
+    /// The device itself.
     pub hca: HcaConfig,
+    /// How much it may have in flight to each peer. That is lowered to half of the receive buffer that
+    /// the kernel grants, since the peers' sockets are likely no larger, and responses to a quarter.
+    pub bounds: Bounds,
     /// Records packets.
     pub tap: Option<Tap>,
     /// Socket options.
@@ -71,6 +74,7 @@ impl DeviceConfig {
             address,
             port: ROCE_V2_PORT,
             hca: HcaConfig::default(),
+            bounds: Bounds::default(),
             tap: None,
             socket: Options::default(),
             helper: true,
@@ -80,13 +84,13 @@ impl DeviceConfig {
 
 /// Lowers what may be on the wire to what the socket takes, and with it those of the peers. A quarter
 /// of the buffer is left for acknowledgements, and for what the kernel is slow to give back.
-fn fit(config: &mut HcaConfig, socket: &Socket) {
+fn fit(bounds: &mut Bounds, socket: &Socket) {
     // Packets that leave one by one take twice the room of those that leave in batches.
     let copies = if socket.segmentation() { 1 } else { 2 };
     let buffer = socket.granted().receive_buffer_bytes / copies;
     let at_most = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
-    config.total_window_bytes = config.total_window_bytes.min(at_most(buffer / 2));
-    config.response_bytes = config.response_bytes.min(at_most(buffer / 4));
+    bounds.peer_bytes = bounds.peer_bytes.min(at_most(buffer / 2));
+    bounds.response_bytes = bounds.response_bytes.min(at_most(buffer / 4));
 }
 
 /// A device on a real socket.
@@ -107,8 +111,15 @@ impl Device {
     pub fn open(config: DeviceConfig) -> Result<Self, OpenError> {
         let socket = Socket::bind(SocketAddr::new(config.address, config.port), &config.socket)?;
         let attachment = Attachment::alone(config.address, config.port);
-        let (mut device, waiter) =
-            Self::build(socket, config.hca, Hca::new, config.tap, attachment, None)?;
+        let (mut device, waiter) = Self::build(
+            socket,
+            config.hca,
+            config.bounds,
+            Hca::new,
+            config.tap,
+            attachment,
+            None,
+        )?;
         if config.helper {
             device.start_helper(waiter)?;
         }
@@ -125,14 +136,16 @@ impl Device {
     pub(crate) fn build(
         socket: Socket,
         mut config: HcaConfig,
+        mut bounds: Bounds,
         hca: impl FnOnce(HcaConfig) -> Hca,
         tap: Option<Tap>,
         attachment: Attachment,
         neighbours: Option<Neighbours>,
     ) -> Result<(Self, Waiter), OpenError> {
-        fit(&mut config, &socket);
+        fit(&mut bounds, &socket);
         config.secret.get_or_insert_with(random_secret);
-        let hca = hca(config);
+        let leases = neighbours.as_ref().map(Neighbours::leases);
+        let hca = hca(config).with_admission(Box::new(Shares::new(bounds, leases)));
         let state = hca.state().clone();
         let mailbox = neighbours.as_ref().map(Neighbours::mailbox);
         let port = attachment.shared.as_ref();

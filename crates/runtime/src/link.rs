@@ -382,7 +382,8 @@ impl Link for SocketLink {
         let mail = neighbours.deadline_ns();
         let steering = neighbours.steering.deadline_ns();
         let near = self.near().and_then(Near::deadline_ns);
-        let all = [mail, steering, self.kept.deadline_ns(), near];
+        let sweep = neighbours.sweep_at_ns();
+        let all = [mail, steering, self.kept.deadline_ns(), near, sweep];
         let all = all.into_iter().flatten().map(|ns| Clock.time_at(ns));
         all.chain(look).min()
     }
@@ -393,6 +394,9 @@ impl Link for SocketLink {
             let due = steering.deadline_ns();
             if due.is_some_and(|at| at <= now_ns) {
                 steering.run(now_ns, &self.socket);
+            }
+            if neighbours.sweep_at_ns().is_some_and(|at| at <= now_ns) {
+                neighbours.sweep_leases(now_ns);
             }
             if self.kept.deadline_ns().is_some_and(|at| at <= now_ns) {
                 neighbours.look_at_places(&mut self.kept, now_ns);
@@ -409,12 +413,6 @@ impl Link for SocketLink {
     fn rest(&mut self) {
         if let Some(near) = &mut self.intake.near {
             near.rest();
-        }
-    }
-
-    fn lacks_lease(&mut self, now: Time) {
-        if let Some(neighbours) = self.neighbours_mut() {
-            neighbours.sweep_leases(Clock.nanos_at(now));
         }
     }
 

@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use ferroce_admission::Leases;
 use ferroce_hca::{Hca, cm::Owner};
 use ferroce_registry::{ATTENTION, Mailbox, Question, SharedFile, Undelivered};
 use ferroce_rings::Offer;
@@ -48,6 +50,8 @@ pub(crate) struct Neighbours {
     pub(crate) steering: Steering,
     /// Sockets that others have given to this process, whose places it is to keep, with their indexes.
     given: Vec<(OwnedFd, Option<u8>)>,
+    /// There was nothing to lease: perhaps the dead have it.
+    lacks_lease: Arc<AtomicBool>,
     /// When leases of the dead may be looked for again.
     sweep_at_ns: u64,
 }
@@ -99,6 +103,7 @@ impl Neighbours {
             outboxes: BTreeMap::new(),
             buffer: vec![0; FRAME_BYTES].into_boxed_slice(),
             given: Vec::new(),
+            lacks_lease: Arc::default(),
             sweep_at_ns: 0,
         }
     }
@@ -114,14 +119,29 @@ impl Neighbours {
         Arc::clone(&self.mailbox)
     }
 
-    /// There was nothing to lease: perhaps the dead have it.
+    /// This process's part of what all processes of the device lease.
+    pub(crate) fn leases(&self) -> Leases {
+        Leases {
+            table: self.shared.leases(),
+            slot: self.slot,
+            lacking: Arc::clone(&self.lacks_lease),
+        }
+    }
+
+    /// When [`Self::sweep_leases`] is to be called.
+    #[inline]
+    pub(crate) fn sweep_at_ns(&self) -> Option<u64> {
+        let lacks_lease = self.lacks_lease.load(Ordering::Relaxed);
+        lacks_lease.then_some(self.sweep_at_ns)
+    }
+
+    /// Ends the leases of processes that have died.
     #[cold]
     pub(crate) fn sweep_leases(&mut self, now_ns: u64) {
-        if self.sweep_at_ns <= now_ns {
-            self.sweep_at_ns = now_ns + SWEEP_PAUSE_NS;
-            // What it does not get now it may get the next time.
-            let _ = self.shared.sweep_leases(self.slot);
-        }
+        self.lacks_lease.store(false, Ordering::Relaxed);
+        self.sweep_at_ns = now_ns + SWEEP_PAUSE_NS;
+        // What it does not get now it may get the next time.
+        let _ = self.shared.sweep_leases(self.slot);
     }
 
     /// Sockets that others have given to this process, with their indexes.

@@ -9,6 +9,7 @@ use common::{
     Node, PATIENCE, address, attr, check_all_kinds, connect, impatient, impatient_attr,
     in_namespace, nothing_was_lost, nothing_was_missed, patient, patient_attr, pattern, port_v6,
 };
+use ferroce_admission::Bounds;
 use ferroce_hca::{Counter, Event, HcaConfig, Mtu, QpAttr, Refusal, WcStatus};
 use ferroce_runtime::DeviceConfig;
 use ferroce_sockets::{Options, SendError, Socket};
@@ -87,15 +88,19 @@ fn a_tiny_receive_buffer() {
     };
     let node = |host| {
         let hca = HcaConfig {
-            total_window_bytes: 8 << 10,
             window_bytes: 8 << 10,
             ..HcaConfig::default()
+        };
+        let bounds = Bounds {
+            peer_bytes: 8 << 10,
+            ..Bounds::default()
         };
         let config = DeviceConfig::new(address(47, 3, host));
         let socket = options.clone();
         Node::with_config(
             DeviceConfig {
                 hca,
+                bounds,
                 socket,
                 ..config
             },

@@ -11,6 +11,8 @@ use ferroce_hca::{
 };
 use ferroce_wire::Qpn;
 
+use crate::side::device;
+
 /// The addresses of the two.
 pub const ADDRESSES: [[u8; 4]; 2] = [[10, 0, 0, 1], [10, 0, 0, 2]];
 
@@ -48,10 +50,10 @@ impl End {
     }
 }
 
-/// Two devices with default settings and different seeds.
+/// Two devices on sockets with default settings and different seeds.
 pub fn devices() -> [Hca; 2] {
     [0, 1].map(|seed| {
-        Hca::new(HcaConfig {
+        device(HcaConfig {
             seed,
             ..HcaConfig::default()
         })

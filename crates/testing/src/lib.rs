@@ -42,7 +42,9 @@ pub use ferroce_base::random::Dice;
 pub use ferroce_fabric::{Fate, Frame, Network, Parcel, Rules, Stations};
 pub use layout::check_layout;
 pub use said::said;
-pub use side::{Region, SEND, Side, attr, card, config, local, recv_wr, srq_limit};
+pub use side::{
+    Region, SEND, Side, attr, card, config, device, local, recv_wr, sharing, srq_limit,
+};
 pub use skips::skip;
 pub use socket::{Receiver, Socket, Stalls};
 pub use waits::{Over, PATIENCE, longest_wait, wait_until};

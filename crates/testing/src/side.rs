@@ -3,11 +3,12 @@
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
+use ferroce_admission::{Bounds, Shares};
 use ferroce_hca::{
     AccessFlags, Attr, Buffer, Completion, CqId, Event, Hca, HcaConfig, HostProfile, Memory,
     MrInfo, Mtu, MwBind, Path, PdId, Personality, QpAttr, QpInit, QpModify, QpState, QpType, Rate,
     Received, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges, SrqId, SrqModify, Time,
-    TimerExpiry, Window,
+    TimerExpiry,
 };
 use ferroce_wire::Qpn;
 
@@ -31,12 +32,24 @@ pub fn config() -> HcaConfig {
 /// The same as a card with a port of `mbps` Mb/s, which no receive buffer limits.
 pub fn card(mbps: u32) -> HcaConfig {
     HcaConfig {
-        window: Window::Fixed(u32::MAX),
-        total_window_bytes: u32::MAX,
-        response_bytes: u32::MAX,
         host: HostProfile::card(Rate::from_mbps(mbps)).into(),
         ..config()
     }
+}
+
+/// A device as its host makes it: on sockets, it shares what peers take among its queue pairs.
+pub fn device(config: HcaConfig) -> Hca {
+    let is_card = config.host.port_rate.is_some();
+    let hca = Hca::new(config);
+    match is_card {
+        true => hca,
+        false => sharing(hca, Bounds::default()),
+    }
+}
+
+/// Has a device share what peers take among its queue pairs.
+pub fn sharing(hca: Hca, bounds: Bounds) -> Hca {
+    hca.with_admission(Box::new(Shares::new(bounds, None)))
 }
 
 /// Attributes of a queue pair that allow everything.
@@ -97,7 +110,7 @@ pub struct Side<T = ()> {
 
 impl Side {
     pub(crate) fn new(number: u8, config: HcaConfig) -> Self {
-        Self::on(number, Hca::new(config))
+        Self::on(number, device(config))
     }
 
     /// A side whose device there is.

@@ -3,15 +3,16 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
+use ferroce_admission::Bounds;
 use ferroce_fabric::{Frame, Network, Parcel, Stations};
 use ferroce_hca::{
-    AccessFlags, Counter, Data, HcaConfig, MwType, Outgoing, QpAttr, Received, SendFlags, SendOp,
-    SendWr, Span, Time,
+    AccessFlags, Counter, Data, Hca, HcaConfig, MwType, Outgoing, QpAttr, Received, SendFlags,
+    SendOp, SendWr, Span, Time,
 };
 use ferroce_wire::{Headers, ICRC_LEN, IcrcFlow, IpPair, Opcode, Psn, Qpn, ROCE_V2_PORT};
 
 use crate::flight::{Content, Flight, Sent, rejuvenate};
-use crate::side::{Side, attr, config, local};
+use crate::side::{Side, attr, config, local, sharing};
 use crate::socket::{Socket, truesize};
 
 /// The first device.
@@ -58,6 +59,16 @@ impl World {
     /// Two devices that are alike.
     pub fn pair(config: HcaConfig) -> Self {
         Self::new([config.clone(), config])
+    }
+
+    /// A device on sockets for each configuration, which keeps within the bounds.
+    pub fn within(configs: impl IntoIterator<Item = (HcaConfig, Bounds)>) -> Self {
+        let sides = (1..).zip(configs);
+        Self::of(
+            sides.map(|(number, (config, bounds))| {
+                Side::on(number, sharing(Hca::new(config), bounds))
+            }),
+        )
     }
 
     /// A device for each configuration.

@@ -2,11 +2,13 @@
 
 use std::net::IpAddr;
 
+use ferroce_admission::Bounds;
 use ferroce_hca::{
     AccessFlags, Attr, Buffer, CqId, Event, Hca, HcaConfig, Limits, Memory, MrInfo, MwId, MwType,
     Path, PdId, QpAttr, QpCap, QpInit, QpModify, QpState, QpType, Secret, Sge, SrqId, Time,
     XrcObjects, XrcdId,
 };
+use ferroce_testing::sharing;
 use ferroce_wire::{Qpn, Srqn};
 
 use super::ledger::Ledger;
@@ -140,9 +142,12 @@ pub(super) type Side = ferroce_testing::Side<Books>;
 
 pub(super) fn new(index: u8, qp_type: QpType, input: &mut Cursor<'_>) -> Side {
     let seed = input.u8();
-    let mut hca = Hca::new(HcaConfig {
+    let bounds = Bounds {
+        peer_bytes: if seed.is_multiple_of(4) { 0 } else { 2 << 20 },
+        ..Bounds::default()
+    };
+    let hca = Hca::new(HcaConfig {
         seed: seed.into(),
-        total_window_bytes: if seed.is_multiple_of(4) { 0 } else { 2 << 20 },
         slot: if input.one_in(2) { 0 } else { 0xff },
         secret: Some(Secret::new(input.one_in(2).into())),
         limits: Limits {
@@ -153,6 +158,7 @@ pub(super) fn new(index: u8, qp_type: QpType, input: &mut Cursor<'_>) -> Side {
         trace_timers: true,
         ..HcaConfig::default()
     });
+    let mut hca = sharing(hca, bounds);
     let pd = hca.alloc_pd().expect("a new device has room");
     let other_pd = hca.alloc_pd().expect("a new device has room");
     let regions = Role::ALL

@@ -21,6 +21,7 @@ const LEVELS: &[(&str, u8)] = &[
     ("ferroce-capture", 2),
     ("ferroce-fwctl", 2),
     ("ferroce-hca", 3),
+    ("ferroce-admission", 4),
     ("ferroce-driver", 4),
     ("ferroce-fabric", 4),
     ("ferroce-os", 1),

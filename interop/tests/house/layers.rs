@@ -52,7 +52,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         "ferroce-hca",
         &[
             "error",
-            "credit numbers settings srq",
+            "numbers settings srq",
             "limits mr state",
             "group link register",
             "packet",

@@ -12,7 +12,7 @@ use ferroce_driver::{
 };
 use ferroce_hca::{
     Attr, Buffer, Counter, Data, Hca, HcaConfig, Memory, Outgoing, Psn, QpAttr, QpModify, QpState,
-    Qpn, Received, SendOp, SendWr, Span, Time, WcStatus, Window,
+    Qpn, Received, SendOp, SendWr, Span, Time, WcStatus,
 };
 use ferroce_testing::direct::{ADDRESSES, End, attr, connected};
 
@@ -303,13 +303,8 @@ impl Side {
         queue_pairs: usize,
         first: Psn,
     ) -> Self {
-        // A short packet of each queue pair takes some KiB of a buffer.
-        let window_bytes = (queue_pairs as u32 * (16 << 10)).max(2 << 20);
         let mut hca = Hca::new(HcaConfig {
             seed: own as u64,
-            // A new path would get no more than a few packets.
-            window: Window::Fixed(window_bytes),
-            total_window_bytes: window_bytes,
             ..HcaConfig::default()
         });
         let mut end = End::new(&mut hca, 1 << 16, Memory::Buffer(Buffer::zeroed(MEMORY)));

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use ferroce_dcqcn::{Rate, Switches};
 use ferroce_transport::Mtu;
 
-use crate::credit::Window;
 use crate::host_profile::HostProfile;
 use crate::limits::Limits;
 use crate::secret::Secret;
@@ -15,8 +14,6 @@ use crate::settings::Personality;
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[repr(C)] // what packets need stands first
 pub struct HcaConfig {
-    /// Maximum bytes of READ responses in flight to this device, as a receive buffer counts them.
-    pub response_bytes: u32,
     /// The parameters set by the host. Devices of many similar hosts share them.
     pub host: Arc<HostProfile>,
     /// Seed of everything random in the device (D26).
@@ -34,12 +31,6 @@ pub struct HcaConfig {
     pub port_mtu: Mtu,
     /// Maximum bytes that each queue pair keeps in flight.
     pub window_bytes: u32,
-    /// Maximum bytes that all queue pairs together keep in flight to one peer, as a receive buffer
-    /// counts them. If the peer's buffer is at least as large, no packets are lost because it is
-    /// full.
-    pub total_window_bytes: u32,
-    /// The share of it that a path gets.
-    pub window: Window,
     /// Speed of the port, above which congestion control does not limit. It limits nothing else. If
     /// the host's port has a rate, it is that rate.
     pub speed: Rate,
@@ -60,9 +51,6 @@ impl Default for HcaConfig {
             limits: Limits::MAX,
             port_mtu: Mtu::Mtu4096,
             window_bytes: 1 << 20,
-            total_window_bytes: 2 << 20,
-            window: Window::Auto,
-            response_bytes: 2 << 20,
             speed: Rate::from_mbps(100_000),
             host: HostProfile::sockets(),
             personality: Personality::default(),

@@ -30,7 +30,6 @@ fn card(vfs: u8) -> Vec<DeviceState> {
             block,
             vfs: of_vfs,
             slabs: Vec::leak(vec![CounterSlab::default(), CounterSlab::default()]),
-            leases: Box::leak(Box::default()),
             errors: Box::leak(Box::default()),
         };
         DeviceState::mapped(memory, Arc::new(store), function, 1, Identity::default()).unwrap()

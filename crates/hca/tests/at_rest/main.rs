@@ -8,7 +8,7 @@ use used::{Rests, Sizes, World};
 fn used_queue_pairs_that_rest_are_small() {
     let sizes = Sizes::measured();
     println!("{:#?}", sizes.rows());
-    assert!(sizes.idle_device <= 3 << 10, "{sizes:?}");
+    assert!(sizes.idle_device <= 2 << 10, "{sizes:?}");
     assert!(sizes.restless_qp > 2 * sizes.used_qp, "{sizes:?}");
     assert!(sizes.used_qp <= 1024, "{sizes:?}");
     assert!(sizes.used_device <= 20 << 10, "{sizes:?}");

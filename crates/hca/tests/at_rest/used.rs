@@ -1,7 +1,10 @@
 //! Memory of devices whose queue pairs have carried traffic and rest.
 
+use std::sync::Arc;
+
 use ferroce_hca::{
-    CqId, Data, Hca, HcaConfig, Memory, RecvWr, SendOp, SendWr, Sges, Span, Time, WcStatus,
+    CqId, Data, Hca, HcaConfig, Memory, Personality, RecvWr, SendOp, SendWr, Settings, Sges, Span,
+    Time, WcStatus,
 };
 use ferroce_testing::direct::{self, ADDRESSES, End, connected};
 use ferroce_wire::Qpn;
@@ -14,7 +17,7 @@ const OUTSTANDING: u32 = 16;
 /// Bytes that the heap and the devices themselves take.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
-    /// A device without objects, with its counters, registers and settings.
+    /// A device without objects, beside the settings that any number of devices share.
     pub(crate) idle_device: usize,
     /// A device with 16 queue pairs that were used and rest.
     pub(crate) used_device: usize,
@@ -26,7 +29,10 @@ pub(crate) struct Sizes {
 
 impl Sizes {
     pub(crate) fn measured() -> Self {
-        let idle_device = heap_of(|| Hca::new(HcaConfig::default())) + size_of::<Hca>();
+        let config = HcaConfig::default();
+        let settings = Arc::new(Settings::new(Personality::default()));
+        let idle = || Hca::with_settings(config.clone(), Arc::clone(&settings));
+        let idle_device = heap_of(idle) + size_of::<Hca>();
         let of = |qps, rests| heap_of(|| World::used(qps, rests)) / 2 + size_of::<Hca>();
         let (used_device, twice) = (of(16, Rests::AtTheEnd), of(32, Rests::AtTheEnd));
         Self {

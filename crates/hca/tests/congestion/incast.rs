@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use ferroce_admission::{Bounds, Window};
 use ferroce_dcqcn::CongestionPoint;
 use ferroce_hca::impair::Bottleneck;
 use ferroce_hca::{
     AccessFlags, Direction, HcaConfig, Impairment, Memory, MrInfo, Mtu, QpAttr, Rate, SendOp,
-    SendWr, Sge, Window,
+    SendWr, Sge,
 };
 use ferroce_wire::Qpn;
 
@@ -35,11 +36,11 @@ struct Incast {
 
 impl Incast {
     fn new(flows: usize, link: Impairment, assignments: &[&str]) -> Self {
-        let config = HcaConfig {
+        let bounds = Bounds {
             window: Window::Fixed(2 << 20), // rates are to keep the queue short
-            ..HcaConfig::default()
+            ..Bounds::default()
         };
-        let mut pair = World::pair(config);
+        let mut pair = World::within([0, 1].map(|_| (HcaConfig::default(), bounds)));
         pair.carries_bytes = false;
         pair.sides
             .iter()

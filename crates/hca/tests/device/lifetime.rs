@@ -3,7 +3,6 @@
 use ferroce_hca::{
     AccessFlags, Attr, Counter, Direction, Event, Hca, HcaConfig, Impairment, Limits, Memory, Path,
     QpAttr, QpEvent, QpInit, QpModify, QpState, QpType, SendOp, SendWr, Sge, Span, Time, WcStatus,
-    Window,
 };
 use ferroce_wire::Qpn;
 
@@ -200,7 +199,6 @@ fn many_queue_pairs_have_their_timers() {
     const QPS: usize = 60_000;
     let mut hca = Hca::new(HcaConfig {
         trace_timers: true,
-        window: Window::Fixed(u32::MAX),
         ..config()
     });
     let pd = hca.alloc_pd().unwrap();

@@ -14,5 +14,4 @@ mod phantom;
 mod policy;
 mod queues;
 mod registers;
-mod window;
 mod xrc;

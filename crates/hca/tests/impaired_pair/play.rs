@@ -148,7 +148,7 @@ enum Act<'a> {
 
 impl Stage {
     fn new(scenario: &Scenario) -> Self {
-        let mut pair = World::new(scenario.configs.clone());
+        let mut pair = World::within(scenario.configs.clone());
         let srqs = [A, B].map(|id| {
             let (side, wanted) = (&mut pair.sides[id], scenario.srq[id]);
             wanted.then(|| side.hca.create_srq(side.pd, 256, 2).unwrap())

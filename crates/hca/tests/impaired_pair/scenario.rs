@@ -1,5 +1,6 @@
 //! What may happen to two devices.
 
+use ferroce_admission::Bounds;
 use ferroce_adp::{DecTrigger, Profile, RawProfile, RawRange};
 use ferroce_dcqcn::CongestionPoint;
 use ferroce_hca::impair::{Blackout, Bottleneck, BurstLoss};
@@ -12,7 +13,7 @@ use ferroce_testing::message::Kind;
 /// A run. Times are in nanoseconds from its start.
 #[derive(Debug)]
 pub(crate) struct Scenario {
-    pub(crate) configs: [HcaConfig; 2],
+    pub(crate) configs: [(HcaConfig, Bounds); 2],
     /// Whether receives come from a shared queue.
     pub(crate) srq: [bool; 2],
     pub(crate) qps: Vec<Plan>,
@@ -131,11 +132,16 @@ impl Scenario {
     }
 }
 
-pub(crate) fn config(dice: &mut Dice) -> HcaConfig {
-    HcaConfig {
-        seed: dice.next(),
-        window_bytes: dice.pick(&[0, 4 << 10, 64 << 10, 1 << 20]),
-        total_window_bytes: dice.pick(&[0, 128 << 10, 2 << 20]),
+pub(crate) fn config(dice: &mut Dice) -> (HcaConfig, Bounds) {
+    let seed = dice.next();
+    let window_bytes = dice.pick(&[0, 4 << 10, 64 << 10, 1 << 20]);
+    let bounds = Bounds {
+        peer_bytes: dice.pick(&[0, 128 << 10, 2 << 20]),
+        ..Bounds::default()
+    };
+    let config = HcaConfig {
+        seed,
+        window_bytes,
         personality: Personality {
             adaptive: dice.chance(80),
             ib_multiplier: dice.within(1..=4) as u8,
@@ -152,7 +158,8 @@ pub(crate) fn config(dice: &mut Dice) -> HcaConfig {
         },
         trace_timers: true,
         ..HcaConfig::default()
-    }
+    };
+    (config, bounds)
 }
 
 fn plan(dice: &mut Dice, perfect: bool, calm: bool) -> Plan {

@@ -104,7 +104,7 @@ impl Sent {
 
 impl Stage {
     fn new(dice: &mut Dice) -> Self {
-        let mut pair = World::new([config(dice), config(dice)]);
+        let mut pair = World::within([config(dice), config(dice)]);
         let srqs = [A, B].map(|id| {
             let side = &mut pair.sides[id];
             let wanted = dice.chance(30);

@@ -6,9 +6,9 @@ use std::mem::offset_of;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
+use ferroce_admission::LeaseTable;
 use ferroce_hca::{
-    Counter, CounterInfo, CounterSlab, ErrorLog, Function, LeaseTable, MappedState, StateBlock,
-    VfBlock,
+    Counter, CounterInfo, CounterSlab, ErrorLog, Function, MappedState, StateBlock, VfBlock,
 };
 
 use super::asleep::Asleep;
@@ -180,7 +180,6 @@ impl Layout {
             block: &card.block,
             vfs: &card.vfs,
             slabs: &self.slabs,
-            leases: &self.leases,
             errors: &self.errors,
         }
     }

@@ -5,12 +5,18 @@
 
 use std::io;
 
+use ferroce_admission::LeaseTable;
 use ferroce_os as os;
 
 use super::locks::{PATIENCE, SLOT_MAX, byte};
 use super::{Membership, SharedFile};
 
 impl SharedFile {
+    /// The leases of all processes of this function.
+    pub fn leases(&self) -> &'static LeaseTable {
+        self.layout.leases()
+    }
+
     /// Ends the leases of the former owner of a slot, which this process has just taken. If it has the
     /// device to itself, there are no others to leave alone.
     pub(super) fn clear_leases(&self, _held: &Membership<'_>, slot: u8) -> io::Result<()> {

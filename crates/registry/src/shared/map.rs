@@ -5,7 +5,8 @@ use std::io;
 use std::ptr;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
 
-use ferroce_hca::{CounterSlab, ErrorLog, LeaseTable, StateBlock, VfBlock};
+use ferroce_admission::LeaseTable;
+use ferroce_hca::{CounterSlab, ErrorLog, StateBlock, VfBlock};
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 
 /// A type that may lie in memory which other processes change at any time.

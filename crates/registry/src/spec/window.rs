@@ -3,8 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use ferroce_admission::Window;
 use ferroce_base::units::SIZE;
-use ferroce_hca::Window;
 use serde::{Deserialize, Serialize};
 
 use super::error::SpecError;

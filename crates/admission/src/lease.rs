@@ -6,10 +6,11 @@
 //! another, or be woken by one.
 
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Leased at a time, at least, and kept beyond what is in use.
-pub(crate) const QUANTUM_BYTES: u64 = super::TURN_BYTES;
+pub(crate) const QUANTUM_BYTES: u64 = crate::TURN_BYTES;
 /// What a process may have on the wire to a peer without a lease: two packets of any size.
 pub(crate) const FLOOR_BYTES: u64 = 16 << 10;
 /// Peers share a total if their addresses come to the same number.
@@ -104,8 +105,37 @@ impl LeaseTable {
         cells.for_each(|cell| cell.store(0, Ordering::Relaxed));
     }
 
-    pub(crate) fn held(&self, slot: u8, bucket: usize) -> u64 {
+    fn held(&self, slot: u8, bucket: usize) -> u64 {
         self.slots[usize::from(slot)].0[bucket].load(Ordering::Relaxed)
+    }
+}
+
+/// What a process has of the leases of all processes on its device.
+#[derive(Clone, Debug)]
+pub struct Leases {
+    /// The leases of all.
+    pub table: &'static LeaseTable,
+    /// The slot of this process.
+    pub slot: u8,
+    /// Set when there was nothing to lease: others have everything, or had it when they died.
+    pub lacking: Arc<AtomicBool>,
+}
+
+impl Leases {
+    pub(crate) fn take(&self, peer: IpAddr, wanted: u64, bound: u64) -> u64 {
+        let granted = self.table.take(self.slot, peer, wanted, bound);
+        if granted == 0 {
+            self.lacking.store(true, Ordering::Relaxed);
+        }
+        granted
+    }
+
+    pub(crate) fn give_back(&self, peer: IpAddr, bytes: u64) {
+        self.table.give_back(self.slot, peer, bytes);
+    }
+
+    pub(crate) fn held(&self, bucket: usize) -> u64 {
+        self.table.held(self.slot, bucket)
     }
 }
 
@@ -198,6 +228,6 @@ mod tests {
 
     #[test]
     fn the_floor_is_two_packets_of_any_size() {
-        assert!(super::super::cost(2, ferroce_transport::Mtu::Mtu4096) <= FLOOR_BYTES);
+        assert!(crate::room::cost(2, ferroce_transport::Mtu::Mtu4096) <= FLOOR_BYTES);
     }
 }

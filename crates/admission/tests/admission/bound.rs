@@ -1,18 +1,18 @@
 //! The bound holds, and what waits for it is done in the end.
 
-use ferroce_hca::{Counter, HcaConfig, SendWr, WcStatus, Window};
+use ferroce_admission::{Bounds, Window};
+use ferroce_hca::{Counter, SendWr, WcStatus};
 
 use crate::link::{Link, Receiver, without_timeout};
 use ferroce_testing::{A, B, Region, SEND, config, recv_wr};
 
 const LEN: usize = 64 << 10;
 
-fn small(total_window_bytes: u32) -> HcaConfig {
-    HcaConfig {
-        total_window_bytes,
-        window: Window::Fixed(total_window_bytes),
-        response_bytes: total_window_bytes / 2,
-        ..config()
+fn small(peer_bytes: u32) -> Bounds {
+    Bounds {
+        peer_bytes,
+        window: Window::Fixed(peer_bytes),
+        response_bytes: peer_bytes / 2,
     }
 }
 
@@ -34,11 +34,11 @@ fn run_with(window: Window, to: usize, qps: usize, bound: u32, wr: fn(&Region, &
         buffer: (2 * u64::from(bound)).max(8 << 10),
         ..Receiver::default()
     };
-    let config = HcaConfig {
+    let bounds = Bounds {
         window,
         ..small(bound)
     };
-    let mut link = Link::new(config, [receiver; 2]);
+    let mut link = Link::new(config(), bounds, [receiver; 2]);
     let pairs = link.connect(to, qps, without_timeout());
     let [own, remote] = link.regions(to, LEN);
     let receives = wr(&remote, &own).op == SEND;
@@ -103,14 +103,16 @@ fn however_many_queue_pairs_send_or_read_nothing_is_lost() {
 #[test]
 fn responses_from_everywhere_have_room() {
     let bound = 256 << 10;
-    let mut config = small(bound);
-    config.response_bytes = bound / 4;
+    let bounds = Bounds {
+        response_bytes: bound / 4,
+        ..small(bound)
+    };
     let receiver = Receiver {
         buffer: u64::from(bound) / 2,
         packet_ns: 500,
         stalls: None,
     };
-    let mut link = Link::new(config, [receiver; 2]);
+    let mut link = Link::new(config(), bounds, [receiver; 2]);
     for to in [A, B] {
         let pairs = link.connect(to, 200, without_timeout());
         let [own, remote] = link.regions(to, LEN);

@@ -1,9 +1,9 @@
 //! How much the path to a peer, and the peer itself, can take at a time.
 
+use ferroce_hca::Signal;
 use ferroce_transport::{Mtu, Span, Time};
 
-use super::unit;
-use crate::admission::Signal;
+use crate::room::unit;
 
 /// What a path is tried with first.
 const START_BYTES: u64 = 32 << 10;

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::Room;
-use super::lease::{BUCKETS, bucket};
-use super::peers::Peers;
-use super::shares::{Leases, Shares, seat_of};
-use crate::admission::Audited;
+use ferroce_hca::Audited;
+
+use crate::lease::{BUCKETS, Leases, bucket};
+use crate::peers::Peers;
+use crate::room::Room;
+use crate::shares::{Shares, seat_of};
 
 /// What the queue pairs of one peer add up to.
 #[derive(PartialEq, Eq, Debug, Default)]
@@ -18,7 +19,7 @@ struct Sums {
 }
 
 /// Compares what is booked as taken with what the queue pairs have in flight.
-pub(super) fn audit(shares: &Shares, queue_pairs: &[Audited<'_>]) {
+pub(crate) fn audit(shares: &Shares, queue_pairs: &[Audited<'_>]) {
     let (peers, responses, leases) = shares.parts();
     let mut sums: BTreeMap<u32, Sums> = BTreeMap::new();
     let mut home = Sums::default();
@@ -59,13 +60,13 @@ pub(super) fn audit(shares: &Shares, queue_pairs: &[Audited<'_>]) {
 }
 
 /// What is booked as leased is what the others see.
-fn audit_leases(peers: &Peers, leases: Leases) {
+fn audit_leases(peers: &Peers, leases: &Leases) {
     let mut sums = [0; BUCKETS];
     for (_, peer) in peers.iter() {
         sums[bucket(peer.address)] += peer.leased;
     }
     for (bucket, sum) in sums.into_iter().enumerate() {
-        let held = leases.table.held(leases.slot, bucket);
+        let held = leases.held(bucket);
         assert_eq!(held, sum, "bucket {bucket}");
     }
 }

@@ -1,5 +1,6 @@
 //! Two devices on sockets.
 
+use ferroce_admission::Bounds;
 use ferroce_hca::{AccessFlags, Counter, HcaConfig, QpAttr, SendWr, Span, Time};
 use ferroce_testing::{A, B, Fate, Region, Side, Socket, World, attr};
 use ferroce_wire::{Psn, Qpn};
@@ -16,8 +17,8 @@ pub(crate) struct Link {
 
 impl Link {
     /// Devices that are alike, each with its receiver.
-    pub(crate) fn new(config: HcaConfig, receivers: [Receiver; 2]) -> Self {
-        let mut pair = World::pair(config);
+    pub(crate) fn new(config: HcaConfig, bounds: Bounds, receivers: [Receiver; 2]) -> Self {
+        let mut pair = World::within([0, 1].map(|_| (config.clone(), bounds)));
         pair.carries_bytes = false;
         pair.audit_every = AUDIT_EVERY;
         pair.sockets = receivers.map(Socket::new).into();

@@ -1,32 +1,11 @@
-//! Credit: decides who may send when many queue pairs send into one buffer.
-//!
-//! A peer's socket drops packets that do not fit into its receive buffer. The amount that all queue
-//! pairs of this device have in flight to one address therefore stays below a bound, regardless of
-//! their number, their start and the number of processes. Queue pairs take room burst by burst. If
-//! there is none, they wait in a queue, and while any of them waits, all others that want more wait
-//! behind it. The same applies to the responses to this device's READs, which arrive at its own
-//! socket.
-
-mod audit;
-mod lease;
-mod path;
-mod peers;
-mod shares;
+//! Room in one receive buffer: what is taken of it, and which queue pairs wait for more.
 
 use std::collections::VecDeque;
 
-use ferroce_transport::{Mtu, Span};
+use ferroce_transport::Mtu;
 
-pub use self::lease::LeaseTable;
-pub use self::path::Window;
-pub(crate) use self::shares::{Bounds, Leases, Shares};
+use crate::TURN_BYTES;
 
-/// Minimum bytes at a peer, as its buffer counts them, for a turn: no share is smaller, and a queue
-/// pair that waits for room waits for this much. A GSO burst.
-const TURN_BYTES: u64 = 64 << 10;
-/// A queue pair that waits for room at a peer checks at this interval whether what is in flight is
-/// lost.
-const WRITE_OFF_AFTER: Span = Span::from_secs(1);
 /// A small packet's buffer is hardly smaller than that of one of this size.
 const PAYLOAD_MIN: u32 = 1024;
 /// What the kernel adds to a packet's payload in a batch, headers included.

@@ -1,6 +1,7 @@
 //! Who waits gets its turn, whatever becomes of those before it.
 
-use ferroce_hca::{Data, HcaConfig, Outgoing, QpState, SendWr, Span, Window};
+use ferroce_admission::{Bounds, Window};
+use ferroce_hca::{Data, Outgoing, QpState, SendWr, Span};
 use ferroce_wire::Qpn;
 
 use crate::link::{Link, Receiver, without_timeout};
@@ -9,12 +10,12 @@ use ferroce_testing::{A, B, attr, config};
 const BOUND: u32 = 256 << 10;
 
 fn link() -> Link {
-    let config = HcaConfig {
+    let bounds = Bounds {
         window: Window::Fixed(BOUND),
         response_bytes: BOUND,
-        ..config()
+        ..Bounds::default()
     };
-    Link::new(config, [Receiver::default(); 2])
+    Link::new(config(), bounds, [Receiver::default(); 2])
 }
 
 #[test]
@@ -91,13 +92,12 @@ fn a_leaving_queue_pair_gives_its_room_to_waiting_ones() {
 
 /// Two devices with room for more packets than responses.
 fn reading_link() -> Link {
-    let config = HcaConfig {
+    let bounds = Bounds {
         window: Window::Fixed(4 * BOUND),
-        total_window_bytes: 4 * BOUND,
+        peer_bytes: 4 * BOUND,
         response_bytes: BOUND,
-        ..config()
     };
-    Link::new(config, [Receiver::default(); 2])
+    Link::new(config(), bounds, [Receiver::default(); 2])
 }
 
 /// The first in the queue is called when room comes back, and destroyed before its turn.

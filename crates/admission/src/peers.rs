@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use ferroce_hca::Signal;
 use ferroce_transport::{Mtu, Time};
 
-use super::Room;
-use super::path::PathWindow;
-use crate::admission::Signal;
+use crate::path::PathWindow;
+use crate::room::Room;
 
 /// A device that queue pairs of this one are connected to.
 #[derive(Debug)]

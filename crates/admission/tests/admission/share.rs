@@ -1,6 +1,7 @@
 //! How many queue pairs share what a peer's socket holds.
 
-use ferroce_hca::{AccessFlags, HcaConfig, QpState, SendWr, Span, Window};
+use ferroce_admission::{Bounds, Window};
+use ferroce_hca::{AccessFlags, HcaConfig, QpState, SendWr, Span};
 use ferroce_wire::Qpn;
 
 use ferroce_testing::{A, B, World, attr, config};
@@ -8,13 +9,16 @@ use ferroce_testing::{A, B, World, attr, config};
 const MTU: u64 = 1024;
 const MIN: u64 = 64 << 10;
 
-fn devices(qps: usize, total_window_bytes: u32) -> (World, Vec<[Qpn; 2]>) {
+fn devices(qps: usize, peer_bytes: u32) -> (World, Vec<[Qpn; 2]>) {
     let config = HcaConfig {
         window_bytes: 256 << 10,
-        window: Window::Fixed(total_window_bytes),
         ..config()
     };
-    let mut pair = World::pair(config);
+    let bounds = Bounds {
+        window: Window::Fixed(peer_bytes),
+        ..Bounds::default()
+    };
+    let mut pair = World::within([0, 1].map(|_| (config.clone(), bounds)));
     let qps = (0..qps)
         .map(|_| {
             let qpns = [A, B].map(|id| pair.sides[id].create_qp());

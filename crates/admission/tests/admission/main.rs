@@ -3,6 +3,7 @@
 mod bound;
 mod link;
 mod processes;
+mod share;
 mod silent;
 mod slow;
 mod turns;

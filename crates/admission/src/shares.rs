@@ -2,17 +2,19 @@
 
 use std::net::IpAddr;
 
+use ferroce_hca::{Admission, Applicant, Audited, Called, PathLook, Seat, Signal};
 use ferroce_transport::{Allowance, HeldBack, Qp, Span, Time};
 
-use super::lease::{FLOOR_BYTES, LeaseTable, QUANTUM_BYTES};
-use super::path::{PathWindow, Window};
-use super::peers::{Peer, Peers};
-use super::{Room, TURN_BYTES, WRITE_OFF_AFTER, affordable, cost};
-use crate::admission::{Admission, Applicant, Audited, Called, PathLook, Seat, Signal};
+use crate::audit;
+use crate::lease::{FLOOR_BYTES, Leases, QUANTUM_BYTES};
+use crate::path::{PathWindow, Window};
+use crate::peers::{Peer, Peers};
+use crate::room::{Room, affordable, cost};
+use crate::{TURN_BYTES, WRITE_OFF_AFTER};
 
 /// How much may be in flight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Bounds {
+pub struct Bounds {
     /// Maximum bytes that all queue pairs together keep in flight to one peer, as a receive buffer
     /// counts them. If the peer's buffer is at least as large, no packets are lost because it is
     /// full.
@@ -23,22 +25,21 @@ pub(crate) struct Bounds {
     pub response_bytes: u32,
 }
 
-/// What a process has of the leases of all processes on its device.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Leases {
-    /// The leases of all.
-    pub table: &'static LeaseTable,
-    /// The slot of this process.
-    pub slot: u8,
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            peer_bytes: 2 << 20,
+            window: Window::Auto,
+            response_bytes: 2 << 20,
+        }
+    }
 }
 
 /// Shares what peers can take, and the host's own buffer, among queue pairs.
 #[derive(Debug)]
-pub(crate) struct Shares {
+pub struct Shares {
     bounds: Bounds,
     leases: Option<Leases>,
-    /// There was nothing to lease since [`Self::take_lacks_lease`] was called.
-    lacks_lease: bool,
     /// The devices at the other ends, and what is in flight to them.
     peers: Peers,
     /// What responses to READs may take of the host's own buffer.
@@ -58,22 +59,15 @@ struct Turn {
 
 impl Shares {
     /// The shares of a device without queue pairs.
-    pub(crate) fn new(bounds: Bounds, leases: Option<Leases>) -> Self {
+    pub fn new(bounds: Bounds, leases: Option<Leases>) -> Self {
         Self {
             bounds,
             leases,
-            lacks_lease: false,
             peers: Peers::default(),
             responses: Room::default(),
             turn: None,
             written_off_at: None,
         }
-    }
-
-    /// Whether there was nothing to lease since the last call: others have everything, or had it
-    /// when they died.
-    pub(crate) fn take_lacks_lease(&mut self) -> bool {
-        std::mem::take(&mut self.lacks_lease)
     }
 }
 
@@ -228,7 +222,7 @@ impl Admission for Shares {
     }
 
     fn audit(&self, queue_pairs: &[Audited<'_>]) {
-        super::audit::audit(self, queue_pairs);
+        audit::audit(self, queue_pairs);
     }
 }
 
@@ -310,14 +304,12 @@ impl Shares {
             return 0;
         };
         let window = peer.bound();
-        let Some(Leases { table, slot }) = self.leases else {
+        let Some(leases) = &self.leases else {
             return window;
         };
         if sends && peer.leased < window {
             let wanted = window - peer.leased;
-            let granted = table.take(slot, peer.address, wanted, peer.window.max());
-            peer.leased += granted;
-            self.lacks_lease |= granted == 0;
+            peer.leased += leases.take(peer.address, wanted, peer.window.max());
         }
         window.min(peer.leased.max(FLOOR_BYTES))
     }
@@ -325,7 +317,7 @@ impl Shares {
     /// Gives back what is leased at a peer and not in use, except for a little that may be wanted
     /// soon. Not during a turn, which has been promised all of it.
     fn give_back(&mut self, id: u32) {
-        let (Some(peer), Some(leases)) = (self.peers.get_mut(id), self.leases) else {
+        let (Some(peer), Some(leases)) = (self.peers.get_mut(id), &self.leases) else {
             return;
         };
         let live = peer.room.live();
@@ -334,19 +326,18 @@ impl Shares {
             _ => (live + QUANTUM_BYTES, live + 2 * QUANTUM_BYTES),
         };
         if peer.leased > most {
-            let Leases { table, slot } = leases;
-            table.give_back(slot, peer.address, peer.leased - keep);
+            leases.give_back(peer.address, peer.leased - keep);
             peer.leased = keep;
         }
     }
 
-    pub(super) fn parts(&self) -> (&Peers, &Room, Option<Leases>) {
-        (&self.peers, &self.responses, self.leases)
+    pub(crate) fn parts(&self) -> (&Peers, &Room, Option<&Leases>) {
+        (&self.peers, &self.responses, self.leases.as_ref())
     }
 }
 
 /// What a queue pair has taken now.
-pub(super) fn seat_of(qp: &Qp, seat: &Seat) -> Seat {
+pub(crate) fn seat_of(qp: &Qp, seat: &Seat) -> Seat {
     let mtu = qp.attr().path_mtu;
     let (packets, responses) = match seat.peer {
         Some(_) => (qp.on_wire(), qp.responses_on_wire()),

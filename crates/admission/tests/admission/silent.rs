@@ -1,5 +1,6 @@
 //! A peer that says nothing: each queue pair finds out by itself, in its own time.
 
+use ferroce_admission::Bounds;
 use ferroce_hca::{HcaConfig, Mtu, Personality, QpAttr, SendWr, Span, WcStatus};
 
 use crate::link::{Link, Receiver};
@@ -27,9 +28,12 @@ fn with_mtu(path_mtu: Mtu) -> QpAttr {
 
 /// Queue pairs that all have a request for B at once; nothing has happened yet.
 fn posted(qps: usize, mtu: Mtu, wr: Request) -> Link {
-    let config = HcaConfig {
-        total_window_bytes: BOUND,
+    let bounds = Bounds {
+        peer_bytes: BOUND,
         response_bytes: BOUND / 2,
+        ..Bounds::default()
+    };
+    let config = HcaConfig {
         personality: Personality {
             initial_exponent: Some(10),
             quantiser: false,
@@ -41,7 +45,7 @@ fn posted(qps: usize, mtu: Mtu, wr: Request) -> Link {
         buffer: u64::from(2 * BOUND),
         ..Receiver::default()
     };
-    let mut link = Link::new(config, [receiver; 2]);
+    let mut link = Link::new(config, bounds, [receiver; 2]);
     let pairs = link.connect(B, qps, with_mtu(mtu));
     let [own, remote] = link.regions(B, LEN);
     for [a, b] in &pairs {

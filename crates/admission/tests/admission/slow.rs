@@ -1,7 +1,8 @@
 //! A peer that takes its time: some thousand packets a second, as an emulated machine does, or more but
 //! with stalls that are longer than timers, as a machine with other things to do does.
 
-use ferroce_hca::{Counter, HcaConfig, Mtu, Personality, QpAttr, SendWr, Span, WcStatus, Window};
+use ferroce_admission::{Bounds, Window};
+use ferroce_hca::{Counter, HcaConfig, Mtu, Personality, QpAttr, SendWr, Span, WcStatus};
 
 use crate::link::{Link, Receiver, Stalls};
 use ferroce_testing::{B, Region, SEND, attr, recv_wr};
@@ -76,8 +77,11 @@ fn run(
     wr: Request,
     lose_every: Option<u64>,
 ) -> Seen {
-    let config = HcaConfig {
+    let bounds = Bounds {
         window,
+        ..Bounds::default()
+    };
+    let config = HcaConfig {
         personality: Personality {
             initial_exponent: Some(kind.exponent),
             quantiser: false,
@@ -85,7 +89,7 @@ fn run(
         },
         ..HcaConfig::default()
     };
-    let mut link = Link::new(config, kind.ends);
+    let mut link = Link::new(config, bounds, kind.ends);
     if let Some(n) = lose_every {
         link.lose_every(n);
     }
