@@ -42,6 +42,7 @@ pub use ferroce_base::random::Dice;
 pub use ferroce_fabric::{Fate, Frame, Network, Parcel, Rules, Stations};
 pub use layout::check_layout;
 pub use said::said;
+pub use ferroce_admission::{Bounds, Window};
 pub use side::{
     Region, SEND, Side, attr, card, config, device, local, recv_wr, sharing, srq_limit,
 };

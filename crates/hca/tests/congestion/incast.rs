@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use ferroce_admission::{Bounds, Window};
 use ferroce_dcqcn::CongestionPoint;
 use ferroce_hca::impair::Bottleneck;
 use ferroce_hca::{

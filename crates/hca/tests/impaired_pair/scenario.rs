@@ -1,6 +1,5 @@
 //! What may happen to two devices.
 
-use ferroce_admission::Bounds;
 use ferroce_adp::{DecTrigger, Profile, RawProfile, RawRange};
 use ferroce_dcqcn::CongestionPoint;
 use ferroce_hca::impair::{Blackout, Bottleneck, BurstLoss};
