@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use ferroce_driver::Taken;
 use ferroce_hca::{Counter, Data, Hca, Received, Time};
-use ferroce_os::{Clock, Seen, Tap};
+use ferroce_os::{Seen, Tap};
 use ferroce_registry::{PeerLinks, rows};
 use ferroce_rings::{Arrived, Kind as Sealing, Near};
 use ferroce_sockets::{Datagram, ForeignPorts, Message, Overflow, RecvBuffers, Socket};
@@ -247,7 +247,7 @@ impl Sorter {
             place,
             traffic_class: message.tos,
             flow: flow?,
-            is_foreign: self.foreign_ports.includes(source, Clock.nanos_at(at)),
+            is_foreign: self.foreign_ports.includes(source, at),
         })
     }
 
@@ -313,9 +313,8 @@ impl Sorter {
             traffic_class: arrival.traffic_class,
             bytes: datagram.bytes,
         };
-        let now_ns = Clock.nanos_at(arrival.at);
-        let kept = neighbours.forward(slot, &packet, now_ns);
-        neighbours.steering.missed(slot, now_ns);
+        let kept = neighbours.forward(slot, &packet, arrival.at);
+        neighbours.steering.missed(slot, arrival.at);
         let counter = match kept {
             true => Counter::RxForwarded,
             false => Counter::RxForwardDropped,
@@ -338,7 +337,7 @@ impl Sorter {
         if let Some(neighbours) = &mut self.neighbours
             && neighbours.is_blocked()
         {
-            let lost = neighbours.flush(Clock.nanos_at(now()));
+            let lost = neighbours.flush(now());
             hca.count(Counter::RxUnknownQp, lost.nobody);
             hca.count(Counter::RxForwardDropped, lost.too_late);
         }
