@@ -47,7 +47,7 @@ impl Registry {
         let variable = |name| env::var(name).ok().filter(|value| !value.is_empty());
         let emulation = variable(EMULATION).map(|name| {
             name.parse()
-                .map_err(|()| RegistryError::BadGuise { name: name.clone() })
+                .map_err(|()| RegistryError::BadEmulation { name: name.clone() })
         });
         let link = variable(LINK).map(|name| {
             name.parse()

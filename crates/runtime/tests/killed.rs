@@ -182,9 +182,6 @@ fn bytes_of_a_killed_process_on_the_wire_go_to_the_others() {
     // What the peer has sent to the victim is nobody else's.
     let observer = Node::attach(&place.registry(), "a", 4096);
     nothing_was_missed(&observer);
-    let again = observer
-        .device
-        .state()
-        .counter(Counter::RetransmittedPackets);
+    let again = observer.count(Counter::RetransmittedPackets);
     assert_eq!(again, 0, "{}", Counter::RetransmittedPackets.name());
 }

@@ -499,6 +499,13 @@ pub fn check_all_kinds(a: &Node, b: &Node, (at_a, at_b): (Qpn, Qpn), bytes: usiz
     assert_eq!((found, b.buffer.load(word)), ((100, 111), 5), "atomics");
 }
 
+/// The same both ways, between new queue pairs.
+pub fn check_both_ways(a: &Node, b: &Node, attr: &QpAttr, bytes: usize) {
+    let (at_a, at_b) = connect(a, b, attr);
+    check_all_kinds(a, b, (at_a, at_b), bytes, 1);
+    check_all_kinds(b, a, (at_b, at_a), bytes, 4);
+}
+
 /// Open file descriptors of this process.
 pub fn open_files() -> usize {
     fs::read_dir("/proc/self/fd").unwrap().count()
