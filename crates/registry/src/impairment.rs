@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn complaints_name_the_field_the_value_what_is_allowed_and_an_example() {
+    fn complaints_name_field_value_range_and_an_example() {
         for (text, told) in [
             (
                 "loss=150%",

@@ -17,7 +17,7 @@ pub use self::error::RegistryError;
 use crate::shared::{SharedFile, file_name};
 use crate::spec::{DeviceSpec, Emulation, LinkSetting, check_name};
 
-/// Says which devices a process sees, in place of all: `NAME` or `NAME@ADDRESS`, with commas.
+/// Says which devices a process sees, in place of all: `NAME` or `NAME@ADDRESS`, comma-separated.
 const DEVICES: &str = "FERROCE_DEVICES";
 /// Says which hardware they look like: the name of a [`Emulation`].
 const EMULATION: &str = "FERROCE_AS";

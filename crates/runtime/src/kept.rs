@@ -41,7 +41,7 @@ struct Kept {
 }
 
 impl KeptPlaces {
-    /// None. What `watch` tells of may be one of these later.
+    /// None. What `watch` reports may be one of these later.
     pub(crate) fn new(watch: Arc<Epoll>) -> Self {
         Self {
             watch,
@@ -107,7 +107,7 @@ impl KeptPlaces {
             }
             stays
         });
-        // Nobody joins or leaves meanwhile. There is time for it.
+        // No process joins or leaves meanwhile. There is time for it.
         let Some(held) = shared.try_membership() else {
             return;
         };

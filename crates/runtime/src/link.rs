@@ -37,7 +37,7 @@ struct Turns {
 }
 
 impl Turns {
-    /// Looks in vain until it is looked more rarely, and then once more.
+    /// Looks that find nothing until it is looked more rarely, and then once more.
     const IN_VAIN: u32 = 8;
     const LONG_IN_VAIN: u32 = 64;
     /// So rarely, as long as rings have brought something so lately.
@@ -146,7 +146,7 @@ impl SocketLink {
         }
     }
 
-    /// Whether something lies in a ring.
+    /// Whether a ring has something.
     pub(crate) fn has_near(&self) -> bool {
         self.near().is_some_and(Near::has_some)
     }
@@ -448,7 +448,7 @@ mod tests {
     #[test]
     fn packets_of_rings_do_not_have_the_socket_looked_at_more_often() {
         let (sender, target, _place) = pair(2);
-        // Until so many may be on the wire.
+        // Until that many may be on the wire.
         for _ in 0..20 {
             sender.writes(&target, 100);
             sender.succeed(&target, 100);

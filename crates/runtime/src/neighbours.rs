@@ -84,7 +84,7 @@ pub(crate) enum Mail<'a> {
     Question(Question),
     /// A ring that this process may read.
     Ring(Offer),
-    /// Somebody has changed the device's settings.
+    /// A process has changed the device's settings.
     Attention,
 }
 
@@ -217,7 +217,7 @@ impl Neighbours {
         !self.outboxes.is_empty()
     }
 
-    /// Whether somebody says that there is something to take. A process that dies may fail to say
+    /// Whether another process says that there is something to take. A process that dies may fail to say
     /// so.
     #[inline]
     pub(crate) fn has_mail(&self) -> bool {
@@ -332,7 +332,7 @@ mod tests {
         let (second, end) = Forwarded::parse(rest).unwrap();
         assert_eq!((second.source, second.traffic_class), (sources[1], 2));
         assert_eq!((second.bytes, end.len()), (&[2; 18][..], 0));
-        // Cut anywhere it is no packet.
+        // Cut anywhere it is not a packet.
         assert!((0..rest.len()).all(|len| Forwarded::parse(&rest[..len]).is_none()));
     }
 }

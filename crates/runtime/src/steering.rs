@@ -25,7 +25,7 @@ const PEACE: Span = Span::from_secs(2);
 const TRY_AGAIN: Span = Span::from_millis(1);
 /// When answers are looked at first; then after twice as long, and so on.
 const LOOK: Span = Span::from_micros(50);
-/// How long answers are waited for. Whoever is slower is stopped, or the machine is very busy.
+/// How long answers are waited for. A process that is slower is stopped, or the machine is very busy.
 const ROUND: Span = Span::from_millis(100);
 /// Sockets there may be beside those of known processes, which may be about to end, and beside those
 /// that keep a place.
@@ -62,7 +62,7 @@ enum State {
 enum Reason {
     Joined,
     Missed,
-    /// Somebody listens, whose socket is known since the last round.
+    /// A process listens whose socket is known since the last round.
     Listens,
 }
 
@@ -105,7 +105,7 @@ impl Steering {
         };
     }
 
-    /// Somebody listens who did not before. Who comes to know by probes tells the kernel then.
+    /// A process listens that did not before. If probes are under way, the kernel is told with their result.
     pub(crate) fn listens(&mut self, now: Time) {
         if matches!(self.state, State::Quiet) {
             self.state = State::Due {
@@ -116,7 +116,7 @@ impl Steering {
         }
     }
 
-    /// Whether packets come straight to whom they are for, as far as that can be had.
+    /// Whether packets come straight to the process that they are for, as far as possible.
     ///
     /// Not only those for this process: what it sends to another one by a detour is overtaken by what
     /// it sends after the kernel knows the way, and UC takes an order that is broken for a loss.
@@ -209,7 +209,7 @@ impl Steering {
         let known = places.iter().map(|place| usize::from(place.index) + 1);
         let sockets = known.max().unwrap_or(0).max(slots.len());
         for index in (0..=u8::MAX).take(sockets + SPARE_PROBES) {
-            // Whoever does not get his does not answer.
+            // A process that does not get its probe does not answer.
             let _ = socket.send(socket.address(), 0, &probe(index, round, nonce), 0);
         }
         State::Waiting(Waiting {
@@ -224,7 +224,7 @@ impl Steering {
         })
     }
 
-    /// What follows from places. Those who answered in the first of the `rounds` in which somebody
+    /// What follows from places. Processes that answered in the first of the `rounds` in which one
     /// did take what is for others; in doubt an index is that of the first.
     fn routes(&self, places: &[Place], rounds: &[Round]) -> Routes {
         let newest = |index: u8| {
@@ -234,7 +234,7 @@ impl Steering {
                 nth.unwrap_or(rounds.len())
             })
         };
-        // Who is stopped keeps the index that he had, unless somebody else has it now.
+        // A stopped process keeps its index, unless another one has it now.
         let valid = |place: &&Place| newest(place.index) == Some(*place);
         let slots = places.iter().filter(valid);
         let slots: Vec<(u8, u8)> = slots.map(|place| (place.slot, place.index)).collect();

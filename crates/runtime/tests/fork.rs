@@ -1,4 +1,4 @@
-//! What becomes of devices when their process forks, and when it ends.
+//! Devices whose process forks, or ends.
 
 mod common;
 
@@ -34,7 +34,7 @@ fn slots(observer: &Observer) -> Vec<u8> {
     processes.iter().map(|process| process.slot).collect()
 }
 
-/// Forks amid a connection. The child looks at what it has, opens devices of its own, and lives on
+/// Forks during a connection. The child looks at what it has, opens devices of its own, and lives on
 /// until it hears no more.
 fn parent(directory: &Path) {
     let node = attach(directory);

@@ -122,7 +122,7 @@ fn an_ordinary_receive_buffer() {
     }
 }
 
-/// What arrives while nobody reads, more than the buffer takes: it is counted, and said once.
+/// What arrives while no thread reads, more than the buffer takes: it is counted, and reported once.
 #[test]
 fn kernel_drops_are_counted_and_reported() {
     let socket = Options {
@@ -152,7 +152,7 @@ fn kernel_drops_are_counted_and_reported() {
     assert_eq!(told.filter(|it| *it == Event::ReceiveOverflow).count(), 1);
 }
 
-/// One that is smaller than the peer believes loses packets, but nothing for good.
+/// One that is smaller than the peer believes loses packets, but nothing permanently.
 #[test]
 fn a_receive_buffer_smaller_than_the_peers_window() {
     let node = |host, receive_buffer_bytes| {

@@ -37,7 +37,7 @@ fn requests_find_whoever_serves_the_port() {
             assert_eq!((rep.status, rep.qpn, rep.qkey), (0, qpn_at(server), 7));
         }
     }
-    // Nobody serves it, and somebody says so.
+    // It is not served, and some process says so.
     for client in &nodes {
         ask(client, ServiceId::new(PortSpace::Udp, 999), PATIENTLY, 15);
         let kind = outcome(&nodes.each_ref());
@@ -48,7 +48,7 @@ fn requests_find_whoever_serves_the_port() {
 /// What other processes pass on to one that does not share the port yet finds no listener there. An
 /// answer would bind its socket to another port, and it could not join any more.
 #[test]
-fn a_request_that_comes_before_its_process_has_joined_keeps_it_from_nothing() {
+fn a_request_before_its_process_has_joined_does_no_harm() {
     let place = Place::with_device(address(15, 4, 0));
     let [server, client] = [(); 2].map(|()| place.attach("a", 4096));
     let claim = claim(&server, PortSpace::Udp, 7).unwrap();

@@ -57,7 +57,7 @@ fn new_connections_do_not_need_a_third_process() {
         let kind = outcome(&[&server, &client]);
         let good = matches!(&kind, CmEventKind::SidrReply { rep } if rep.status == 0);
         assert!(good, "request {nth}: {kind:?}");
-        // Nobody listens there, and somebody says so: not the stopped one, so they ask again.
+        // No process listens there, and one says so: not the stopped one, so they ask again.
         ask(&client, ServiceId::new(PortSpace::Udp, 999), SOON, 15);
         let kind = outcome(&[&server, &client]);
         let refused = matches!(&kind, CmEventKind::SidrReply { rep } if rep.status != 0);
@@ -88,13 +88,13 @@ fn joining_waits_for_the_socket_of_a_busy_process() {
         let node = place.attach("a", LEN);
         let started = Instant::now();
         node.device.join().unwrap();
-        // Nobody waits for longer: the process may be stopped for good.
+        // The wait ends then: the process may be stopped permanently.
         let is_too_late = started.elapsed() >= Duration::from_millis(100);
         assert!(is_back.load(Ordering::Relaxed) || is_too_late);
     });
 }
 
-/// It may have been stopped before anybody asked it.
+/// It may have been stopped before it was asked.
 #[test]
 fn one_that_never_answers_is_waited_for_once() {
     let place = Place::on_the_wire(address(65, 4, 0));
@@ -115,7 +115,7 @@ fn one_that_never_answers_is_waited_for_once() {
     child.resume();
 }
 
-/// Whoever is stopped while it finds out which process has which socket does not keep the others
+/// A process that is stopped while it finds out which process has which socket does not keep the others
 /// from it.
 #[test]
 fn a_stopped_process_loses_its_turn() {

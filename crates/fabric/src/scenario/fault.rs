@@ -180,7 +180,7 @@ fn times<'t>(
     (0..count).map(|n| (nth(n), to(nth(n)))).collect()
 }
 
-/// A probability, as so many of 2^32.
+/// A probability, as this many of 2^32.
 fn share<'t>(reader: &mut Reader<'t>, section: &Section<'t>, name: &str) -> Option<u32> {
     let value = reader.probability(section, name)?.as_f64() * 4_294_967_296.0;
     Some(value.round().min(f64::from(u32::MAX)) as u32)

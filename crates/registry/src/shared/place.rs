@@ -36,12 +36,12 @@ pub struct Place {
     pub round: Round,
 }
 
-/// What stands in place of an index and a round for a process that was waited for in vain and has never
+/// The value instead of an index and a round for a process that did not answer in time and has never
 /// answered. No round has the number 0.
 const SILENT: u32 = 1;
 
-/// How long who asks keeps the others from it: ten times as long as a round takes. Whoever is
-/// stopped meanwhile has lost his turn.
+/// How long a process that asks keeps the others from it: ten times as long as a round takes. One that is
+/// stopped meanwhile has lost its turn.
 const TURN_US: u64 = 1_000_000;
 
 /// Whether a turn has lasted too long. One that begins in the future is of before the machine was

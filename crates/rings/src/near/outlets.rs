@@ -29,7 +29,7 @@ const RETRY: Span = Span::from_micros(50);
 const REST: Span = Span::from_millis(100);
 /// Peers whose way is remembered. Those without a ring go when it is more.
 const WAYS_MAX: usize = 1024;
-/// Packets to an address that is no device of this directory, until that is looked at again.
+/// Packets to an address of no device of this directory, until that is looked at again.
 const LOOK_AGAIN: u32 = 4096;
 
 /// A peer process: its device's address and its slot there.
@@ -40,7 +40,7 @@ type Key = (IpAddr, u8);
 pub(super) enum Route {
     Ring(usize),
     Udp,
-    /// It would go by UDP, which the user does not want.
+    /// It would use UDP, which the user does not want.
     Nowhere,
 }
 
@@ -51,11 +51,11 @@ enum Way {
     Ring(usize),
     /// By UDP as long as the slot has this owner: packets that change their way overtake others.
     Udp(Peer),
-    /// By UDP: it is no device of this directory, for the next so many packets.
+    /// By UDP for the next packets, of this number: it is not a device of this directory.
     Foreign(u32),
 }
 
-/// The rings to all whom this process sends to.
+/// The rings to all peers of this process.
 #[derive(Debug)]
 pub(super) struct Outlets {
     reader: Reader,
@@ -203,7 +203,7 @@ impl Outlets {
         if !takes_rings {
             return Way::Udp(peer);
         }
-        // What fails now, for want of descriptors perhaps, might work later, but packets would then
+        // What fails now, for lack of descriptors perhaps, might work later, but packets would then
         // overtake others.
         self.open(key, peer, &file)
             .map_or(Way::Udp(peer), Way::Ring)

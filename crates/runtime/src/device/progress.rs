@@ -20,7 +20,7 @@ use crate::port::{Leaving, Left, Port};
 const LAST_ROUNDS: Span = Span::from_millis(100);
 /// How long it waits after that for other processes to take what has come here for them.
 const HAND_ON: Span = Span::from_secs(1);
-/// How long a process that joins waits until the kernel knows all sockets. It takes some hundred
+/// How long a process that joins waits until the kernel knows all sockets. It takes a few hundred
 /// microseconds, but on busy machines.
 const SETTLE: Span = Span::from_millis(100);
 /// How often a process that leaves empties its mailbox, which others may go on filling.
@@ -240,7 +240,7 @@ impl Shared {
         let is_ours = !self.engine.is_orphaned() && !self.engine.has_failed();
         let mut has_repeated = false;
         while is_ours && Clock.now().since(started) < LAST_ROUNDS {
-            // Whoever has the engine may be the thread that now ends the process.
+            // The thread that has the engine may be the one that now ends the process.
             if let Some(mut engine) = self.try_lock() {
                 engine.hca.revoke_memory();
                 // What leaves in this round may come back in the next, to be passed on.
@@ -272,7 +272,7 @@ impl Shared {
         };
         let started = Clock.now();
         let in_time = |limit| Clock.now().since(started) < limit;
-        // Whoever has the engine may send what is left; but it may be the thread that now ends the
+        // A thread that has the engine may send what is left; but it may be the one that now ends the
         // process.
         let mut engine = self.try_lock();
         while engine.is_none() && in_time(LAST_ROUNDS) {

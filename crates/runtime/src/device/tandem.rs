@@ -84,7 +84,7 @@ impl<'a> Tandem<'a> {
             let until = deadline.map_or(end, |deadline| deadline.min(end));
             let left = until.since(now).into();
             let other = [Some(b.shared.socket.as_fd()), None];
-            // It can fail for want of memory only; then it looks again at once.
+            // It can fail for lack of memory only; then it looks again at once.
             let _ = self
                 .waiter
                 .wait_also(&a.shared.socket, other, Some(left), false);
