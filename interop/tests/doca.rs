@@ -328,8 +328,7 @@ fn meson_builds_with_the_same_files() {
     build(setup.env("PKG_CONFIG_PATH", pkg_config_path(&lab)), "meson");
     build(Command::new("ninja").arg("-C").arg(&to), "ninja-build");
     let program = to.join("caller");
-    lab.run([program.to_str().unwrap(), "table", PCI])
-        .success();
+    lab.run([program.to_str().unwrap(), "table", PCI]).success();
 }
 
 /// What the header declares is what the library has.

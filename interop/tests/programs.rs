@@ -181,8 +181,7 @@ fn the_speed_of_a_port_is_a_setting() {
         ("100G", "4X (2)", "25.0 Gbps (32)", "100 Gb/sec (4X EDR)"),
         ("200G", "4X (2)", "50.0 Gbps (64)", "200 Gb/sec (4X HDR)"),
     ] {
-        lab.ferroce(["dev", "set", "fr0", "speed", speed])
-            .success();
+        lab.ferroce(["dev", "set", "fr0", "speed", speed]).success();
         let info = lab.run(["ibv_devinfo", "-v"]).success();
         has(
             &info,

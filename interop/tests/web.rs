@@ -295,10 +295,7 @@ fn devices_are_shown_live_until_the_server_is_gone() {
     assert_eq!(browser.run(lines), 7);
 
     // A program that waits has queue pairs.
-    let waiting = lab.run(format!(
-        "ibv_rc_pingpong -g 1 -p {} -d fr0",
-        free_port()
-    ));
+    let waiting = lab.run(format!("ibv_rc_pingpong -g 1 -p {} -d fr0", free_port()));
     browser.until_text(card, "ibv_rc_pingpong (");
     browser.until_text(&format!("{card} table"), "RC");
     browser.until_text(&format!("{card} table"), "100 Gbit/s");

@@ -51,11 +51,11 @@ enum Way {
     Ring(usize),
     /// By UDP as long as the slot has this owner: packets that change their way overtake others.
     Udp(Peer),
-    /// By UDP: it is no device of this directory, for the next so many packets.
+    /// By UDP: it is not a device of this directory, for this number of further packets.
     Foreign(u32),
 }
 
-/// The rings to all whom this process sends to.
+/// The rings to all processes that this one sends to.
 #[derive(Debug)]
 pub(super) struct Outlets {
     reader: Reader,
@@ -203,7 +203,7 @@ impl Outlets {
         if !takes_rings {
             return Way::Udp(peer);
         }
-        // What fails now, for want of descriptors perhaps, might work later, but packets would then
+        // What fails now, for lack of descriptors perhaps, might work later, but packets would then
         // overtake others.
         self.open(key, peer, &file)
             .map_or(Way::Udp(peer), Way::Ring)
