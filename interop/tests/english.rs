@@ -93,7 +93,7 @@ const IN_COMMENTS: &[(&str, &str)] = &[
 
 /// Lines of comments inside the crates that have a slip, and names of functions that are questions or
 /// longer than [`NAME_MAX`]. Both may only fall; comments of public items have none.
-const COMMENTS_LEFT: usize = 431;
+const COMMENTS_LEFT: usize = 421;
 const NAMES_LEFT: usize = 111;
 const NAME_MAX: usize = 60;
 
