@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use ferroce_hca::Impairment;
-use ferroce_registry::{DeviceSpec, Guise, LinkSetting, Registry, impairment};
+use ferroce_registry::{DeviceSpec, Emulation, LinkSetting, Registry, impairment};
 use ferroce_sysfs::View;
 pub(crate) use library::Libraries;
 pub(crate) use setup::{Env, Sysfs};
@@ -120,7 +120,7 @@ pub(crate) struct ProgramArgs {
     /// Make the devices look like this hardware: names (mlx5_0, rxe0), vendor and part ids, node
     /// description, place in /sys
     #[arg(long = "as", value_name = "HARDWARE")]
-    guise: Option<Hardware>,
+    emulation: Option<Hardware>,
     /// What carries packets: auto (shared memory to processes of the same user on this host, else UDP),
     /// udp, or shm (shared memory alone; packets to others are dropped) [default: the device's]
     #[arg(long, value_name = "LINK")]
@@ -143,7 +143,7 @@ enum Hardware {
     Rxe,
 }
 
-impl From<Hardware> for Guise {
+impl From<Hardware> for Emulation {
     fn from(it: Hardware) -> Self {
         match it {
             Hardware::Mlx5 => Self::Mlx5,
@@ -293,10 +293,10 @@ impl Prepared {
             Some(name) => vec![registry.device(name)?],
             None => registry.devices()?,
         };
-        let guise = on.guise.map(Guise::from);
-        let shown = match guise {
+        let emulation = on.emulation.map(Emulation::from);
+        let shown = match emulation {
             None => devices.clone(),
-            Some(guise) => guise.dress(devices.clone()),
+            Some(emulation) => emulation.apply(devices.clone()),
         };
         let view = View::open(&registry, &shown).map_err(|error| {
             Failure::broken(format_args!(
@@ -310,8 +310,8 @@ impl Prepared {
         if on.fwctl {
             environment.set("FERROCE_FWCTL", 1);
         }
-        if let Some(guise) = guise {
-            environment.set("FERROCE_AS", guise);
+        if let Some(emulation) = emulation {
+            environment.set("FERROCE_AS", emulation);
         }
         if let Some(link) = on.link {
             environment.set("FERROCE_LINK", link);

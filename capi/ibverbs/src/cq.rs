@@ -26,7 +26,7 @@ pub(crate) struct Cq {
     pub(crate) context: ContextRef,
     pub(crate) id: CqId,
     channel: *mut ibv_comp_channel,
-    /// Announcements and asynchronous events that the program has got.
+    /// Announcements and asynchronous events that the program has received.
     pub(crate) announced: Reported,
     pub(crate) reported: Reported,
     /// The program asked for an event and has polled no completion since.
@@ -38,9 +38,9 @@ pub(crate) struct Cq {
 impl Cq {
     /// A poll would find nothing, and the program does not mean to sleep after it.
     #[inline]
-    pub(crate) fn is_in_lull(&self) -> bool {
-        let is_in_lull = |device: &Device| device.is_in_lull(self.id);
-        !self.armed.load(Ordering::Relaxed) && self.context.adapter.live().is_ok_and(is_in_lull)
+    pub(crate) fn is_idle(&self) -> bool {
+        let is_idle = |device: &Device| device.is_idle(self.id);
+        !self.armed.load(Ordering::Relaxed) && self.context.adapter.live().is_ok_and(is_idle)
     }
 }
 
@@ -308,7 +308,7 @@ pub(crate) unsafe extern "C" fn poll_cq(
     wc: *mut ibv_wc,
 ) -> c_int {
     let found = CQS.get(cq.cast());
-    if found.as_ref().is_ok_and(|object| object.own().is_in_lull()) {
+    if found.as_ref().is_ok_and(|object| object.own().is_idle()) {
         return 0;
     }
     let polled = || {

@@ -8,7 +8,8 @@ use crate::doorbell::{Doorbell, Ring, Waiting};
 use crate::helper::{Next, Round};
 use crate::link::{Aside, Clock, Link, Taken};
 use crate::patience::{
-    BATCH_BYTES, LULL, RECEIVE_CALLS_MAX, ROUND_PACKETS, STREAM_PACKETS, TRANSMIT_BYTES_MAX, UNREAD,
+    BATCH_BYTES, IDLE_AFTER, RECEIVE_CALLS_MAX, ROUND_PACKETS, STREAM_PACKETS, TRANSMIT_BYTES_MAX,
+    UNREAD,
 };
 
 /// The result of [`Driver::transmit`].
@@ -108,7 +109,7 @@ impl<L: Link, C: Clock> Driver<L, C> {
         if self.is_deferred || self.is_blocked() {
             self.transmit();
         }
-        // Whoever drives a link that is gone still has its timers run out.
+        // A link that is gone is still driven, so that its timers expire.
         // What has arrived may answer what has left since the program noted the time.
         let at = polled.max(self.sent);
         let packets = self.receive_round(at).unwrap_or(0);
@@ -131,8 +132,8 @@ impl<L: Link, C: Clock> Driver<L, C> {
 
     /// Whether nothing was received or sent recently, so that polls need not check the link each time.
     #[inline]
-    pub fn is_in_lull(&self, now: Time) -> bool {
-        now.since(self.stirred) >= LULL && !self.is_deferred && !self.is_blocked()
+    pub fn is_idle(&self, now: Time) -> bool {
+        now.since(self.stirred) >= IDLE_AFTER && !self.is_deferred && !self.is_blocked()
     }
 
     /// To be called at the end of a verb that posts: decides whether the posted requests are sent

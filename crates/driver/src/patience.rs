@@ -26,10 +26,10 @@ pub const TRANSMIT_BYTES_MAX: usize = 4 << 20;
 pub const UNREAD: Span = Span::from_micros(100);
 
 /// If nothing was received or sent for this long, an empty poll does not make a system call each time.
-pub const LULL: Span = Span::from_micros(100);
+pub const IDLE_AFTER: Span = Span::from_micros(100);
 
 /// How often a polling thread then checks the socket; packets are received later by at most this.
-pub const LULL_LOOK: Span = Span::from_micros(1);
+pub const IDLE_WINDOW: Span = Span::from_micros(1);
 
 /// How long a program that waits for a completion spins before it sleeps: waking up costs tens of
 /// microseconds.

@@ -56,13 +56,11 @@ pub use self::device::{Device, settings_of};
 pub use self::estimate::Estimate;
 pub use self::fault::FaultSpan;
 pub use self::schema::json_schema;
+pub use crate::text::Resolver;
 use crate::topology::Topology;
 use crate::{
     Fabric, FabricConfig, Fault, JobConfig, Player, Recording, Simulation, SwitchConfig, Workload,
 };
-
-/// Reads a file that a scenario refers to. Returns its text, or why it cannot be read.
-pub type Resolver<'a> = dyn FnMut(&str) -> Result<String, String> + 'a;
 
 /// A parsed scenario that can be run.
 #[derive(Clone, Debug)]

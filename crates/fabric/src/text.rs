@@ -3,6 +3,9 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
+/// Reads a file that a scenario refers to. Returns its text, or why it cannot be read.
+pub type Resolver<'a> = dyn FnMut(&str) -> Result<String, String> + 'a;
+
 /// The reason why a text could not be read, and its line.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("line {line}: {message}")]
@@ -23,7 +26,7 @@ impl ReadError {
 
     /// A value that is not what it must be.
     pub(crate) fn invalid(line: usize, what: &str, value: &str, must: impl Display) -> Self {
-        // Nobody reads a line of a megabyte.
+        // A line of a megabyte is of no use in a message.
         const SHOWN: usize = 40;
         let shown: String = value.chars().take(SHOWN).collect();
         let dots = if shown.len() < value.len() { "..." } else { "" };

@@ -9,7 +9,7 @@ use nix::fcntl::{FcntlArg, fcntl, posix_fallocate};
 
 use super::limit::may_write;
 
-/// How often a lock that somebody holds is looked at.
+/// How often a lock that another process holds is tried.
 const LOOK_AGAIN: Duration = Duration::from_micros(100);
 
 /// Makes sure that the first `len` bytes of a file have their place, so that a full disk is an error
@@ -80,7 +80,7 @@ pub fn locked_bytes(file: &File, first: i64, len: i64) -> io::Result<Vec<i64>> {
         if i32::from(lock.l_type) == libc::F_UNLCK {
             continue;
         }
-        // Any of the locks in the range, not the first. One without a length goes on for ever.
+        // Any of the locks in the range, not the first. One without a length has no end.
         let end = match lock.l_len {
             0 => to,
             len => lock.l_start.saturating_add(len),

@@ -195,7 +195,7 @@ impl Tap {
     pub fn finish(&self) -> io::Result<()> {
         let mut inner = self.lock();
         inner.flush();
-        // It stays an error: what comes after a gap is no capture.
+        // It stays an error: what comes after a gap is not a capture.
         match &inner.error {
             Some(error) => Err(io::Error::new(error.kind(), error.to_string())),
             None => Ok(()),
@@ -230,7 +230,7 @@ fn lock(inner: &Mutex<Inner>) -> MutexGuard<'_, Inner> {
     inner.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A thread of its own, for a program may keep the device busy, or let it rest, for ever.
+/// A thread of its own, for a program may keep the device busy, or let it rest, without end.
 fn keep_written(tap: &Weak<Mutex<Inner>>) {
     while let Some(inner) = tap.upgrade() {
         lock(&inner).flush();

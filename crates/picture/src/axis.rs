@@ -51,7 +51,7 @@ impl Scale {
         self.pixels.0 + (self.share(value) * length).round() as i32
     }
 
-    /// Round values on a linear axis, at most about so many.
+    /// Round values on a linear axis, at most about this number of.
     pub fn round(&self, count: f64) -> Vec<f64> {
         let (low, high) = self.values;
         let step = round_step((high - low) / count);

@@ -44,5 +44,5 @@ pub use shared::{
     settings_from_bytes, settings_to_bytes,
 };
 pub use spec::{
-    DeviceSpec, Guise, LaneSpeed, LinkSetting, PortSpeed, SpecError, Vf, WindowSetting,
+    DeviceSpec, Emulation, LaneSpeed, LinkSetting, PortSpeed, SpecError, Vf, WindowSetting,
 };

@@ -15,12 +15,12 @@ use tempfile::NamedTempFile;
 
 pub use self::error::RegistryError;
 use crate::shared::{SharedFile, file_name};
-use crate::spec::{DeviceSpec, Guise, LinkSetting, check_name};
+use crate::spec::{DeviceSpec, Emulation, LinkSetting, check_name};
 
-/// Says which devices a process sees, in place of all: `NAME` or `NAME@ADDRESS`, with commas.
+/// Says which devices a process sees, in place of all: `NAME` or `NAME@ADDRESS`, comma-separated.
 const DEVICES: &str = "FERROCE_DEVICES";
-/// Says which hardware they look like: the name of a [`Guise`].
-const GUISE: &str = "FERROCE_AS";
+/// Says which hardware they look like: the name of a [`Emulation`].
+const EMULATION: &str = "FERROCE_AS";
 /// Says what carries their packets in this process, in place of what their files say: a
 /// [`LinkSetting`].
 const LINK: &str = "FERROCE_LINK";
@@ -34,7 +34,7 @@ pub struct Registry {
     directory: PathBuf,
     /// The value of `FERROCE_DEVICES`.
     devices: Option<String>,
-    guise: Option<Guise>,
+    emulation: Option<Emulation>,
     link: Option<LinkSetting>,
 }
 
@@ -45,9 +45,9 @@ impl Registry {
     pub fn open() -> Result<Self, RegistryError> {
         let directory = directory::find()?;
         let variable = |name| env::var(name).ok().filter(|value| !value.is_empty());
-        let guise = variable(GUISE).map(|name| {
+        let emulation = variable(EMULATION).map(|name| {
             name.parse()
-                .map_err(|()| RegistryError::BadGuise { name: name.clone() })
+                .map_err(|()| RegistryError::BadEmulation { name: name.clone() })
         });
         let link = variable(LINK).map(|name| {
             name.parse()
@@ -56,7 +56,7 @@ impl Registry {
         Ok(Self {
             directory,
             devices: variable(DEVICES),
-            guise: guise.transpose()?,
+            emulation: emulation.transpose()?,
             link: link.transpose()?,
         })
     }
@@ -66,7 +66,7 @@ impl Registry {
         Ok(Self {
             directory: directory::within(directory, false)?,
             devices: None,
-            guise: None,
+            emulation: None,
             link: None,
         })
     }
@@ -76,7 +76,7 @@ impl Registry {
         Ok(Self {
             directory: directory::private(directory)?,
             devices: None,
-            guise: None,
+            emulation: None,
             link: None,
         })
     }
@@ -105,9 +105,9 @@ impl Registry {
         if let Some(link) = self.link {
             devices.iter_mut().for_each(|spec| spec.link = link);
         }
-        Ok(match self.guise {
+        Ok(match self.emulation {
             None => devices,
-            Some(guise) => guise.dress(devices),
+            Some(emulation) => emulation.apply(devices),
         })
     }
 

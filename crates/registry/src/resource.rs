@@ -244,7 +244,7 @@ rows! {
         peer: IpAddr,
         /// The priority of its packets, 0 to 7.
         prio: u8,
-        /// Congestion notifications that it has heeded, modulo 2^32.
+        /// Congestion notifications that it has handled, modulo 2^32.
         cnps: u32,
         /// What these have made of it; null if it is at full rate again.
         limit: Option<LimitRow>,

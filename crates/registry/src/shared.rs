@@ -7,6 +7,7 @@ mod asleep;
 mod gids;
 mod layout;
 mod lease;
+mod locks;
 mod mailbox;
 #[allow(unsafe_code, reason = "maps files")]
 mod map;
@@ -24,7 +25,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use ferroce_hca::{DeviceState, Function, Identity};
 use ferroce_os::{self as os, NotInherited};
@@ -32,6 +33,8 @@ use serde::Serialize;
 
 pub(crate) use self::layout::Layout;
 pub use self::layout::Presence;
+pub use self::locks::SLOT_MAX;
+use self::locks::{PATIENCE, byte};
 pub(crate) use self::mailbox::Asked;
 pub use self::mailbox::{ATTENTION, Mailbox, Undelivered};
 pub use self::place::{Asking, Place, Round};
@@ -40,31 +43,6 @@ pub use self::service::{ServiceClaim, ServiceError, ServiceScope};
 use self::settings::SettingsFile;
 pub use self::words::{settings_from_bytes, settings_to_bytes};
 use crate::spec::DeviceSpec;
-
-/// How long a lock is waited for that is held for microseconds, or for milliseconds by each of many
-/// processes that start at the same time. Only a stopped process can be the reason if that is not
-/// enough.
-const PATIENCE: Duration = Duration::from_secs(10);
-
-/// The bytes that are locked. They lie far behind the end of the file, and where they lie must never
-/// change: other releases look at them, too.
-mod byte {
-    /// Whoever makes, replaces or removes the file, or joins or leaves.
-    pub(super) const MEMBERS: i64 = 1 << 40;
-    /// Whoever changes settings.
-    pub(super) const SETTINGS: i64 = MEMBERS + 1;
-    /// Whoever ends the leases of the dead.
-    pub(super) const LEASES: i64 = MEMBERS + 2;
-    /// Whoever changes the GID table.
-    pub(super) const GIDS: i64 = MEMBERS + 3;
-    /// The owner of slot n has byte `SLOTS + n`.
-    pub(super) const SLOTS: i64 = MEMBERS + 0x1000;
-    /// Whoever has VF n of the card open shares byte `VFS + n` of the PF's file.
-    pub(super) const VFS: i64 = MEMBERS + 0x2000;
-}
-
-/// The largest slot. 255 would make the queue pair number that stands for a multicast group.
-pub const SLOT_MAX: u8 = 254;
 
 /// An opening of a device by a process.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]

@@ -1,8 +1,9 @@
 //! A device's properties, as in its file.
 
+mod emulation;
+mod error;
 mod functions;
 mod guid;
-mod guise;
 mod identity;
 mod link;
 mod pci;
@@ -12,16 +13,14 @@ mod window;
 use std::net::{IpAddr, Ipv4Addr};
 
 use ferroce_adp::DecTrigger;
-use ferroce_base::complaint::plain;
-use ferroce_base::toml_file::line_of;
 use ferroce_hca::Personality;
 use ferroce_prm::PciAddress;
 use ferroce_wire::ROCE_V2_PORT;
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
+pub use self::emulation::Emulation;
+pub use self::error::SpecError;
 pub use self::functions::Vf;
-pub use self::guise::Guise;
 pub use self::link::LinkSetting;
 pub use self::speed::{LaneSpeed, PortSpeed};
 pub use self::window::WindowSetting;
@@ -104,9 +103,9 @@ pub struct DeviceSpec {
     pub vf: Option<Vf>,
     /// The hardware that it looks like to this process. Not in the file.
     #[serde(skip)]
-    pub guise: Option<Guise>,
+    pub emulation: Option<Emulation>,
     /// Behaviour of the firmware that no register controls.
-    #[serde(default, with = "personality")]
+    #[serde(default, with = "PersonalityFile")]
     pub personality: Personality,
 }
 
@@ -138,7 +137,11 @@ mod default {
 
 /// [`Personality`] in the file; what is not there is the default.
 #[derive(Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(
+    remote = "Personality",
+    default = "Personality::default",
+    deny_unknown_fields
+)]
 struct PersonalityFile {
     adaptive: bool,
     ib_multiplier: u8,
@@ -153,61 +156,6 @@ struct PersonalityFile {
     slow_restart: bool,
 }
 
-impl Default for PersonalityFile {
-    fn default() -> Self {
-        Self::from(Personality::default())
-    }
-}
-
-impl From<Personality> for PersonalityFile {
-    fn from(it: Personality) -> Self {
-        Self {
-            adaptive: it.adaptive,
-            ib_multiplier: it.ib_multiplier,
-            min_ack_timeout: it.min_ack_timeout,
-            quantiser: it.quantiser,
-            initial_exponent: it.initial_exponent,
-            dec_trigger: it.dec_trigger,
-            range_bound_exclusive: it.range_bound_exclusive,
-            rnr_ticks: it.rnr_ticks,
-            slow_restart: it.slow_restart,
-        }
-    }
-}
-
-impl From<PersonalityFile> for Personality {
-    fn from(it: PersonalityFile) -> Self {
-        Self {
-            adaptive: it.adaptive,
-            ib_multiplier: it.ib_multiplier,
-            min_ack_timeout: it.min_ack_timeout,
-            quantiser: it.quantiser,
-            initial_exponent: it.initial_exponent,
-            dec_trigger: it.dec_trigger,
-            range_bound_exclusive: it.range_bound_exclusive,
-            rnr_ticks: it.rnr_ticks,
-            slow_restart: it.slow_restart,
-        }
-    }
-}
-
-mod personality {
-    use super::{Deserialize, Personality, PersonalityFile, Serialize};
-
-    pub(super) fn serialize<S: serde::Serializer>(
-        personality: &Personality,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        PersonalityFile::from(*personality).serialize(serializer)
-    }
-
-    pub(super) fn deserialize<'de, D: serde::Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Personality, D::Error> {
-        PersonalityFile::deserialize(deserializer).map(Personality::from)
-    }
-}
-
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "DecTrigger", rename_all = "snake_case")]
 enum DecTriggerFile {
@@ -215,44 +163,6 @@ enum DecTriggerFile {
     PerProgress,
     #[serde(alias = "per-recovery")]
     PerRecovery,
-}
-
-/// Why a text does not describe a device.
-#[derive(Clone, PartialEq, Eq, Debug, Error)]
-#[non_exhaustive]
-pub enum SpecError {
-    /// A value outside what a device can have.
-    #[error("{field} is {value:?}; allowed: {allowed}")]
-    BadValue {
-        /// Name of the field.
-        field: &'static str,
-        /// Value given.
-        value: String,
-        /// What is allowed.
-        allowed: &'static str,
-    },
-    /// The file cannot be read as TOML of this form.
-    #[error("line {line}: {what}")]
-    Toml {
-        /// Line of the file, counted from 1.
-        line: usize,
-        /// What stands there, if something does, and what is wrong with it.
-        what: String,
-    },
-}
-
-/// Where a device's file is wrong, and what stands there.
-fn refused(text: &str, error: &toml::de::Error) -> SpecError {
-    let line = line_of(text, error.span().map_or(0, |span| span.start));
-    let what = plain(error.message());
-    let setting = text.lines().nth(line - 1).unwrap_or_default().trim();
-    SpecError::Toml {
-        line,
-        what: match setting {
-            "" => what,
-            setting => format!("{setting}: {what}"),
-        },
-    }
 }
 
 impl DeviceSpec {
@@ -283,7 +193,7 @@ impl DeviceSpec {
             vfs: 0,
             vf_address: None,
             vf: None,
-            guise: None,
+            emulation: None,
             personality: Personality::default(),
         }
     }
@@ -317,7 +227,7 @@ impl DeviceSpec {
 
     /// A device from its file's content.
     pub fn from_toml(name: &str, text: &str) -> Result<Self, SpecError> {
-        let mut spec: Self = toml::from_str(text).map_err(|error| refused(text, &error))?;
+        let mut spec: Self = toml::from_str(text).map_err(|error| error::refused(text, &error))?;
         spec.name = name.to_owned();
         spec.check()?;
         Ok(spec)

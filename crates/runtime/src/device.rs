@@ -1,8 +1,10 @@
 //! A device behind its lock, and the threads that drive it.
 
+mod events;
 mod helper;
 mod host;
-mod lull;
+mod idle_window;
+mod lock;
 mod progress;
 mod tandem;
 #[cfg(test)]
@@ -11,17 +13,16 @@ mod watch;
 
 use std::mem;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use ferroce_driver::{Handshake, Ring, patience::WAIT_SPIN};
+use ferroce_driver::{Ring, patience::WAIT_SPIN};
 use ferroce_hca::{
     Completion, CqId, DeviceState, Event, Hca, HcaConfig, Notify, RecvWr, SendWr, SrqId, Time,
     VerbsError,
 };
-use ferroce_os::{self as os, Clock, Epoll, NoSignals, Tap, Waiter, Waker};
+use ferroce_os::{Clock, Epoll, NoSignals, Tap, Waiter, Waker};
 use ferroce_registry::{
     DeviceSpec, GidTable, Query, Resource, ServiceClaim, ServiceError, ServiceScope, rows,
 };
@@ -29,9 +30,10 @@ use ferroce_rings::Near;
 use ferroce_sockets::{Options, Socket};
 use ferroce_wire::{Qpn, ROCE_V2_PORT, cm::PortSpace};
 
+use self::events::EventQueue;
 use self::host::HostView;
-use self::lull::Lull;
-use self::progress::{Apart, Events, Held, Shared};
+use self::lock::{EngineGuard, EngineLock};
+use self::progress::{HelperThread, Shared};
 pub use self::tandem::{Spent, Tandem};
 use crate::attachment::{Attachment, random_secret};
 use crate::link::{Engine, HostClock, SocketLink};
@@ -146,6 +148,8 @@ impl Device {
             HostClock,
         );
         let waiter = Waiter::new().map_err(OpenError::Helper)?;
+        let parts = (Arc::clone(&socket), Arc::clone(&groups));
+        let empty = move || Shared::empty(&parts.0, &parts.1);
         let shared = Arc::new(Shared {
             socket,
             port,
@@ -153,20 +157,9 @@ impl Device {
             mailbox,
             reader,
             groups,
-            engine: Apart(Mutex::new(engine)),
-            forks: os::forks(),
-            nothing: OnceLock::new(),
-            wanted: AtomicUsize::new(0),
-            events: Mutex::default(),
-            sink: OnceLock::new(),
-            announced: Condvar::new(),
-            lull: Lull::default(),
-            handshake: Handshake::default(),
-            stop: AtomicBool::new(false),
-            owner: Apart::default(),
-            failed: AtomicBool::new(false),
-            waker: waiter.waker(),
-            helper: OnceLock::new(),
+            engine: EngineLock::new(engine, empty),
+            events: EventQueue::default(),
+            helper: HelperThread::new(waiter.waker()),
         });
         let device = Self {
             shared,
@@ -269,21 +262,21 @@ impl Device {
     /// [`ferroce_os::after_fork_in_child`].
     #[inline]
     pub fn is_orphaned(&self) -> bool {
-        self.shared.is_orphaned()
+        self.shared.engine.is_orphaned()
     }
 
     /// Whether a panic has ended the device's life, which [`Event::DeviceFatal`] told of: it has no
     /// objects and no link any more. A panic while the device is driven does that by itself.
     #[inline]
     pub fn has_failed(&self) -> bool {
-        self.shared.has_failed()
+        self.shared.engine.has_failed()
     }
 
     /// Whether this thread is in a call on the device already, whose lock it would never get: in a
     /// signal handler that has interrupted the call, or after it has jumped out of one.
     #[inline]
     pub fn is_in_call(&self) -> bool {
-        self.shared.is_in_call()
+        self.shared.engine.is_in_call()
     }
 
     /// Does what a panic does to it, for one beside the device that leaves it in doubt.
@@ -445,7 +438,7 @@ impl Device {
     /// thread is at it.
     pub fn progress(&self) {
         let now = self.shared.note_poll();
-        self.shared.give_way();
+        self.shared.engine.give_way();
         if let Some(mut engine) = self.shared.try_lock() {
             self.shared.poll_once(now, &mut engine);
         }
@@ -469,12 +462,12 @@ impl Device {
         max: usize,
         mut each: impl FnMut(Completion),
     ) -> Result<usize, VerbsError> {
-        let empty = self.shared.lull.empty();
+        let empty = self.shared.engine.idle.empty();
         if empty == Some(cq) {
             return Ok(0);
         }
         let now = self.shared.note_poll();
-        self.shared.give_way();
+        self.shared.engine.give_way();
         let Some(mut engine) = self.shared.try_lock() else {
             // Another thread drives the device, but what has completed must be seen: a program may
             // go to sleep on the word that there is nothing.
@@ -485,7 +478,7 @@ impl Device {
             return Ok(taken);
         }
         if taken == 0 && empty.is_some() {
-            self.shared.lull.go_on(cq);
+            self.shared.engine.idle.go_on(cq);
             return Ok(0);
         }
         self.shared.poll_once(now, &mut engine);
@@ -493,8 +486,8 @@ impl Device {
             return Ok(taken);
         }
         let taken = take(&mut engine.hca, cq, max, &mut each)?;
-        if taken == 0 && engine.is_in_lull(now) {
-            self.shared.lull.begin(cq);
+        if taken == 0 && engine.is_idle(now) {
+            self.shared.engine.idle.begin(cq);
         }
         Ok(taken)
     }
@@ -502,8 +495,8 @@ impl Device {
     /// Whether nothing has happened on the device for a while, and a thread has looked just now and found
     /// this completion queue empty: a poll would find nothing, and makes no system call.
     #[inline]
-    pub fn is_in_lull(&self, cq: CqId) -> bool {
-        self.shared.lull.empty() == Some(cq)
+    pub fn is_idle(&self, cq: CqId) -> bool {
+        self.shared.engine.idle.empty() == Some(cq)
     }
 
     /// Answers what has arrived, ends connections, gives the device's port up, and passes on what
@@ -542,7 +535,7 @@ impl Device {
         }
         self.shared.step_back();
         loop {
-            let seen = self.shared.events().announcements;
+            let seen = self.shared.events.announcements();
             let taken = {
                 let mut engine = self.shared.lock();
                 let hca = &mut engine.hca;
@@ -556,20 +549,13 @@ impl Device {
                 return Ok(taken);
             }
             let left = timeout.saturating_sub(self.now().since(started).into());
-            let unchanged = |events: &mut Events| events.announcements == seen;
-            let events = self.shared.events();
-            drop(
-                self.shared
-                    .announced
-                    .wait_timeout_while(events, left, unchanged),
-            );
+            self.shared.events.wait_for_other_than(seen, left);
         }
     }
 
     /// Hands all events to `sink` from now on. The first sink stays.
     pub fn set_event_sink(&self, sink: EventSink) {
-        // A second one has nobody to report to.
-        let _ = self.shared.sink.set(sink);
+        self.shared.events.set_sink(sink);
     }
 
     /// The next asynchronous event. Of those not asked for the last 65536 are kept.
@@ -577,7 +563,7 @@ impl Device {
         if self.is_orphaned() {
             return None;
         }
-        self.shared.events().queue.pop_front()
+        self.shared.events.pop()
     }
 }
 
@@ -587,7 +573,7 @@ impl Device {
 #[derive(Debug)]
 pub struct Departure<'a> {
     shared: &'a Shared,
-    engine: Held<'a>,
+    engine: EngineGuard<'a>,
     ring: Ring,
 }
 
@@ -604,8 +590,7 @@ impl Drop for Device {
             mem::forget((self.helper.take(), self.watcher.take()));
             return;
         }
-        self.shared.stop.store(true, Ordering::Release);
-        self.shared.wake_helper();
+        self.shared.helper.stop();
         if let Some(helper) = self.helper.take() {
             // A panic of the helper has been printed already.
             let _ = helper.join();

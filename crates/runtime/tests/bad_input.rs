@@ -5,14 +5,14 @@ mod common;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use common::stranger::Stranger;
 use common::{
     Node, Over, PATIENCE, Remote, address, attr, check_all_kinds, connect, nothing_was_lost,
-    patient, patient_attr, pattern,
+    patient, patient_attr, pattern, wait_until,
 };
-use ferroce_hca::{Counter, QpAttr, QpModify};
+use ferroce_hca::{Counter, Hca, QpAttr, QpModify};
 use ferroce_runtime::Endpoint;
 use ferroce_wire::{
     Aeth, AtomicEth, BthFlags, CreditCode, Deth, ExtensionValues, Headers, ICRC_LEN, NakCode,
@@ -55,34 +55,59 @@ fn headers(opcode: Opcode, dest: Qpn, psn: Psn, remote: Remote) -> Headers {
     headers
 }
 
-/// Waits until the counter has grown by `count`, and not more.
-fn counted(node: &Node, counter: Counter, before: u64, count: u64) {
-    let started = Instant::now();
-    let grown = || node.device.state().counter(counter) - before;
-    while grown() < count {
-        let name = counter.name();
-        assert!(
-            started.elapsed() < PATIENCE,
-            "{name}: {} of {count}",
-            grown()
-        );
-        thread::sleep(Duration::from_millis(1));
+/// Waits until the counter is at `count`, and not above it.
+fn counted(node: &Node, counter: Counter, count: u64) {
+    node.wait_for_count(counter, count);
+    assert_eq!(node.count(counter), count, "{}", counter.name());
+}
+
+/// Two devices at work, and an outsider at a third address.
+struct Scene {
+    a: Node,
+    b: Node,
+    qps: (Qpn, Qpn),
+    stranger: Stranger,
+}
+
+impl Scene {
+    fn new(test: u8) -> Self {
+        let [a, b] = [0, 1].map(|host| Node::with_config(patient(address(45, test, host)), LEN));
+        let qps = connect(&a, &b, &patient_attr());
+        let stranger = Stranger::new(address(45, test, 2), ROCE_V2_PORT, &b);
+        Self {
+            a,
+            b,
+            qps,
+            stranger,
+        }
     }
-    assert_eq!(grown(), count, "{}", counter.name());
+
+    fn packet(&self, opcode: Opcode, dest: Qpn, psn: Psn) -> Vec<u8> {
+        let headers = headers(opcode, dest, psn, self.b.remote(LEN - 64));
+        self.stranger.packet(headers, payload(opcode))
+    }
+
+    fn send(&self, opcode: Opcode, dest: Qpn, psn: Psn) {
+        self.stranger.send(&self.packet(opcode, dest, psn));
+    }
+
+    /// Waits until as many damaged packets have been dropped.
+    fn drops(&self, count: u64) {
+        let counters = [Counter::RxIcrcEncapsulated, Counter::RxMalformed];
+        let dropped = || counters.iter().map(|it| self.b.count(*it)).sum::<u64>();
+        wait_until("all of them are dropped", || dropped() >= count);
+        assert_eq!(dropped(), count);
+    }
 }
 
-/// Two devices at work, and a stranger at a third address.
-fn scene(test: u8) -> (Node, Node, (Qpn, Qpn), Stranger) {
-    let a = Node::with_config(patient(address(45, test, 0)), LEN);
-    let b = Node::with_config(patient(address(45, test, 1)), LEN);
-    let qps = connect(&a, &b, &patient_attr());
-    let stranger = Stranger::new(address(45, test, 2), ROCE_V2_PORT, &b);
-    (a, b, qps, stranger)
-}
-
-fn honest(a: &Node, b: &Node, qps: (Qpn, Qpn)) {
-    check_all_kinds(a, b, qps, 20_000, 1);
-    nothing_was_lost(a);
+impl Drop for Scene {
+    /// Honest traffic does not notice.
+    fn drop(&mut self) {
+        if !thread::panicking() {
+            check_all_kinds(&self.a, &self.b, self.qps, 20_000, 1);
+            nothing_was_lost(&self.a);
+        }
+    }
 }
 
 fn rc() -> impl Iterator<Item = Opcode> {
@@ -100,136 +125,84 @@ fn payload(opcode: Opcode) -> &'static [u8] {
 
 #[test]
 fn packets_of_an_outsider() {
-    let (a, b, qps, stranger) = scene(0);
-    let remote = b.remote(LEN - 64);
-    let mut sent = 0;
+    let scene = Scene::new(0);
+    let own = scene.qps.1;
     for opcode in rc() {
-        for psn in [b.endpoint(qps.1).psn, Psn::new(5)] {
-            let headers = headers(opcode, qps.1, psn, remote);
-            stranger.send(&stranger.packet(headers, payload(opcode)));
-            sent += 1;
-        }
+        scene.send(opcode, own, scene.b.endpoint(own).psn);
+        scene.send(opcode, own, Psn::new(5));
     }
-    counted(&b, Counter::RxWrongPeer, 0, sent);
-    assert_eq!(b.bytes(LEN - 64, 64), [0; 64]);
-    honest(&a, &b, qps);
+    counted(&scene.b, Counter::RxWrongPeer, 2 * rc().count() as u64);
+    assert_eq!(scene.b.bytes(LEN - 64, 64), [0; 64]);
 }
 
 #[test]
-fn packets_for_queue_pairs_that_are_not_there() {
-    let (a, b, qps, stranger) = scene(1);
-    let numbers = [0, 2, 0xff, qps.1.value() + 1, 0xff_fffe, 0xff_ffff];
+fn packets_that_no_queue_pair_takes() {
+    let scene = Scene::new(1);
+    let own = scene.qps.1;
+    let numbers = [0, 2, 0xff, own.value() + 1, 0xff_fffe, 0xff_ffff];
     for number in numbers {
-        let opcode = Opcode::RcWriteOnly;
-        let headers = headers(opcode, Qpn::new(number), Psn::ZERO, b.remote(0));
-        stranger.send(&stranger.packet(headers, payload(opcode)));
+        scene.send(Opcode::RcWriteOnly, Qpn::new(number), Psn::ZERO);
     }
-    counted(&b, Counter::RxUnknownQp, 0, numbers.len() as u64);
-    honest(&a, &b, qps);
-}
+    counted(&scene.b, Counter::RxUnknownQp, numbers.len() as u64);
 
-#[test]
-fn packets_of_another_service() {
-    let (a, b, qps, stranger) = scene(2);
-    let others = Opcode::ALL
-        .iter()
-        .copied()
-        .filter(|opcode| opcode.service() != Service::Rc && *opcode != Opcode::Cnp);
-    let mut sent = 0;
-    for opcode in others {
-        let headers = headers(opcode, qps.1, Psn::ZERO, b.remote(0));
-        stranger.send(&stranger.packet(headers, payload(opcode)));
-        sent += 1;
-    }
+    let is_other = |it: &&Opcode| it.service() != Service::Rc && **it != Opcode::Cnp;
+    let others = Opcode::ALL.iter().filter(is_other);
+    let sent = others.map(|opcode| scene.send(*opcode, own, Psn::ZERO));
+    let sent = sent.count() as u64;
     assert!(sent > 10);
-    counted(&b, Counter::RxWrongService, 0, sent);
-    honest(&a, &b, qps);
-}
+    counted(&scene.b, Counter::RxWrongService, sent);
 
-#[test]
-fn packets_for_a_queue_pair_that_is_not_ready() {
-    let (a, b, qps, stranger) = scene(3);
-    let fresh = b.qp();
+    let fresh = scene.b.qp();
+    scene.send(Opcode::RcSendOnly, fresh, Psn::ZERO);
+    counted(&scene.b, Counter::RxWrongState, 1);
     let init = QpModify::init(QpAttr::default());
-    let opcode = Opcode::RcSendOnly;
-    let packet = stranger.packet(
-        headers(opcode, fresh, Psn::ZERO, b.remote(0)),
-        payload(opcode),
-    );
-    stranger.send(&packet);
-    counted(&b, Counter::RxWrongState, 0, 1);
-    b.device
-        .with(|hca| hca.modify_qp(fresh, &init, None))
-        .unwrap();
-    stranger.send(&packet);
-    counted(&b, Counter::RxWrongState, 0, 2);
-    honest(&a, &b, qps);
+    let modify = |hca: &mut Hca| hca.modify_qp(fresh, &init, None);
+    scene.b.device.with(modify).unwrap();
+    scene.send(Opcode::RcSendOnly, fresh, Psn::ZERO);
+    counted(&scene.b, Counter::RxWrongState, 2);
 }
 
 /// One flipped bit anywhere, but where a switch may flip it.
 #[test]
 fn damaged_packets() {
-    let (a, b, qps, stranger) = scene(4);
-    let opcode = Opcode::RcWriteOnly;
-    let good = stranger.packet(
-        headers(opcode, qps.1, Psn::ZERO, b.remote(0)),
-        payload(opcode),
-    );
-    let state = b.device.state();
-    let dropped =
-        || state.counter(Counter::RxIcrcEncapsulated) + state.counter(Counter::RxMalformed);
+    let scene = Scene::new(4);
+    let good = scene.packet(Opcode::RcWriteOnly, scene.qps.1, Psn::ZERO);
     let mut sent = 0;
     // Byte 4 holds the congestion bits, which the ICRC does not cover.
     for byte in (0..good.len()).filter(|&byte| byte != 4) {
         for bit in 0..8 {
             let mut bad = good.clone();
             bad[byte] ^= 1 << bit;
-            stranger.send(&bad);
+            scene.stranger.send(&bad);
             sent += 1;
         }
-        let started = Instant::now();
-        while dropped() < sent {
-            assert!(started.elapsed() < PATIENCE, "{} of {sent}", dropped());
-            thread::yield_now();
-        }
+        scene.drops(sent);
     }
-    assert_eq!(dropped(), sent);
-    assert!(state.counter(Counter::RxIcrcEncapsulated) > sent / 2);
-    stranger.send(&good);
-    counted(&b, Counter::RxWrongPeer, 0, 1);
-    honest(&a, &b, qps);
+    assert!(scene.b.count(Counter::RxIcrcEncapsulated) > sent / 2);
+    scene.stranger.send(&good);
+    counted(&scene.b, Counter::RxWrongPeer, 1);
 }
 
 #[test]
 fn truncated_packets_and_garbage() {
-    let (a, b, qps, stranger) = scene(5);
-    let state = b.device.state();
-    let dropped =
-        || state.counter(Counter::RxIcrcEncapsulated) + state.counter(Counter::RxMalformed);
+    let scene = Scene::new(5);
     let mut sent = 0;
     let mut send = |bytes: &[u8]| {
-        stranger.send(bytes);
+        scene.stranger.send(bytes);
         sent += 1;
-        let started = Instant::now();
-        while dropped() < sent {
-            assert!(started.elapsed() < PATIENCE, "{} of {sent}", dropped());
-            thread::yield_now();
+        // Not more at a time than the socket has room for.
+        if sent % 64 == 0 {
+            scene.drops(sent);
         }
     };
     for opcode in rc() {
-        let headers = headers(opcode, qps.1, Psn::ZERO, b.remote(0));
-        let packet = stranger.packet(headers, payload(opcode));
-        for len in 0..packet.len() {
-            send(&packet[..len]);
-        }
+        let packet = scene.packet(opcode, scene.qps.1, Psn::ZERO);
+        (0..packet.len()).for_each(|len| send(&packet[..len]));
     }
-    for len in 0..600 {
-        send(&pattern(len, 1 + len as u64));
-    }
+    (0..600).for_each(|len| send(&pattern(len, 1 + len as u64)));
     send(&[0xff; 65_000]);
-    assert_eq!(dropped(), sent);
-    assert!(state.counter(Counter::RxMalformed) > 0);
-    honest(&a, &b, qps);
+    scene.drops(sent);
+    assert!(scene.b.count(Counter::RxMalformed) > 0);
 }
 
 /// A peer made by hand, at the peer's address, whose packets the queue pair takes.
@@ -266,6 +239,10 @@ impl Forger {
         self.stranger.packet(headers, payload(opcode))
     }
 
+    fn send(&self, opcode: Opcode, psn: u32, remote: Remote) {
+        self.stranger.send(&self.packet(opcode, psn, remote));
+    }
+
     /// The next answer: its PSN, counted from the first, and its syndrome.
     fn answer(&self) -> (u32, Syndrome) {
         let mut bytes = [0; 5000];
@@ -294,7 +271,7 @@ fn replayed_packets_do_nothing_twice() {
         forger.stranger.send(&write);
         forger.stranger.send(&add);
     }
-    counted(victim, Counter::DuplicateRequest, 0, 200);
+    counted(victim, Counter::DuplicateRequest, 200);
     assert_eq!(victim.bytes(0, 64), [0x11; 64]);
     assert_eq!(victim.buffer.load(128), 1);
 }
@@ -308,12 +285,10 @@ fn packets_out_of_turn_are_refused() {
     let code = NakCode::SequenceError;
     assert_eq!(forger.answer(), (0, Syndrome::Nak(code)));
     forger.stranger.send(&early);
-    counted(victim, Counter::OutOfSequence, 0, 2);
+    counted(victim, Counter::OutOfSequence, 2);
     assert_eq!(victim.bytes(0, 64), [0; 64]);
     // The queue pair waits for the right one.
-    forger
-        .stranger
-        .send(&forger.packet(Opcode::RcWriteOnly, 0, remote));
+    forger.send(Opcode::RcWriteOnly, 0, remote);
     assert!(matches!(forger.answer(), (0, Syndrome::Ack { .. })));
 }
 
@@ -328,12 +303,10 @@ fn memory_that_is_not_theirs_is_not_touched() {
         } else {
             remote.rkey ^= 1;
         }
-        forger
-            .stranger
-            .send(&forger.packet(Opcode::RcWriteOnly, 0, remote));
+        forger.send(Opcode::RcWriteOnly, 0, remote);
         let code = NakCode::RemoteAccess;
         assert_eq!(forger.answer(), (0, Syndrome::Nak(code)));
-        counted(victim, Counter::RxWriteRequests, 0, 1);
+        counted(victim, Counter::RxWriteRequests, 1);
         assert!(victim.bytes(0, LEN).iter().all(|&byte| byte == 0));
     }
 }
@@ -346,7 +319,7 @@ fn a_wrong_partition_is_refused() {
     headers.pkey = 0x8123;
     let packet = forger.stranger.packet(headers, payload(opcode));
     forger.stranger.send(&packet);
-    counted(&forger.victim, Counter::RxWrongPkey, 0, 1);
+    counted(&forger.victim, Counter::RxWrongPkey, 1);
 }
 
 /// Answers to requests that were never made.
@@ -356,18 +329,12 @@ fn answers_to_nothing() {
     let mut sent = 0;
     for opcode in rc().filter(|opcode| !opcode.is_request()) {
         for psn in [0, 1, 0x40_0000, 0x80_0000, 0xff_ffff] {
-            let packet = forger.packet(opcode, psn, forger.victim.remote(0));
-            forger.stranger.send(&packet);
+            forger.send(opcode, psn, forger.victim.remote(0));
             sent += 1;
         }
     }
-    let started = Instant::now();
-    while forger.victim.device.state().counter(Counter::RdmaRxPackets) < sent {
-        assert!(started.elapsed() < PATIENCE);
-        thread::sleep(Duration::from_millis(1));
-    }
-    let write = forger.packet(Opcode::RcWriteOnly, 0, forger.victim.remote(0));
-    forger.stranger.send(&write);
+    forger.victim.wait_for_count(Counter::RdmaRxPackets, sent);
+    forger.send(Opcode::RcWriteOnly, 0, forger.victim.remote(0));
     assert!(matches!(forger.answer(), (0, Syndrome::Ack { .. })));
 }
 
@@ -403,19 +370,18 @@ fn honest_traffic_survives_a_flood() {
         }
         drop(over);
         let sent = flood.join().unwrap();
-        let state = b.device.state();
-        let dropped = [
+        let causes = [
             Counter::RxWrongPeer,
             Counter::RxIcrcEncapsulated,
             Counter::RxMalformed,
-        ]
-        .map(|counter| state.counter(counter));
+        ];
+        let dropped = causes.map(|counter| b.count(counter));
         eprintln!("{sent} packets of garbage, taken and dropped: {dropped:?}");
         assert!(dropped.iter().all(|&count| count > 0));
     });
 }
 
-/// CNPs of a stranger, forged and damaged ones, as fast as a socket gives them: no rate falls, and
+/// CNPs of an outsider, forged and damaged ones, as fast as a socket gives them: no rate falls, and
 /// messages get through. They come where the sender's acknowledgements arrive.
 #[test]
 fn a_flood_of_cnps_slows_nobody_down() {
@@ -436,24 +402,23 @@ fn a_flood_of_cnps_slows_nobody_down() {
             }
         });
         let over = Over(&stop);
-        let count = |counter| a.device.state().counter(counter);
         let started = Instant::now();
         let mut messages = 0;
         // The kernel drops acknowledgements with the rest when the buffer is full, and then a timer
         // has to run out.
-        while messages < 20 || count(Counter::RpCnpIgnored) < 1_000 {
+        while messages < 20 || a.count(Counter::RpCnpIgnored) < 1_000 {
             a.post(qpn, 1, b.remote(0).write(), a.sge(0, 64 << 10));
             a.succeed(1);
             messages += 1;
             assert!(started.elapsed() < PATIENCE, "{messages} messages");
         }
         drop(over);
-        let ignored = count(Counter::RpCnpIgnored);
+        let ignored = a.count(Counter::RpCnpIgnored);
         eprintln!("{messages} messages beside {ignored} CNPs and more");
-        assert!(count(Counter::RxIcrcEncapsulated) > 0);
+        assert!(a.count(Counter::RxIcrcEncapsulated) > 0);
         //= F13: timeouts count there, too.
-        let timeouts = count(Counter::RoceSlowRestartCnps);
-        assert_eq!(count(Counter::RpCnpHandled), timeouts);
+        let timeouts = a.count(Counter::RoceSlowRestartCnps);
+        assert_eq!(a.count(Counter::RpCnpHandled), timeouts);
     });
     let now = a.device.now();
     assert_eq!(a.device.with(|hca| hca.rate_limit(qpn, now)), None);

@@ -4,12 +4,11 @@
 mod common;
 
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use common::{Link, Node, Other, PATIENCE, Place, address, attr, connect_back, hear, role, tell};
-use ferroce_hca::carrier::{Outages, Schedule};
-use ferroce_hca::{Event, Span};
-use ferroce_os::Clock;
+use common::flaps::{flaps, watch_flaps};
+
+use common::{Link, Node, Other, Place, address, attr, connect_back, hear, role, tell};
 use ferroce_registry::Registry;
 
 const FLAPS: u32 = 40;
@@ -21,23 +20,6 @@ const STOPS: usize = 2;
 const MANY: usize = 4_000;
 const BYTES: usize = 4096;
 
-/// Sees all flaps, each as one event and another.
-fn watch(node: &Node) {
-    let started = Instant::now();
-    let next = || loop {
-        match node.device.poll_event() {
-            Some(event @ (Event::PortError | Event::PortActive)) => return event,
-            Some(_) => {}
-            None => thread::sleep(Duration::from_millis(1)),
-        }
-        assert!(started.elapsed() < PATIENCE, "no event");
-    };
-    for flap in 0..FLAPS {
-        assert_eq!(next(), Event::PortError, "{flap}");
-        assert_eq!(next(), Event::PortActive, "{flap}");
-    }
-}
-
 /// One of the other processes.
 fn other(path: &str, number: usize) {
     let node = Node::attach(&Registry::at(path.as_ref()).unwrap(), "a", BYTES);
@@ -45,18 +27,18 @@ fn other(path: &str, number: usize) {
     for _ in 0..many {
         node.qp();
     }
-    let _link = connect_back(&node, &attr());
+    connect_back(&node, &attr());
     tell("connected");
     if number != LEAVES {
-        watch(&node);
+        watch_flaps(&node, FLAPS);
         tell("seen");
     }
     hear();
 }
 
 #[test]
-fn each_flap_is_told_and_all_go_on_beside_who_leaves_dies_or_stops() {
-    let test = "each_flap_is_told_and_all_go_on_beside_who_leaves_dies_or_stops";
+fn each_flap_is_told_while_processes_leave_die_or_stop() {
+    let test = "each_flap_is_told_while_processes_leave_die_or_stop";
     if let Some(role) = role() {
         return other(&role[0], role[1].parse().unwrap());
     }
@@ -66,21 +48,12 @@ fn each_flap_is_told_and_all_go_on_beside_who_leaves_dies_or_stops() {
     let mut others: Vec<(Other, Link)> = (0..OTHERS)
         .map(|number| {
             let mut other = Other::start(test, &format!("{} {number}", place.path().display()));
-            let link = other.connect(&node, &attr());
-            assert_eq!(other.hear(), "connected");
+            let link = other.meet(&node, &attr());
             (other, link)
         })
         .collect();
     let observer = registry.observe("a").unwrap();
-    let flaps = Outages {
-        first: Clock.now().after(Span::from_millis(20)),
-        length: Span::from_millis(5),
-        every: Span::from_millis(10),
-        times: FLAPS,
-    };
-    observer
-        .set_schedule(Schedule::new(vec![flaps]).unwrap())
-        .unwrap();
+    observer.set_schedule(flaps(FLAPS)).unwrap();
 
     thread::sleep(Duration::from_millis(50));
     others[STOPS].0.stop();
@@ -89,7 +62,7 @@ fn each_flap_is_told_and_all_go_on_beside_who_leaves_dies_or_stops() {
     for (leaves, _) in others {
         leaves.finish();
     }
-    watch(&node);
+    watch_flaps(&node, FLAPS);
     let (mut rest, mut stopped): (Vec<_>, Vec<_>) = rest
         .into_iter()
         .enumerate()

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use common::{Node, PATIENCE, address, attr, connect, cpu_time};
 use ferroce_dcqcn::Params;
-use ferroce_hca::{Counter, Direction, Impairment, WriteLockError};
+use ferroce_hca::{Counter, Direction, WriteLockError};
 use ferroce_testing::{longest_wait, skip};
 use ferroce_wire::Qpn;
 
@@ -24,17 +24,8 @@ fn set(node: &Node, assignments: &[&str]) {
     state.change_congestion(change).unwrap();
 }
 
-fn count(node: &Node, counter: Counter) -> u64 {
-    node.device.with(|hca| hca.state().counter(counter))
-}
-
 fn mark(node: &Node, probability: f64) {
-    let link = Impairment {
-        ecn_mark: probability,
-        ..Impairment::default()
-    };
-    let set = |hca: &mut ferroce_hca::Hca| hca.set_impairment(Direction::Ingress, link);
-    node.device.with(set).unwrap();
+    node.impair(Direction::Ingress, &format!("ecn={probability}"));
 }
 
 /// How long a WRITE of everything takes.
@@ -54,7 +45,7 @@ fn marks_slow_a_stream_down_and_their_end_lets_it_recover() {
     let [a, b] = [1, 2].map(|host| Node::open(address(66, 1, host), LEN));
     let (qpn, _) = connect(&a, &b, &attr());
     write_all(&a, &b, qpn);
-    assert_eq!(count(&b, Counter::NpCnpSent), 0);
+    assert_eq!(b.count(Counter::NpCnpSent), 0);
 
     // The first CNP sets the rate, the next ones cut nothing.
     let held = [
@@ -71,10 +62,10 @@ fn marks_slow_a_stream_down_and_their_end_lets_it_recover() {
     let cpu = cpu_time();
     let slow = write_all(&a, &b, qpn);
     let cpu = cpu_time() - cpu;
-    let sent = count(&b, Counter::NpCnpSent);
+    let sent = b.count(Counter::NpCnpSent);
     //= F13: timeouts count there, too.
-    let restarts = count(&a, Counter::RoceSlowRestartCnps);
-    let handled = count(&a, Counter::RpCnpHandled) - restarts;
+    let restarts = a.count(Counter::RoceSlowRestartCnps);
+    let handled = a.count(Counter::RpCnpHandled) - restarts;
     assert!(
         sent > 0 && handled > 0 && handled <= sent,
         "{handled} of {sent}"
@@ -136,8 +127,8 @@ fn held_at(test: u8, mbps: u32) -> f64 {
     };
     run(Duration::from_millis(100));
     mark(&b, 0.0);
-    let sent = || 8 * (count(&a, Counter::RdmaTxBytes) + 16 * count(&a, Counter::RdmaTxPackets));
-    // What is sent while nobody counts has its time all the same.
+    let sent = || 8 * (a.count(Counter::RdmaTxBytes) + 16 * a.count(Counter::RdmaTxPackets));
+    // What is sent while nothing counts has its time as well.
     let (started, before) = (Instant::now(), sent());
     run(Duration::from_secs(1));
     let bits = (sent() - before) as f64;

@@ -45,7 +45,7 @@ fn write(node: &Node, qpns: &[Qpn]) {
         node.post(*qpn, wr_id, target.write(), source);
     }
     node.succeed(qpns.len());
-    let repeated = node.device.state().counter(Counter::RetransmittedPackets);
+    let repeated = node.count(Counter::RetransmittedPackets);
     assert_eq!((repeated, node.device.receive_drops()), (0, Some(0)));
 }
 
@@ -92,7 +92,7 @@ fn member(role: &[String]) {
         );
     }
     node.succeed(count);
-    let repeated = node.device.state().counter(Counter::RetransmittedPackets);
+    let repeated = node.count(Counter::RetransmittedPackets);
     assert_eq!((repeated, node.device.receive_drops()), (0, Some(0)));
     node.device.with(|hca| hca.audit());
     tell("done");

@@ -17,7 +17,7 @@ const LEN: usize = 4096;
 const DEEP: usize = 1000;
 
 fn sent(node: &Node) -> u64 {
-    node.device.state().counter(Counter::RdmaTxPackets)
+    node.count(Counter::RdmaTxPackets)
 }
 
 /// Posts until a request waits for others, which the helper must be awake for; tells when that was, and

@@ -97,9 +97,9 @@ fn install(handler: usize) -> libc::sigaction {
 }
 
 #[test]
-fn memory_that_is_gone_is_an_error_and_a_barrier_is_the_programs() {
+fn missing_memory_is_an_error_and_a_barrier_the_programs() {
     if !cfg!(target_arch = "x86_64") {
-        let test = "memory_that_is_gone_is_an_error_and_a_barrier_is_the_programs";
+        let test = "missing_memory_is_an_error_and_a_barrier_the_programs";
         return skip(test, "the device recovers faults on x86-64 only");
     }
     let [a, b] = [1, 2].map(|host| Node::open(address(67, 1, host), 1 << 16));
@@ -164,7 +164,7 @@ fn memory_that_is_gone_is_an_error_and_a_barrier_is_the_programs() {
         assert_eq!(status, WcStatus::RemAccessErr);
     }
 
-    // A barrier on the page, as the helper thread meets it: nobody polls `b`.
+    // A barrier on the page, as the helper thread meets it: no thread polls `b`.
     install(barrier as *const () as usize);
     let pages = Pages::register(&b, 1);
     pages.protect(libc::PROT_READ);
@@ -205,7 +205,7 @@ fn memory_that_is_gone_is_an_error_and_a_barrier_is_the_programs() {
     );
     assert_eq!(CALLS.load(Ordering::Relaxed), calls);
 
-    // The program's own faults are the program's, whoever's handler is in front; and what it puts
+    // The program's own faults are the program's, whichever handler is in front; and what it puts
     // back is what was there.
     MENDS.store(true, Ordering::Relaxed);
     let before = install(libc::SIG_DFL);

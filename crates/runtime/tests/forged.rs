@@ -5,11 +5,10 @@ mod common;
 use std::env;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::process::{Command, Stdio};
-use std::time::Instant;
 
 use common::{
-    Node, Other, PATIENCE, address, check_all_kinds, connect, hear, nothing_was_lost, patient,
-    patient_attr, role, tell,
+    Node, Other, address, check_all_kinds, connect, hear, nothing_was_lost, patient, patient_attr,
+    role, tell,
 };
 use ferroce_hca::Counter;
 use ferroce_sockets::{BindError, Options, Socket};
@@ -31,7 +30,7 @@ fn stranger(role: &[String]) {
         share_port: true,
         ..Options::default()
     };
-    // The port is the user's alone. Where there is no second user this one stands for him.
+    // The port is the user's alone. Where there is no second user this one is used instead.
     if role[1] == "other" {
         let refused = Socket::bind(SocketAddr::new(peer, ROCE_V2_PORT), &share).unwrap_err();
         assert!(
@@ -72,7 +71,7 @@ fn stranger(role: &[String]) {
     }
 }
 
-/// Who can be another user here, and how to become him.
+/// A second user here, and how to run as one.
 fn other_user() -> (&'static str, Vec<String>) {
     let user = format!("--reuid={STRANGER}");
     let wrapper = ["setpriv", &user, "--clear-groups", "--"].map(str::to_owned);
@@ -108,7 +107,7 @@ fn forged_packets_of_another_user_are_dropped() {
     let test = "forged_packets_of_another_user_are_dropped";
     let mut child = Other::under(&wrapper, test, &format!("{peer} {who}"));
     let before = b.bytes(0, 4);
-    // The next PSN, which a stranger would have to guess.
+    // The next PSN, which an outsider would have to guess.
     let psn = b.device.with(|hca| hca.qp(qps.1).unwrap().expected_psn());
     let (victim, memory) = (b.device.address().ip(), b.remote(0));
     child.tell(format!(
@@ -119,17 +118,10 @@ fn forged_packets_of_another_user_are_dropped() {
         memory.rkey
     ));
     assert_eq!(child.hear(), "sent");
-    let started = Instant::now();
-    while b.device.state().counter(Counter::RxForeignSource) < 3 {
-        assert!(
-            started.elapsed() < PATIENCE,
-            "forged packets are not counted"
-        );
-        std::thread::yield_now();
-    }
+    b.wait_for_count(Counter::RxForeignSource, 3);
     child.finish();
     assert_eq!(b.bytes(0, 4), before);
-    assert_eq!(b.device.state().counter(Counter::RpCnpHandled), 0);
+    assert_eq!(b.count(Counter::RpCnpHandled), 0);
     check_all_kinds(&a, &b, qps, 20_000, 2);
     [a, b].iter().for_each(nothing_was_lost);
 }

@@ -5,18 +5,12 @@ mod common;
 use std::net::IpAddr;
 use std::thread;
 
-use common::{Node, Place, address, attr, connect};
-use ferroce_hca::{Counter, DeviceState, Direction, Impairment, Method};
-use ferroce_prm::mlxreg::apply;
+use common::{Node, Place, address, attr, connect, set_profile};
+use ferroce_hca::{Counter, Direction, Impairment, Method};
 use ferroce_prm::roce_accl::ROCE_ACCL;
 use ferroce_registry::{DeviceSpec, Registry, RegistryError};
 
 const FILE: u8 = 30;
-
-/// 128 us to 512 us, each value four times, for 262 ms in all.
-const PROFILE: &str = "adp_retx_profile_select=1,time_base=4,time_unit=1,range_num=1,\
-    retx_total_timeout=16,timeout_init_low_bound=5,timeout_init_range_size=1,range_low_bound_0=5,\
-    range_size_0=2,timeout_retry_num_0=4,dec_mode_0=2";
 
 /// The device `name` with two VFs.
 fn card(name: &str, address: IpAddr) -> DeviceSpec {
@@ -29,15 +23,6 @@ fn card(name: &str, address: IpAddr) -> DeviceSpec {
 fn names(registry: &Registry) -> Vec<String> {
     let devices = registry.devices().unwrap();
     devices.into_iter().map(|spec| spec.name).collect()
-}
-
-fn set_profile(state: &DeviceState) {
-    let mut payload = [0; ROCE_ACCL.size()];
-    apply(&ROCE_ACCL, &mut payload, "adp_retx_profile_id=1", PROFILE).unwrap();
-    let id = ROCE_ACCL.id();
-    state
-        .access_register(id, Method::Write, &mut payload)
-        .unwrap();
 }
 
 #[test]
@@ -150,7 +135,7 @@ fn a_card_stays_while_a_vf_is_open() {
         ..spec.clone()
     };
     in_use(registry.replace(&vfs(1)), "bv1");
-    // The VF stays where it is, but not the settings that it goes by.
+    // The VF stays where it is, but not the settings that it uses.
     let moved = DeviceSpec {
         address: address(FILE, 2, 5),
         vf_address: Some(address(FILE, 2, 1)),
@@ -173,7 +158,7 @@ fn a_card_stays_while_a_vf_is_open() {
 }
 
 #[test]
-fn settings_are_those_of_the_card_and_counters_those_of_the_function() {
+fn a_card_has_the_settings_and_each_function_its_counters() {
     let place = Place::new();
     let registry = place.registry();
     registry.add(&card("b", address(FILE, 3, 0))).unwrap();
@@ -192,7 +177,7 @@ fn settings_are_those_of_the_card_and_counters_those_of_the_function() {
         });
         assert_ne!(kind, firmware);
     }
-    // Writers through both neither wait for ever nor undo each other's work.
+    // Writers through both neither block nor undo each other's work.
     let id = ROCE_ACCL.id();
     thread::scope(|scope| {
         for (name, direction) in [("b", Direction::Egress), ("bv0", Direction::Ingress)] {
@@ -217,7 +202,7 @@ fn settings_are_those_of_the_card_and_counters_those_of_the_function() {
     let (at_pf, _) = connect(&pf, &vf, &attr());
     pf.post(at_pf, 1, vf.remote(0).write(), pf.sge(0, 4096));
     pf.succeed(1);
-    let written = |node: &Node| node.device.state().counter(Counter::RxWriteRequests);
+    let written = |node: &Node| node.count(Counter::RxWriteRequests);
     assert_eq!((written(&pf), written(&vf)), (0, 1));
     // A process that opens a VF first makes the card's settings.
     registry.add(&card("c", address(FILE, 4, 0))).unwrap();

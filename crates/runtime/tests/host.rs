@@ -8,27 +8,14 @@ use std::time::Instant;
 
 use common::{
     Node, Other, PATIENCE, Place, address, attr, connect, hear, impatient_attr, in_namespace, role,
-    tell,
+    tell, wait_until,
 };
 use ferroce_hca::carrier::{Outages, Schedule};
+
+use common::flaps::{flaps, next_event, watch_flaps};
 use ferroce_hca::{Event, Span, WcStatus};
 use ferroce_os::Clock;
 use ferroce_registry::{DeviceSpec, Registry};
-
-/// The next thing that a program is told of its port.
-fn next_event(node: &Node) -> Event {
-    let started = Instant::now();
-    loop {
-        match node.device.poll_event() {
-            Some(event @ (Event::PortError | Event::PortActive | Event::GidChange)) => {
-                return event;
-            }
-            Some(_) => {}
-            None => std::thread::yield_now(),
-        }
-        assert!(started.elapsed() < PATIENCE, "no event");
-    }
-}
 
 /// Nothing of that kind waits.
 fn no_event(node: &Node) {
@@ -43,26 +30,13 @@ fn is_up(node: &Node) -> bool {
     node.device.with(|hca| hca.port_is_up(now))
 }
 
-fn flaps(times: u32) -> Schedule {
-    let flaps = Outages {
-        first: Clock.now().after(Span::from_millis(20)),
-        length: Span::from_millis(5),
-        every: Span::from_millis(10),
-        times,
-    };
-    Schedule::new(vec![flaps]).unwrap()
-}
-
 /// The process that sets it is another one; those that have the device open sleep.
 #[test]
 fn every_process_of_a_device_is_told_of_each_flap_in_order() {
     const FLAPS: u32 = 20;
     let test = "every_process_of_a_device_is_told_of_each_flap_in_order";
     let watch = |node: &Node| {
-        for _ in 0..FLAPS {
-            assert_eq!(next_event(node), Event::PortError);
-            assert_eq!(next_event(node), Event::PortActive);
-        }
+        watch_flaps(node, FLAPS);
         no_event(node);
     };
     if let Some(place) = role() {
@@ -95,7 +69,7 @@ fn every_process_of_a_device_is_told_of_each_flap_in_order() {
 }
 
 #[test]
-fn a_write_outlasts_a_port_that_is_down_and_fails_behind_one_that_stays_down() {
+fn a_write_outlasts_a_short_outage_and_fails_in_a_long_one() {
     let place = Place::with_device(address(77, 2, 1));
     let registry = place.registry();
     let spec = DeviceSpec {
@@ -216,7 +190,7 @@ fn a_queue_pair_stays_bound_to_an_address_that_was_removed() {
     let (at_a, _) = connect(&a, &b, &attr());
     a.post(at_a, 2, b.remote(0).write(), a.sge(0, 64));
     a.succeed(1);
-    // Addresses of others are told, and harm nobody.
+    // Other addresses are reported, and do no harm.
     ip("addr add 10.9.0.77/24 dev v0");
     assert_eq!(next_event(&a), Event::GidChange);
     a.post(at_a, 3, b.remote(0).write(), a.sge(0, 64));
@@ -237,11 +211,7 @@ fn an_interface_that_is_removed_takes_port_and_gids_along() {
         assert!(!is_up(node));
     }
     let is_gone = |node: &Node| node.device.gids().used().count() == 0;
-    let started = Instant::now();
-    while ![&a, &b].into_iter().all(is_gone) {
-        assert!(started.elapsed() < PATIENCE, "{:?}", a.device.gids());
-        std::thread::yield_now();
-    }
+    wait_until("their GIDs are gone", || [&a, &b].into_iter().all(is_gone));
     ip("link add v0 mtu 9000 type veth peer name v1 mtu 9000");
     ip("link set v0 up");
     ip("link set v1 up");

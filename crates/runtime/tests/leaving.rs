@@ -5,10 +5,8 @@ mod common;
 
 use std::fs;
 use std::net::{SocketAddr, UdpSocket};
-use std::thread;
-use std::time::{Duration, Instant};
 
-use common::{Node, PATIENCE, Place, address};
+use common::{Node, Place, address, wait_until};
 use ferroce_hca::Counter;
 use ferroce_wire::{Connection, Headers, IcrcFlow, IpPair, Psn, Qpn, ROCE_V2_PORT};
 
@@ -49,21 +47,14 @@ impl Senders {
                 self.send_one(socket, qpn);
             }
         }
-        let started = Instant::now();
-        while count(Counter::RxUnknownQp) < all {
-            assert!(started.elapsed() < PATIENCE, "packets are lost");
-            thread::sleep(Duration::from_millis(1));
-        }
+        nodes[0].wait_for_count(Counter::RxUnknownQp, all);
         count(Counter::RxForwarded) - forwarded
     }
 
     /// Waits until nothing has to be forwarded: on a busy machine who joins does not find out in time which
     /// process has which socket.
     fn settle(&self, nodes: &[Node]) {
-        let started = Instant::now();
-        while self.send(nodes) > 0 {
-            assert!(started.elapsed() < PATIENCE, "packets take a detour");
-        }
+        wait_until("packets take no detour", || self.send(nodes) == 0);
     }
 
     fn send_one(&self, socket: &UdpSocket, qpn: Qpn) {
@@ -86,7 +77,7 @@ fn leaving_moves_no_other_process() {
     let mut nodes: Vec<Node> = (0..5).map(|_| join(&place)).collect();
     let senders = Senders::new(0, nodes[0].device.address());
     senders.settle(&nodes);
-    // One amid the others; the one that keeps its place; the last one.
+    // One among the others; the one that keeps its place; the last one.
     for leaves in [1, 0, 2] {
         drop(nodes.remove(leaves));
         assert_eq!(senders.send(&nodes), 0, "{leaves} has left");
@@ -111,13 +102,9 @@ fn sockets(at: SocketAddr) -> usize {
     table.lines().filter(|line| line.contains(&local)).count()
 }
 
-/// Waits until no more than so many sockets have this address.
+/// Waits until at most `limit` sockets have this address.
 fn await_at_most(limit: usize, at: SocketAddr) {
-    let started = Instant::now();
-    while sockets(at) > limit {
-        assert!(started.elapsed() < PATIENCE, "{} sockets", sockets(at));
-        thread::sleep(Duration::from_millis(5));
-    }
+    wait_until("there are no more sockets", || sockets(at) <= limit);
 }
 
 /// The next one always joins before the last one leaves.

@@ -133,10 +133,10 @@ fn a_request_in_the_name_of_another_host_is_refused() {
             other => panic!("{other:?}"),
         }
     }
-    assert_eq!(node.device.state().counter(Counter::RxForeignSource), 0);
+    assert_eq!(node.count(Counter::RxForeignSource), 0);
 }
 
-/// From another port than a device's, an address of this host is nobody's.
+/// From another port than a device's, an address of this host is not believed.
 #[test]
 fn a_request_of_another_user_of_this_host_is_not_answered() {
     let [own, sender] = [0, 1].map(|host| address(85, 1, host));
@@ -144,7 +144,7 @@ fn a_request_of_another_user_of_this_host_is_not_answered() {
     let stranger = Stranger::new(sender, 0, &node);
     ask(&stranger, req(1, sender, header(sender, own)));
     let started = Instant::now();
-    while node.device.state().counter(Counter::RxForeignSource) == 0 {
+    while node.count(Counter::RxForeignSource) == 0 {
         assert!(started.elapsed() < PATIENCE);
         node.device.progress();
     }

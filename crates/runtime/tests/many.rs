@@ -129,7 +129,7 @@ fn threads_share_a_device() {
         assert_eq!(b.buffer.load(slot + WORDS), 3 * ROUNDS as u64);
         assert_eq!(b.buffer.load(slot + WORDS + 8), ROUNDS as u64);
     }
-    assert_eq!(b.device.state().counter(Counter::RxMalformed), 0);
+    assert_eq!(b.count(Counter::RxMalformed), 0);
 }
 
 fn requests(a: &Node, b: &Node, n: usize, round: usize) -> Vec<SendWr> {

@@ -8,10 +8,11 @@ use std::{path, thread};
 
 use common::{Node, Other, PATIENCE, Place, address, attr, hear, in_namespace, role, tell};
 use ferroce_hca::{
-    Counter, Event, GRH_BYTES, Path, QpAttr, QpInit, QpModify, QpState, QpType, Refusal, SendOp,
-    SendTo, SendWr, UdAddress, WcOpcode, WcStatus,
+    Counter, Event, GRH_BYTES, Path, QpAttr, QpInit, QpType, Refusal, SendOp, SendTo, SendWr,
+    UdAddress, WcOpcode, WcStatus,
 };
 use ferroce_registry::{DeviceSpec, Registry};
+use ferroce_testing::direct::ready;
 use ferroce_wire::Qpn;
 
 const QKEY: u32 = 0x2222;
@@ -40,20 +41,13 @@ fn mgid(group: IpAddr) -> [u8; 16] {
 /// A queue pair that is ready, with receives at offsets by their number.
 fn datagram_qp(node: &Node) -> Qpn {
     let qpn = node.device.with(|hca| {
-        let init = QpInit {
-            cap: ferroce_hca::QpCap::default(),
-            ..QpInit::new(QpType::Ud, node.pd, node.cq)
-        };
+        let init = QpInit::new(QpType::Ud, node.pd, node.cq);
         let qpn = hca.create_qp(&init).unwrap();
-        use QpState::{Init, Reset, Rtr, Rts};
-        for (from, to) in [(Reset, Init), (Init, Rtr), (Rtr, Rts)] {
-            let attr = QpAttr {
-                qkey: QKEY,
-                ..attr()
-            };
-            let change = QpModify::step(QpType::Ud, from, to, attr);
-            hca.modify_qp(qpn, &change, None).unwrap();
-        }
+        let attr = QpAttr {
+            qkey: QKEY,
+            ..attr()
+        };
+        ready(hca, qpn, QpType::Ud, attr, None);
         qpn
     });
     for n in 0..DEPTH {
@@ -168,7 +162,7 @@ fn a_group_is_heard_until_it_is_left() {
     let from = datagram_qp(&nodes[0]);
     let to = member(&nodes[1], group);
     send(&nodes[0], from, group, Qpn::MULTICAST, 1);
-    // Nobody polls: the helper thread hears it.
+    // No thread polls: the helper thread hears it.
     let started = Instant::now();
     let completion = loop {
         let next = nodes[1].device.with(|hca| hca.poll_completion(nodes[1].cq));

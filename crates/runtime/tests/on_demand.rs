@@ -3,10 +3,11 @@
 use std::ptr;
 
 use ferroce_hca::{
-    AccessFlags, Attr, CqId, Hca, HcaConfig, Memory, MrInfo, Path, QpAttr, QpInit, QpModify,
-    QpType, RegFlags, SendOp, SendWr, Sge, Time, WcStatus,
+    AccessFlags, CqId, Hca, HcaConfig, Memory, MrInfo, QpAttr, QpInit, QpType, RegFlags, SendOp,
+    SendWr, Sge, Time, WcStatus,
 };
 use ferroce_runtime::own_memory;
+use ferroce_testing::direct::connected;
 use ferroce_wire::Qpn;
 
 const PAGE: usize = 4096;
@@ -29,20 +30,7 @@ fn world() -> World {
     let memory = unsafe { Memory::checked(0, u64::MAX, own_memory().unwrap()) };
     let region = hca.reg_mr(pd, memory, flags.access).unwrap();
     let init = QpInit::new(QpType::Rc, pd, cq);
-    let qpn = hca.create_qp(&init).unwrap();
-    let attr = QpAttr::default();
-    let path = Path {
-        dest: [127, 12, 0, 2].into(),
-        traffic_class: 0,
-    };
-    for change in [
-        QpModify::init(attr),
-        QpModify::rtr(attr),
-        QpModify::rts(attr),
-    ] {
-        let path = change.mask.contains(Attr::AV).then_some(path);
-        hca.modify_qp(qpn, &change, path).unwrap();
-    }
+    let qpn = connected(&mut hca, &init, [127, 12, 0, 2], QpAttr::default());
     World {
         hca,
         qpn,
@@ -91,7 +79,7 @@ fn sending_unmapped_memory_is_a_protection_error() {
     assert!(hca.gather(&packet, &mut payload));
     assert_eq!(payload[..2], [0x5a, 0]);
 
-    // SAFETY: nobody uses the page but the device, which checks.
+    // SAFETY: nothing uses the page except the device, which checks.
     assert_eq!(unsafe { libc::munmap(page, PAGE) }, 0);
     assert!(!hca.gather(&packet, &mut payload));
 

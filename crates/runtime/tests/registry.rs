@@ -23,6 +23,15 @@ fn attach(registry: &Registry, name: &str) -> Result<Device, OpenError> {
     Device::attach(registry, name, AttachOptions::default())
 }
 
+/// A registry with a device `a`.
+fn with_device(test: u8) -> (Place, Registry) {
+    let place = Place::new();
+    let registry = place.registry();
+    let spec = DeviceSpec::new("a", address(FILE, test, 0));
+    registry.add(&spec).unwrap();
+    (place, registry)
+}
+
 fn loss(loss: f64) -> Impairment {
     Impairment {
         loss,
@@ -144,11 +153,7 @@ fn state_file(registry: &Registry) -> PathBuf {
 
 #[test]
 fn a_slot_for_each_that_attaches_and_one_port_for_all() {
-    let place = Place::new();
-    let registry = place.registry();
-    registry
-        .add(&DeviceSpec::new("a", address(FILE, 4, 0)))
-        .unwrap();
+    let (_place, registry) = with_device(4);
     let observer = registry.observe("a").unwrap();
     let [first, second, third] = [(); 3].map(|()| attach(&registry, "a").unwrap());
     let slots = [&first, &second, &third].map(Device::slot);
@@ -171,16 +176,8 @@ fn a_slot_for_each_that_attaches_and_one_port_for_all() {
 
 #[test]
 fn an_address_that_somebody_else_has_is_refused() {
-    let place = Place::new();
-    let registry = place.registry();
-    registry
-        .add(&DeviceSpec::new("a", address(FILE, 5, 0)))
-        .unwrap();
-    let elsewhere = Place::new();
-    let other = elsewhere.registry();
-    other
-        .add(&DeviceSpec::new("a", address(FILE, 5, 0)))
-        .unwrap();
+    let (_place, registry) = with_device(5);
+    let (_elsewhere, other) = with_device(5);
     let holder = attach(&other, "a").unwrap();
     holder.join().unwrap();
     let error = attach(&registry, "a").unwrap_err().to_string();
@@ -192,16 +189,10 @@ fn an_address_that_somebody_else_has_is_refused() {
 
 #[test]
 fn an_observer_changes_a_running_device() {
-    let place = Place::new();
-    let registry = place.registry();
-    registry
-        .add(&DeviceSpec::new("a", address(FILE, 6, 0)))
-        .unwrap();
+    let (_place, registry) = with_device(6);
     let observer = registry.observe("a").unwrap();
-    observer
-        .state()
-        .set_impairment(Direction::Egress, loss(0.25))
-        .unwrap();
+    let impair = |direction, it| observer.state().set_impairment(direction, it).unwrap();
+    impair(Direction::Egress, loss(0.25));
     let device = attach(&registry, "a").unwrap();
     let seen = |direction| device.with(|hca| hca.settings().impairment(direction).clone());
     assert_eq!(seen(Direction::Egress), loss(0.25));
@@ -211,10 +202,7 @@ fn an_observer_changes_a_running_device() {
         ..Personality::default()
     };
     observer.state().set_personality(personality).unwrap();
-    observer
-        .state()
-        .set_impairment(Direction::Ingress, loss(0.5))
-        .unwrap();
+    impair(Direction::Ingress, loss(0.5));
     device.progress();
     device.with(|hca| hca.poll_transmit(device.now()));
     assert_eq!(seen(Direction::Ingress), loss(0.5));
@@ -226,11 +214,7 @@ fn an_observer_changes_a_running_device() {
 
 #[test]
 fn state_outlives_its_processes() {
-    let place = Place::new();
-    let registry = place.registry();
-    registry
-        .add(&DeviceSpec::new("a", address(FILE, 7, 0)))
-        .unwrap();
+    let (_place, registry) = with_device(7);
     let device = attach(&registry, "a").unwrap();
     device.with(|hca| hca.count(ferroce_hca::Counter::TxDropped, 7));
     let config = HistogramConfig {
@@ -252,53 +236,33 @@ fn state_outlives_its_processes() {
 /// takes back what the other wrote.
 #[test]
 fn writers_do_not_undo_each_other() {
-    let place = Place::new();
-    let registry = place.registry();
-    registry
-        .add(&DeviceSpec::new("a", address(FILE, 8, 0)))
-        .unwrap();
-    let observer = || registry.observe("a").unwrap();
+    let (_place, registry) = with_device(8);
     let id = ferroce_prm::roce_accl::ROCE_ACCL.id();
     std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let observer = observer();
-            for n in 1..=500u32 {
+        for (direction, writes) in [(Direction::Egress, false), (Direction::Ingress, true)] {
+            let observer = registry.observe("a").unwrap();
+            scope.spawn(move || {
                 let state = observer.state();
-                let link = loss(f64::from(n) / 1000.0);
-                state
-                    .set_impairment(Direction::Egress, link.clone())
-                    .unwrap();
-                assert_eq!(state.impairment(Direction::Egress), link);
-            }
-        });
-        scope.spawn(|| {
-            let observer = observer();
-            let mut image = [0; 128];
-            for n in 1..=500 {
-                let state = observer.state();
-                state
-                    .access_register(id, Method::Query, &mut image)
-                    .unwrap();
-                state
-                    .access_register(id, Method::Write, &mut image)
-                    .unwrap();
-                let link = loss(f64::from(n) / 1000.0);
-                state
-                    .set_impairment(Direction::Ingress, link.clone())
-                    .unwrap();
-                assert_eq!(state.impairment(Direction::Ingress), link);
-            }
-        });
+                let mut image = [0; 128];
+                for n in 1..=500u32 {
+                    for method in [Method::Query, Method::Write]
+                        .into_iter()
+                        .filter(|_| writes)
+                    {
+                        state.access_register(id, method, &mut image).unwrap();
+                    }
+                    let link = loss(f64::from(n) / 1000.0);
+                    state.set_impairment(direction, link.clone()).unwrap();
+                    assert_eq!(state.impairment(direction), link);
+                }
+            });
+        }
     });
 }
 
 #[test]
 fn a_file_of_another_release_is_replaced_unless_it_is_in_use() {
-    let place = Place::new();
-    let registry = place.registry();
-    registry
-        .add(&DeviceSpec::new("a", address(FILE, 9, 0)))
-        .unwrap();
+    let (_place, registry) = with_device(9);
     let device = attach(&registry, "a").unwrap();
     let state = state_file(&registry);
     let spoil = |at: u64, bytes: &[u8]| {

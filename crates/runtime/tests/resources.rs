@@ -1,4 +1,4 @@
-//! What processes tell of their objects.
+//! What processes report of their objects.
 
 mod common;
 
@@ -7,9 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{
-    Link, Node, Other, Over, Place, address, connect_back, hear, patient_attr, role, tell,
-};
+use common::{Link, Node, Over, Place, address, attr};
 use ferroce_registry::{Answer, Inquiry, Observer, QpRow, Query, QueryError, Registry, Resource};
 use ferroce_wire::cm::{PortSpace, ServiceId};
 
@@ -32,27 +30,13 @@ fn qps(observer: &Observer, slot: u8) -> Vec<QpRow> {
     rows.collect()
 }
 
-/// A process with a connected queue pair that does nothing, until it is killed or told to end.
-fn other(role: &[String]) {
-    let node = attach(Path::new(&role[1]));
-    let qpn = connect_back(&node, &patient_attr()).qpn;
-    node.post_recv(qpn, 0, 0, 64);
-    tell("connected");
-    while hear().is_some() {}
-}
-
 #[test]
 fn processes_tell_of_their_objects_until_they_are_killed() {
-    if let Some(role) = role() {
-        return other(&role);
-    }
     let place = Place::with_device(address(140, 0, 0));
-    let test = "processes_tell_of_their_objects_until_they_are_killed";
-    let mut child = Other::start(test, &format!("idle {}", place.path().display()));
+    let mut child = place.start("a", LEN, "target");
     let node = attach(place.path());
-    let attr = patient_attr();
-    let Link { qpn, peer, .. } = child.connect(&node, &attr);
-    assert_eq!(child.hear(), "connected");
+    let attr = attr();
+    let Link { qpn, peer, .. } = child.meet(&node, &attr);
     let observer = observe(place.path());
     let processes = observer.processes().unwrap();
     assert_eq!(processes.len(), 2);
@@ -81,7 +65,7 @@ fn processes_tell_of_their_objects_until_they_are_killed() {
     assert!(matches!(nobody, Err(QueryError::Gone { slot: 200 })));
 }
 
-/// Whoever asks need not wait for the program to do anything, nor for it to stop.
+/// A query need not wait for the program to do anything, nor for it to stop.
 #[test]
 fn a_process_answers_whatever_its_program_does() {
     let place = Place::with_device(address(140, 1, 0));

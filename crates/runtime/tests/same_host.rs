@@ -6,36 +6,22 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::datagrams::{datagram, datagrams};
-use common::echo::{echo, exchange};
+use common::echo::exchange;
 use common::{
-    Link, Node, Other, Place, address, attr, check_all_kinds, connect, connect_back, hear,
-    impatient, impatient_attr, nothing_was_lost, patient_attr, pattern, role, tell,
+    Link, Node, Place, attr, check_all_kinds, connect, impatient_attr, nothing_was_lost,
+    patient_attr, pattern,
 };
 use ferroce_capture::analyse;
-use ferroce_hca::{Counter, Direction, Hca, Impairment, WcStatus};
+use ferroce_hca::{Counter, Direction, WcStatus};
 use ferroce_os::{Tap, TapDirection};
-use ferroce_registry::{DeviceSpec, LinkSetting, Observer, Registry};
+use ferroce_registry::{DeviceSpec, LinkSetting, Observer};
 use ferroce_runtime::{AttachOptions, Device};
 
 const LEN: usize = 1 << 20;
 
 /// A registry with a device for each link, `a`, `b` and so on.
 fn place(test: u8, links: &[LinkSetting]) -> Place {
-    let place = Place::new();
-    for (host, link) in links.iter().enumerate() {
-        let address = address(76, test, host as u8);
-        let spec = DeviceSpec {
-            link: *link,
-            personality: impatient(address).hca.personality,
-            ..DeviceSpec::new(&name(host), address)
-        };
-        place.registry().add(&spec).unwrap();
-    }
-    place
-}
-
-fn name(host: usize) -> String {
-    char::from(b'a' + host as u8).to_string()
+    Place::with_links(76, test, links)
 }
 
 fn observe(place: &Place, name: &str) -> Observer {
@@ -44,35 +30,10 @@ fn observe(place: &Place, name: &str) -> Observer {
     registry.observe_device(spec).unwrap()
 }
 
-fn attach(place: &Place, name: &str) -> Node {
-    Node::attach(&place.registry(), name, LEN)
-}
-
-/// The process beside the test's own, on a device of the directory.
-fn other(role: &[String]) {
-    let registry = Registry::at(role[0].as_ref()).unwrap();
-    let node = Node::attach(&registry, &role[1], LEN);
-    match role[2].as_str() {
-        "echo" => echo(&node, &patient_attr()),
-        // Does nothing, until it is killed or its parent ends.
-        "target" => {
-            connect_back(&node, &attr());
-            tell("connected");
-            while hear().is_some() {}
-        }
-        other => panic!("role {other}"),
-    }
-}
-
-fn start(test: &str, place: &Place, device: &str, role: &str) -> Other {
-    let role = format!("{} {device} {role}", place.path().display());
-    Other::start(test, &role)
-}
-
 #[test]
 fn two_devices_of_one_process() {
     let place = place(0, &[LinkSetting::Shm, LinkSetting::Auto]);
-    let (a, b) = (attach(&place, "a"), attach(&place, "b"));
+    let (a, b) = (place.attach("a", LEN), place.attach("b", LEN));
     for round in 0..20 {
         let qps = connect(&a, &b, &patient_attr());
         check_all_kinds(&a, &b, qps, 1 + 25_000 * round as usize, round);
@@ -83,7 +44,7 @@ fn two_devices_of_one_process() {
 #[test]
 fn a_queue_pair_that_is_its_own_peer() {
     let place = place(1, &[LinkSetting::Shm]);
-    let a = attach(&place, "a");
+    let a = place.attach("a", LEN);
     let qps = connect(&a, &a, &patient_attr());
     a.buffer.write(0, &pattern(100_000, 1));
     a.post(qps.0, 1, a.remote(LEN / 2).write(), a.sge(0, 100_000));
@@ -94,14 +55,10 @@ fn a_queue_pair_that_is_its_own_peer() {
 
 #[test]
 fn two_processes_on_one_device_or_two() {
-    if let Some(role) = role() {
-        return other(&role);
-    }
-    let place = place(2, &[LinkSetting::Shm, LinkSetting::Shm]);
+    let place = place(2, &[LinkSetting::Shm; 2]);
     for device in ["a", "b"] {
-        let node = attach(&place, "a");
-        let test = "two_processes_on_one_device_or_two";
-        let mut child = start(test, &place, device, "echo");
+        let node = place.attach("a", LEN);
+        let mut child = place.start(device, LEN, "echo");
         exchange(&node, &mut child, &patient_attr());
         // The child returned from its last `wait` and ended: its last acknowledgement came all the
         // same.
@@ -114,30 +71,25 @@ fn two_processes_on_one_device_or_two() {
 fn udp_can_be_asked_for() {
     let all = [LinkSetting::Auto, LinkSetting::Udp, LinkSetting::Shm];
     let place = place(3, &all);
-    let [auto, udp, shm] = ["a", "b", "c"].map(|name| attach(&place, name));
+    let [auto, udp, shm] = ["a", "b", "c"].map(|name| place.attach(name, LEN));
     check_all_kinds(&auto, &udp, connect(&auto, &udp, &attr()), 100_000, 1);
     check_all_kinds(&auto, &shm, connect(&auto, &shm, &attr()), 100_000, 1);
 
-    let received = || udp.device.state().counter(Counter::RdmaRxPackets);
+    let received = || udp.count(Counter::RdmaRxPackets);
     let before = received();
     let (at_shm, _) = connect(&shm, &udp, &impatient_attr());
     shm.post(at_shm, 1, udp.remote(0).write(), shm.sge(0, 8));
     assert_eq!(shm.completion().status, WcStatus::RetryExcErr);
-    assert!(shm.device.state().counter(Counter::TxDropped) > 0);
+    assert!(shm.count(Counter::TxDropped) > 0);
     assert_eq!(received(), before);
 }
 
 #[test]
 fn a_stopped_peer_costs_its_own_packets_alone() {
-    if let Some(role) = role() {
-        return other(&role);
-    }
-    let test = "a_stopped_peer_costs_its_own_packets_alone";
-    let place = place(5, &[LinkSetting::Shm, LinkSetting::Shm, LinkSetting::Shm]);
-    let (node, third) = (attach(&place, "a"), attach(&place, "c"));
-    let mut child = start(test, &place, "b", "target");
-    let Link { qpn, memory, .. } = child.connect(&node, &impatient_attr());
-    assert_eq!(child.hear(), "connected");
+    let place = place(5, &[LinkSetting::Shm; 3]);
+    let (node, third) = (place.attach("a", LEN), place.attach("c", LEN));
+    let mut child = place.start("b", LEN, "target");
+    let Link { qpn, memory, .. } = child.meet(&node, &impatient_attr());
     node.post(qpn, 0, memory.write(), node.sge(0, 8));
     node.succeed(1);
     child.stop();
@@ -156,15 +108,10 @@ fn a_stopped_peer_costs_its_own_packets_alone() {
 /// More than a ring holds, for a process that takes nothing: that is lost, and soon others get theirs.
 #[test]
 fn a_ring_that_is_full_for_good_holds_up_no_others() {
-    if let Some(role) = role() {
-        return other(&role);
-    }
-    let test = "a_ring_that_is_full_for_good_holds_up_no_others";
-    let place = place(8, &[LinkSetting::Shm, LinkSetting::Shm, LinkSetting::Shm]);
-    let (node, third) = (attach(&place, "a"), attach(&place, "c"));
-    let mut child = start(test, &place, "b", "target");
-    let Link { qpn, peer, memory } = child.connect(&node, &attr());
-    assert_eq!(child.hear(), "connected");
+    let place = place(8, &[LinkSetting::Shm; 3]);
+    let (node, third) = (place.attach("a", LEN), place.attach("c", LEN));
+    let mut child = place.start("b", LEN, "target");
+    let Link { qpn, peer, memory } = child.meet(&node, &attr());
     node.post(qpn, 0, memory.write(), node.sge(0, 8));
     node.succeed(1);
 
@@ -178,7 +125,7 @@ fn a_ring_that_is_full_for_good_holds_up_no_others() {
     let small = node.sge(0, 8);
     node.post(qps.0, 2, third.remote(0).write(), small);
     node.succeed(FLOOD + 1);
-    assert_eq!(node.device.state().counter(Counter::TxDropped), 0);
+    assert_eq!(node.count(Counter::TxDropped), 0);
 
     // It takes what the ring holds, and the ring takes more then. What was lost is not the kernel's
     // doing.
@@ -200,19 +147,14 @@ fn a_ring_that_is_full_for_good_holds_up_no_others() {
 /// process that does not run for a while loses nothing.
 #[test]
 fn a_window_fits_a_ring() {
-    if let Some(role) = role() {
-        return other(&role);
-    }
-    let test = "a_window_fits_a_ring";
-    let place = place(9, &[LinkSetting::Shm, LinkSetting::Shm]);
+    let place = place(9, &[LinkSetting::Shm; 2]);
     let registry = place.registry();
     let window = "2MiB".parse().unwrap();
     let spec = registry.device("a").unwrap();
     registry.replace(&DeviceSpec { window, ..spec }).unwrap();
-    let node = attach(&place, "a");
-    let mut child = start(test, &place, "b", "target");
-    let Link { qpn, memory, .. } = child.connect(&node, &patient_attr());
-    assert_eq!(child.hear(), "connected");
+    let node = place.attach("a", LEN);
+    let mut child = place.start("b", LEN, "target");
+    let Link { qpn, memory, .. } = child.meet(&node, &patient_attr());
     // 64 of them take the ring to where it starts again the next time that it is found empty.
     for packets in 61..68 {
         for _ in 0..packets {
@@ -240,27 +182,20 @@ fn a_window_fits_a_ring() {
 
 #[test]
 fn a_bad_link_is_as_bad_through_a_ring() {
-    let place = place(6, &[LinkSetting::Shm, LinkSetting::Shm]);
-    let (a, b) = (attach(&place, "a"), attach(&place, "b"));
-    let bad = Impairment {
-        loss: 0.01,
-        corrupt: 0.02,
-        ..Impairment::default()
-    };
-    let set = |hca: &mut Hca| hca.set_impairment(Direction::Egress, bad.clone());
-    a.device.with(set).unwrap();
+    let place = place(6, &[LinkSetting::Shm; 2]);
+    let (a, b) = (place.attach("a", LEN), place.attach("b", LEN));
+    a.impair(Direction::Egress, "loss=1%,corrupt=2%");
     for round in 0..10 {
         check_all_kinds(&a, &b, connect(&a, &b, &attr()), 400_000, round);
     }
-    let counted = |node: &Node, counter| node.device.state().counter(counter);
-    assert!(counted(&b, Counter::RxIcrcEncapsulated) > 0);
-    assert_eq!(counted(&a, Counter::TxDropped), 0);
+    assert!(b.count(Counter::RxIcrcEncapsulated) > 0);
+    assert_eq!(a.count(Counter::TxDropped), 0);
 }
 
 /// Both captures are as from a wire: the packets of one are those of the other, with good ICRCs.
 #[test]
 fn captures_are_as_from_a_wire() {
-    let place = place(7, &[LinkSetting::Shm, LinkSetting::Shm]);
+    let place = place(7, &[LinkSetting::Shm; 2]);
     let paths = [(); 2].map(|()| tempfile::NamedTempFile::new().unwrap().into_temp_path());
     let [sent, received] = [TapDirection::Sent, TapDirection::Both];
     for directions in [[sent, sent], [received, received]] {
@@ -270,7 +205,7 @@ fn captures_are_as_from_a_wire() {
                 tap: Some(taps[n].clone()),
                 ..AttachOptions::default()
             };
-            let device = Device::attach(&place.registry(), &name(n), options);
+            let device = Device::attach(&place.registry(), ["a", "b"][n], options);
             Node::on(device.unwrap(), LEN)
         });
         check_all_kinds(&a, &b, connect(&a, &b, &patient_attr()), 50_000, 1);

@@ -3,14 +3,14 @@
 
 mod common;
 
-use common::echo::{echo, exchange};
+use common::echo::exchange;
 use common::rings::{alone, rings, wait_for_rings};
 use common::{
-    Link, Node, Other, Place, address, attr, check_all_kinds, connect, connect_back, hear,
-    impatient, impatient_attr, nothing_was_lost, patient_attr, pattern, role, tell,
+    Link, Node, Place, attr, check_all_kinds, connect, impatient_attr, nothing_was_lost,
+    patient_attr, pattern,
 };
 use ferroce_hca::WcStatus;
-use ferroce_registry::{DeviceSpec, LinkSetting, Registry};
+use ferroce_registry::LinkSetting;
 
 const LEN: usize = 256 << 10;
 /// Beside the test's own.
@@ -23,29 +23,7 @@ const QUEUE_PAIRS: usize = 4_000;
 
 /// A registry with devices `a` and `b`.
 fn place(test: u8) -> Place {
-    let place = Place::new();
-    for host in 0..2 {
-        let address = address(84, test, host);
-        let spec = DeviceSpec {
-            link: LinkSetting::Shm,
-            personality: impatient(address).hca.personality,
-            ..DeviceSpec::new(["a", "b"][usize::from(host)], address)
-        };
-        place.registry().add(&spec).unwrap();
-    }
-    place
-}
-
-/// One of the other processes: on the device of the test or the other one.
-fn other(role: &[String]) {
-    let registry = Registry::at(role[0].as_ref()).unwrap();
-    let node = Node::attach(&registry, &role[1], LEN);
-    if role[2] == "echo" {
-        return echo(&node, &patient_attr());
-    }
-    connect_back(&node, &impatient_attr());
-    tell("connected");
-    while hear().is_some() {}
+    Place::with_links(84, test, &[LinkSetting::Shm; 2])
 }
 
 fn write(node: &Node, link: &Link, len: usize) {
@@ -53,23 +31,14 @@ fn write(node: &Node, link: &Link, len: usize) {
 }
 
 #[test]
-fn eight_processes_of_which_one_stops_one_dies_and_one_comes_and_goes() {
-    if let Some(role) = role() {
-        return other(&role);
-    }
-    let test = "eight_processes_of_which_one_stops_one_dies_and_one_comes_and_goes";
+fn eight_processes_one_stops_one_dies_one_comes_and_goes() {
     let _alone = alone();
     let place = place(0);
-    let path = place.path().display().to_string();
-    let start = |number: usize, role| {
-        let device = ["a", "b"][number % 2];
-        Other::start(test, &format!("{path} {device} {role}"))
-    };
-    let node = Node::attach(&place.registry(), "a", LEN);
+    let start = |number: usize, task| place.start(["a", "b"][number % 2], LEN, task);
+    let node = place.attach("a", LEN);
     let connected = |number| {
         let mut other = start(number, "target");
-        let link = other.connect(&node, &impatient_attr());
-        assert_eq!(other.hear(), "connected");
+        let link = other.meet(&node, &impatient_attr());
         write(&node, &link, 8);
         node.succeed(1);
         (other, link)
@@ -116,12 +85,9 @@ fn eight_processes_of_which_one_stops_one_dies_and_one_comes_and_goes() {
 
 #[test]
 fn thousands_of_queue_pairs_share_a_ring() {
-    if role().is_some() {
-        return;
-    }
     let _alone = alone();
     let place = place(1);
-    let [a, b] = ["a", "b"].map(|name| Node::attach(&place.registry(), name, LEN));
+    let [a, b] = ["a", "b"].map(|name| place.attach(name, LEN));
     let links: Vec<_> = (0..QUEUE_PAIRS)
         .map(|_| connect(&a, &b, &patient_attr()))
         .collect();

@@ -7,13 +7,10 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use common::datagrams::{datagram, datagrams};
-use common::rings::{Mapped, alone, rings, wait_for_rings, wait_until};
-use common::{
-    Link, Node, Other, Place, address, attr, check_all_kinds, connect, connect_back, hear,
-    impatient, impatient_attr, open_files, role, tell,
-};
-use ferroce_hca::{Counter, WcStatus};
-use ferroce_registry::{DeviceSpec, LinkSetting, Registry};
+use common::rings::{Mapped, alone, rings, wait_for_rings, wait_for_rings_that};
+use common::{Link, Node, Place, attr, check_all_kinds, connect, impatient_attr, open_files};
+use ferroce_hca::Counter;
+use ferroce_registry::LinkSetting;
 
 const LEN: usize = 1 << 20;
 
@@ -22,64 +19,19 @@ const RINGS_MAX: usize = 64;
 
 /// A registry with devices `a` and `b`.
 fn place(test: u8) -> Place {
-    let place = Place::new();
-    for host in 0..2 {
-        let address = address(78, test, host);
-        let spec = DeviceSpec {
-            link: LinkSetting::Auto,
-            personality: impatient(address).hca.personality,
-            ..DeviceSpec::new(["a", "b"][usize::from(host)], address)
-        };
-        place.registry().add(&spec).unwrap();
-    }
-    place
-}
-
-fn attach(place: &Place, name: &str, len: usize) -> Node {
-    Node::attach(&place.registry(), name, len)
-}
-
-/// The process beside the test's own: does nothing, until it is killed or its parent ends.
-fn target(role: &[String]) {
-    let registry = Registry::at(role[0].as_ref()).unwrap();
-    let node = Node::attach(&registry, "b", LEN);
-    connect_back(&node, &attr());
-    tell("connected");
-    while hear().is_some() {}
+    Place::with_links(78, test, &[LinkSetting::Auto; 2])
 }
 
 #[test]
 fn a_killed_peer_is_noticed_and_its_rings_go() {
-    if let Some(role) = role() {
-        return target(&role);
-    }
     let _alone = alone();
-    let test = "a_killed_peer_is_noticed_and_its_rings_go";
     let place = place(0);
-    let node = attach(&place, "a", LEN);
+    let node = place.attach("a", LEN);
     // The second one is given a ring of its own.
     for _ in 0..2 {
-        let mut child = Other::start(test, &place.path().display().to_string());
-        let attr = impatient_attr();
-        let Link { qpn, memory, .. } = child.connect(&node, &attr);
-        assert_eq!(child.hear(), "connected");
-        // Enough that the kill comes amid it.
-        const WRITES: usize = 1000;
-        let write = |id| node.post(qpn, id, memory.write(), node.sge(0, LEN as u32));
-        (0..WRITES as u64).for_each(write);
-        node.succeed(3);
-        assert_eq!(rings().len(), 2);
-        child.kill();
-        // In case all of them were through before.
-        write(WRITES as u64);
-        let completions = node.completions(WRITES - 3 + 1);
-        let failed = completions
-            .iter()
-            .position(|c| c.status != WcStatus::Success)
-            .expect("the last one at least");
-        let (first, rest) = completions[failed..].split_first().unwrap();
-        assert_eq!(first.status, WcStatus::RetryExcErr);
-        assert!(rest.iter().all(|c| c.status == WcStatus::WrFlushErr));
+        let mut child = place.start("b", LEN, "target");
+        let both = || assert_eq!(rings().len(), 2);
+        child.meet_and_die(&node, &impatient_attr(), LEN as u32, both);
         wait_for_rings(0);
     }
 }
@@ -87,16 +39,13 @@ fn a_killed_peer_is_noticed_and_its_rings_go() {
 /// More peers than there are rings: the rest use UDP.
 #[test]
 fn rings_are_bounded_and_gone_when_their_ends_are() {
-    if role().is_some() {
-        return;
-    }
     let _alone = alone();
     let place = place(1);
     let files = open_files();
-    let target = attach(&place, "b", LEN);
+    let target = place.attach("b", LEN);
     let senders: Vec<Node> = (0..RINGS_MAX + 3)
         .map(|n| {
-            let sender = attach(&place, "a", 4096);
+            let sender = place.attach("a", 4096);
             let (at_sender, _) = connect(&sender, &target, &attr());
             let write = target.remote(n * 64).write();
             sender.post(at_sender, 1, write, sender.sge(0, 64));
@@ -109,14 +58,9 @@ fn rings_are_bounded_and_gone_when_their_ends_are() {
     drop(senders);
     wait_for_rings(0);
     // There is room for others now.
-    let sender = attach(&place, "a", LEN);
-    check_all_kinds(
-        &sender,
-        &target,
-        connect(&sender, &target, &attr()),
-        1000,
-        1,
-    );
+    let sender = place.attach("a", LEN);
+    let qps = connect(&sender, &target, &attr());
+    check_all_kinds(&sender, &target, qps, 1000, 1);
     wait_for_rings(4);
     drop((sender, target));
     wait_for_rings(0);
@@ -126,17 +70,12 @@ fn rings_are_bounded_and_gone_when_their_ends_are() {
 /// Pages come with traffic, as much of them as it needs, and most of them go when that rests.
 #[test]
 fn memory_of_rings_comes_and_goes_with_traffic() {
-    if let Some(role) = role() {
-        return target(&role);
-    }
     let _alone = alone();
-    let test = "memory_of_rings_comes_and_goes_with_traffic";
     let place = place(3);
-    let node = attach(&place, "a", LEN);
+    let node = place.attach("a", LEN);
     assert!(rings().is_empty());
-    let mut child = Other::start(test, &place.path().display().to_string());
-    let Link { qpn, peer, memory } = child.connect(&node, &attr());
-    assert_eq!(child.hear(), "connected");
+    let mut child = place.start("b", LEN, "target");
+    let Link { qpn, peer, memory } = child.meet(&node, &attr());
     assert!(rings().is_empty());
     node.post(qpn, 0, memory.write(), node.sge(0, 8));
     node.succeed(1);
@@ -158,7 +97,7 @@ fn memory_of_rings_comes_and_goes_with_traffic() {
     // When this is acknowledged all of that has been read; the sender then finds nothing to do.
     node.post(qpn, 0, memory.write(), node.sge(0, 8));
     node.succeed(1);
-    wait_until(few(512));
+    wait_for_rings_that(few(512));
     // What is left is as good as ever.
     node.post(qpn, 0, memory.write(), node.sge(0, LEN as u32));
     node.succeed(1);
@@ -170,9 +109,6 @@ fn memory_of_rings_comes_and_goes_with_traffic() {
 /// goes on goes on by UDP.
 #[test]
 fn a_peer_that_scribbles_costs_its_own_packets_alone() {
-    if role().is_some() {
-        return;
-    }
     let _alone = alone();
     let place = place(2);
     let memory = File::options().write(true).open("/proc/self/mem").unwrap();
@@ -186,7 +122,7 @@ fn a_peer_that_scribbles_costs_its_own_packets_alone() {
         (0, 0),
     ];
     for (round, (offset, word)) in scribbles.into_iter().enumerate() {
-        let (a, b) = (attach(&place, "a", LEN), attach(&place, "b", LEN));
+        let (a, b) = (place.attach("a", LEN), place.attach("b", LEN));
         let qps = connect(&a, &b, &attr());
         check_all_kinds(&a, &b, qps, 10_000, round as u64);
         for ring in rings() {
@@ -196,7 +132,7 @@ fn a_peer_that_scribbles_costs_its_own_packets_alone() {
         for more in 1..4 {
             check_all_kinds(&a, &b, connect(&a, &b, &attr()), 400_000, more);
         }
-        let malformed = [&a, &b].map(|node| node.device.state().counter(Counter::RxMalformed));
+        let malformed = [&a, &b].map(|node| node.count(Counter::RxMalformed));
         assert!(malformed[0] + malformed[1] <= 2 * (round as u64 + 1));
         drop((a, b));
         wait_for_rings(0);

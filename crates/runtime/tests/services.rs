@@ -7,33 +7,23 @@ use std::time::Instant;
 use common::{Node, PATIENCE, address, attr, pattern};
 use ferroce_dcqcn::Params;
 use ferroce_hca::{
-    Attr, Counter, Direction, GRH_BYTES, Path, QpAttr, QpInit, QpModify, QpState, QpType, RecvWr,
-    SendOp, SendTo, SendWr, Sges, UdAddress, WcFlags, WcOpcode, WriteLockError, XrcObjects,
+    Counter, Direction, GRH_BYTES, Path, QpAttr, QpInit, QpType, RecvWr, SendOp, SendTo, SendWr,
+    Sges, UdAddress, WcFlags, WcOpcode, WriteLockError, XrcObjects,
 };
+use ferroce_testing::direct;
 use ferroce_wire::Qpn;
 
 const SEND: SendOp = SendOp::Send { imm: None };
 
 fn create(node: &Node, qp_type: QpType) -> Qpn {
-    node.device.with(|hca| {
-        let init = QpInit {
-            cap: ferroce_hca::QpCap::default(),
-            ..QpInit::new(qp_type, node.pd, node.cq)
-        };
-        hca.create_qp(&init).unwrap()
-    })
+    let init = QpInit::new(qp_type, node.pd, node.cq);
+    node.device.with(|hca| hca.create_qp(&init)).unwrap()
 }
 
 /// From RESET to RTS.
 fn ready(node: &Node, qpn: Qpn, qp_type: QpType, attr: QpAttr, path: Option<Path>) {
-    use QpState::{Init, Reset, Rtr, Rts};
-    node.device.with(|hca| {
-        for (from, to) in [(Reset, Init), (Init, Rtr), (Rtr, Rts)] {
-            let change = QpModify::step(qp_type, from, to, attr);
-            let path = path.filter(|_| change.mask.contains(Attr::AV));
-            hca.modify_qp(qpn, &change, path).unwrap();
-        }
-    });
+    let device = &node.device;
+    device.with(|hca| direct::ready(hca, qpn, qp_type, attr, path));
 }
 
 /// DSCP 26, and "able to mark congestion".
@@ -117,7 +107,7 @@ fn unreliable_connections_write_and_send() {
 
 /// The sender's completions need no answer, so it never finds that there is none.
 #[test]
-fn a_program_whose_polls_all_find_completions_hears_of_congestion() {
+fn a_program_that_always_finds_completions_hears_of_congestion() {
     let [a, b] = [0, 1].map(|host| Node::open(address(11, 4, host), 64 << 10));
     let [qa, _] = connected(&a, &b);
     for (node, assignment) in [
@@ -144,7 +134,7 @@ fn a_program_whose_polls_all_find_completions_hears_of_congestion() {
         post();
         assert_eq!(a.device.poll(a.cq, 1, &mut out), Ok(1));
         let sent = state.counter(Counter::NpCnpSent);
-        let count = |counter| a.device.state().counter(counter);
+        let count = |counter| a.count(counter);
         if count(Counter::RpCnpHandled) - count(Counter::RoceSlowRestartCnps) < sent {
             polls += 1;
         } else if polls > 0 {
@@ -152,7 +142,7 @@ fn a_program_whose_polls_all_find_completions_hears_of_congestion() {
             polls = 0;
         }
     }
-    // Those between whose sending and hearing somebody lost his processor take longer.
+    // Those during which a thread lost its processor take longer.
     waits.sort_unstable();
     assert!(waits[waits.len() / 2] < 100, "{waits:?}");
 }

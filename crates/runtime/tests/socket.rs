@@ -271,7 +271,7 @@ fn both_families_can_hold_one_port() {
     let v4 = bind(1, &Options::default());
     let address = SocketAddr::new(Ipv6Addr::LOCALHOST.into(), v4.address().port());
     match Socket::bind(address, &Options::default()) {
-        // The port may be somebody else's by chance; what matters is that it is not ours.
+        // The port may be another program's by chance; what matters is that it is not ours.
         Ok(_) | Err(BindError::AddressInUse { .. }) => {}
         Err(error) => {
             let test = "both_families_can_hold_one_port";

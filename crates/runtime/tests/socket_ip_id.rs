@@ -102,9 +102,9 @@ fn dont_fragment(header: &[u8]) -> bool {
 }
 
 #[test]
-fn single_datagrams_have_identification_0_and_are_not_fragmented() {
+fn single_datagrams_have_identification_0_and_no_fragments() {
     let (a, b) = sockets(&Options::default());
-    let test = "single_datagrams_have_identification_0_and_are_not_fragmented";
+    let test = "single_datagrams_have_identification_0_and_no_fragments";
     let Some(capture) = capture(test, a.address()) else {
         return;
     };

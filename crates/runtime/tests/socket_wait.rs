@@ -42,7 +42,7 @@ fn a_packet_wakes() {
         scope.spawn(|| a.send(b.address(), 0, b"x", 1).map(|_| ()).unwrap());
         assert_eq!(waiter.wait(&b, Some(LONG), false).unwrap(), expected);
     });
-    // It stays readable until somebody reads.
+    // It stays readable until it is read.
     assert_eq!(waiter.wait(&b, None, false).unwrap(), expected);
     assert_eq!(b.recv(&mut RecvBuffers::new(2)).unwrap(), 1);
     assert_eq!(

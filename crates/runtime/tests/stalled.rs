@@ -7,12 +7,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{Node, PATIENCE, address, attr, connect, impatient};
-use ferroce_hca::{Counter, Direction, Hca, Impairment, QpAttr};
+use ferroce_hca::{Counter, Direction, Hca, QpAttr};
 use ferroce_runtime::{DeviceConfig, Tandem};
 use ferroce_wire::Qpn;
 
 const QPS: usize = 8;
-/// So many that their acknowledgements are more than one round of a polling program takes.
+/// Enough that their acknowledgements are more than one round of a polling program takes.
 const MANY_QPS: usize = 300;
 const BYTES: usize = 128 << 10;
 /// Longer than several of these devices' timers, which run for 67 ms.
@@ -60,7 +60,7 @@ fn nothing_went_again(node: &Node) {
         Counter::RetransmittedPackets,
         Counter::DuplicateRequest,
     ] {
-        assert_eq!(node.device.state().counter(counter), 0, "{counter:?}");
+        assert_eq!(node.count(counter), 0, "{counter:?}");
     }
 }
 
@@ -73,7 +73,7 @@ fn a_requester_takes_all_answers_before_a_timer_runs_out() {
         a.post(qpn, 0, b.remote(0).write(), a.sge(0, 8));
     }
     // What may be on the wire is there, and is answered.
-    let taken = || b.device.state().counter(Counter::RdmaRxPackets);
+    let taken = || b.count(Counter::RdmaRxPackets);
     let mut before = u64::MAX;
     while before != taken() {
         before = taken();
@@ -113,7 +113,7 @@ fn devices_in_tandem_answer_each_other_before_a_timer_runs_out() {
     nothing_went_again(&b);
 }
 
-/// A packet that is really lost is repeated when its timer says so, and nobody burns a core until then.
+/// A packet that is really lost is repeated when its timer says so, and no core is busy until then.
 #[test]
 fn devices_in_tandem_sleep_until_a_timer_is_due() {
     // Half a second.
@@ -123,23 +123,15 @@ fn devices_in_tandem_sleep_until_a_timer_is_due() {
     };
     let ([a, b], qps) = nodes(2, 1, &patient);
     let mut tandem = Tandem::new([&a.device, &b.device]).unwrap();
-    let lossy = Impairment {
-        loss: 1.0,
-        ..Impairment::default()
-    };
-    let set = |impairment| {
-        let set = |hca: &mut Hca| hca.set_impairment(Direction::Egress, impairment);
-        a.device.with(set).unwrap();
-    };
-    set(lossy);
+    a.impair(Direction::Egress, "loss=1");
     a.post(qps[0], 0, b.remote(0).write(), a.sge(0, 8));
-    set(Impairment::default());
+    a.impair(Direction::Egress, "none");
     let started = Instant::now();
     while done(&a) == 0 {
         tandem.drive(PATIENCE);
         assert!(started.elapsed() < PATIENCE);
     }
-    assert_eq!(a.device.state().counter(Counter::LocalAckTimeoutErr), 1);
-    assert_eq!(a.device.state().counter(Counter::RetransmittedPackets), 1);
+    assert_eq!(a.count(Counter::LocalAckTimeoutErr), 1);
+    assert_eq!(a.count(Counter::RetransmittedPackets), 1);
     assert!(tandem.spent().slept > Duration::from_millis(100));
 }

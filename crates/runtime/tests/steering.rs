@@ -3,13 +3,12 @@
 mod common;
 
 use std::net::{Ipv6Addr, SocketAddr};
-use std::path::Path;
 use std::time::Instant;
 
 use common::services::{PATIENTLY, ask, outcome, qpn_at};
 use common::{
     Link, Node, Other, PATIENCE, Place, Remote, address, connect, connect_back, hear,
-    nothing_was_missed, patient_attr, port_v6, role, share, tell,
+    nothing_was_missed, patient_attr, port_v6, role, share, tell, wait_until,
 };
 use ferroce_hca::{Counter, Hca, cm::CmEventKind};
 use ferroce_registry::{DeviceSpec, Registry, ServiceScope};
@@ -18,40 +17,27 @@ use ferroce_wire::{Qpn, ROCE_V2_PORT, cm::PortSpace};
 
 const LEN: usize = 64 << 10;
 
-fn attach(directory: &Path) -> Node {
-    Node::attach(&Registry::at(directory).unwrap(), "a", LEN)
+fn target(place: &Place) -> Other {
+    place.start("a", LEN, "target")
 }
 
-/// A process beside the test's own: attaches to the device, and lets others write and read.
-fn target(role: &[String]) {
-    let node = attach(Path::new(&role[0]));
-    connect_back(&node, &patient_attr());
-    tell("connected");
-    while hear().is_some() {}
+/// A process beside the test's own, and the link to it.
+type Target = (Other, Link);
+
+fn meet(node: &Node, mut child: Other) -> Target {
+    let link = child.meet(node, &patient_attr());
+    (child, link)
 }
 
-/// A process in that role, and what writes to it and reads from it.
-struct Target {
-    child: Other,
-    qpn: Qpn,
-    memory: Remote,
+/// Packets to each of them and back.
+fn exchange_with(node: &Node, others: &[Target]) {
+    for (_, link) in others {
+        exchange(node, link.qpn, link.memory);
+    }
 }
 
-impl Target {
-    fn start(test: &str, directory: &Path) -> Other {
-        Other::start(test, &directory.display().to_string())
-    }
-
-    fn connect(node: &Node, mut child: Other) -> Self {
-        let Link { qpn, memory, .. } = child.connect(node, &patient_attr());
-        assert_eq!(child.hear(), "connected");
-        Self { child, qpn, memory }
-    }
-
-    /// Packets to it and back.
-    fn exchange(&self, node: &Node) {
-        exchange(node, self.qpn, self.memory);
-    }
+fn finish(others: impl IntoIterator<Item = Target>) {
+    others.into_iter().for_each(|(other, _)| other.finish());
 }
 
 /// Packets to that memory and back.
@@ -63,12 +49,12 @@ fn exchange(node: &Node, qpn: Qpn, memory: Remote) {
 
 /// Two of a device, with a queue pair of the first to the second.
 fn pair(place: &Place) -> ([Node; 2], Qpn) {
-    let nodes = [(); 2].map(|()| attach(place.path()));
+    let nodes = [(); 2].map(|()| place.attach("a", LEN));
     let (qpn, _) = connect(&nodes[0], &nodes[1], &patient_attr());
     (nodes, qpn)
 }
 
-/// Waits until `exchange` goes its way with no packet handed on, whoever receives it.
+/// Waits until `exchange` goes its way with no packet handed on, whichever process receives it.
 fn settles(node: &Node, exchange: impl Fn()) {
     let state = node.device.state();
     let started = Instant::now();
@@ -83,7 +69,7 @@ fn settles(node: &Node, exchange: impl Fn()) {
 }
 
 fn between_nodes(place: &Place) {
-    let nodes = [(); 3].map(|()| attach(place.path()));
+    let nodes = [(); 3].map(|()| place.attach("a", LEN));
     let pairs = [(0, 1), (1, 2), (2, 0)];
     let pairs = pairs.map(|(a, b)| (&nodes[a], &nodes[b]));
     let pairs = pairs.map(|(a, b)| (a, b, connect(a, b, &patient_attr()).0));
@@ -93,7 +79,7 @@ fn between_nodes(place: &Place) {
         }
     });
     nodes.iter().for_each(nothing_was_missed);
-    let malformed = nodes[0].device.state().counter(Counter::RxMalformed);
+    let malformed = nodes[0].count(Counter::RxMalformed);
     assert_eq!(malformed, 0, "a probe was taken for a packet");
 }
 
@@ -119,38 +105,29 @@ fn nor_with_ipv6() {
 /// The last socket takes the index of the first one.
 #[test]
 fn the_death_of_the_first_heals() {
-    if let Some(role) = role() {
-        return target(&role);
-    }
     let place = Place::on_the_wire(address(16, 1, 0));
-    let start = || Target::start("the_death_of_the_first_heals", place.path());
-    let mut first = start();
+    let mut first = target(&place);
     let described = first.hear();
-    let node = attach(place.path());
-    let others = [(); 2].map(|()| Target::connect(&node, start()));
-    let exchange = || others.iter().for_each(|other| other.exchange(&node));
+    let node = place.attach("a", LEN);
+    let others = [(); 2].map(|()| meet(&node, target(&place)));
+    let exchange = || exchange_with(&node, &others);
     settles(&node, exchange);
     assert!(!described.is_empty());
     first.kill();
     settles(&node, exchange);
     nothing_was_missed(&node);
-    others.into_iter().for_each(|other| other.child.finish());
+    finish(others);
 }
 
 #[test]
 fn eight_processes() {
-    if let Some(role) = role() {
-        return target(&role);
-    }
     let place = Place::on_the_wire(address(16, 2, 0));
-    let children = [(); 7].map(|()| Target::start("eight_processes", place.path()));
-    let node = attach(place.path());
-    let others = children.map(|child| Target::connect(&node, child));
-    settles(&node, || {
-        others.iter().for_each(|other| other.exchange(&node))
-    });
+    let children = [(); 7].map(|()| target(&place));
+    let node = place.attach("a", LEN);
+    let others = children.map(|child| meet(&node, child));
+    settles(&node, || exchange_with(&node, &others));
     nothing_was_missed(&node);
-    others.into_iter().for_each(|other| other.child.finish());
+    finish(others);
 }
 
 #[test]
@@ -167,14 +144,14 @@ fn a_wrong_program_heals() {
     };
     other.steer(&wrong).unwrap();
     drop(other);
-    let before = a.device.state().counter(Counter::RxForwarded);
+    let before = a.count(Counter::RxForwarded);
     exchange();
-    assert!(a.device.state().counter(Counter::RxForwarded) > before);
+    assert!(a.count(Counter::RxForwarded) > before);
     settles(&a, exchange);
     nothing_was_missed(&a);
 }
 
-/// A process that was busy reads probes of rounds that are over. Nobody else can send any.
+/// A process that was busy reads probes of rounds that are over. No other user can send any.
 #[test]
 fn late_probes_do_no_harm() {
     let address = address(16, 5, 0);
@@ -186,15 +163,11 @@ fn late_probes_do_no_harm() {
     let stranger = Socket::bind(SocketAddr::new(address, 0), &Options::default()).unwrap();
     // Its index would mislead the packets of both.
     let late = [0xfe, 7, 0, 0, 1, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
-    let foreign = || a.device.state().counter(Counter::RxForeignSource);
+    let foreign = || a.count(Counter::RxForeignSource);
     for (from, counted) in [(share(device), 0), (stranger, 1)] {
         let _ = from.send(device, 0, &late, 0).unwrap();
         exchange();
-        let started = Instant::now();
-        while foreign() < counted {
-            assert!(started.elapsed() < PATIENCE, "a stranger's is not counted");
-            std::thread::yield_now();
-        }
+        wait_until("a stranger's is counted", || foreign() >= counted);
         drop(from);
         settles(&a, exchange);
         assert_eq!(foreign(), counted);
@@ -266,39 +239,43 @@ const STEERING: [(libc::c_long, Option<[libc::c_int; 2]>); 3] = [
     (libc::SYS_membarrier, None),
 ];
 
-/// Whoever may not tell the kernel who gets what gets it by way of others, and hands on what is
+/// A process that may not tell the kernel which packets it gets has them from others, and hands on what is
 /// theirs.
 #[test]
 fn a_sandbox_that_refuses_programs_costs_a_detour_only() {
     if let Some(role) = role() {
         sandbox(&STEERING);
-        return target(&role);
+        let registry = Registry::at(role[0].as_ref()).unwrap();
+        let node = Node::attach(&registry, "a", LEN);
+        connect_back(&node, &patient_attr());
+        tell("connected");
+        while hear().is_some() {}
+        return;
     }
     let test = "a_sandbox_that_refuses_programs_costs_a_detour_only";
     let place = Place::on_the_wire(address(16, 6, 0));
     // The first process has the first socket.
-    let children = [(); 3].map(|()| Target::start(test, place.path()));
+    let directory = place.path().display().to_string();
+    let children = [(); 3].map(|()| Other::start(test, &directory));
     let observer = place.registry().observe("a").unwrap();
-    let started = Instant::now();
-    while observer.processes().unwrap().len() < children.len() {
-        assert!(started.elapsed() < PATIENCE, "they do not start");
-        std::thread::yield_now();
-    }
+    wait_until("they have started", || {
+        observer.processes().unwrap().len() == children.len()
+    });
     let (nodes, qpn) = pair(&place);
-    let others = children.map(|child| Target::connect(&nodes[0], child));
+    let others = children.map(|child| meet(&nodes[0], child));
     for _ in 0..20 {
         exchange(&nodes[0], qpn, nodes[1].remote(0));
-        others.iter().for_each(|other| other.exchange(&nodes[0]));
+        exchange_with(&nodes[0], &others);
     }
     nodes.iter().for_each(nothing_was_missed);
-    for other in others {
-        other.child.finish();
+    for (other, _) in others {
+        other.finish();
         exchange(&nodes[0], qpn, nodes[1].remote(0));
     }
     nodes.iter().for_each(nothing_was_missed);
 }
 
-/// Where nobody may, services are found as well.
+/// Where no process may, services are found as well.
 #[test]
 fn in_a_sandbox_packets_and_requests_find_their_processes() {
     let address = address(16, 7, 0);
@@ -308,7 +285,7 @@ fn in_a_sandbox_packets_and_requests_find_their_processes() {
         let refused = share(SocketAddr::new(address, ROCE_V2_PORT)).steer(&Routes::default());
         assert_eq!(refused.unwrap_err().raw_os_error(), Some(libc::EPERM));
         let place = Place::on_the_wire(address);
-        let nodes = [(); 3].map(|()| attach(place.path()));
+        let nodes = [(); 3].map(|()| place.attach("a", LEN));
         for (a, b) in [(0, 1), (1, 2), (2, 0)] {
             let (a, b) = (&nodes[a], &nodes[b]);
             let (qpn, _) = connect(a, b, &patient_attr());

@@ -2,7 +2,7 @@
 
 use ferroce_dcqcn::Params;
 use ferroce_hca::Counter;
-use ferroce_registry::{GidTable, Guise, PciAddress, PortSpeed};
+use ferroce_registry::{Emulation, GidTable, PciAddress, PortSpeed};
 
 /// A value for each [`Counter`], in the order of its table.
 pub(crate) type Counters = [u64; Counter::COUNT];
@@ -17,7 +17,7 @@ pub(crate) struct Card {
     /// What it is among the functions of its card.
     pub(crate) role: Role,
     /// The hardware that it looks like, if the program asked for any.
-    pub(crate) guise: Option<Guise>,
+    pub(crate) emulation: Option<Emulation>,
     /// This host's name.
     pub(crate) host: String,
     /// EUI-64 of the device.
@@ -75,20 +75,20 @@ impl Role {
 impl Card {
     /// Whether it is a function of a PCI card, as soft-RoCE is not.
     pub(crate) fn is_on_pci(&self) -> bool {
-        self.guise != Some(Guise::Rxe)
+        self.emulation != Some(Emulation::Rxe)
     }
 
     /// Whether it looks as if the driver of real cards had it.
     pub(crate) fn has_driver(&self) -> bool {
-        self.guise == Some(Guise::Mlx5)
+        self.emulation == Some(Emulation::Mlx5)
     }
 
     /// The node description: of cards what rdma-core's daemon makes of host and name.
     pub(crate) fn description(&self) -> String {
-        match self.guise {
+        match self.emulation {
             None => format!("ferroce {}", self.name),
-            Some(Guise::Mlx5) => format!("{} {}", self.host, self.name),
-            Some(Guise::Rxe) => "rxe".to_owned(),
+            Some(Emulation::Mlx5) => format!("{} {}", self.host, self.name),
+            Some(Emulation::Rxe) => "rxe".to_owned(),
         }
     }
 
@@ -118,7 +118,7 @@ pub(crate) fn example(name: &str, place: usize) -> Card {
             shown: Vec::new(),
             vf_part_id: 0x101e,
         },
-        guise: None,
+        emulation: None,
         host: "host".to_owned(),
         node_guid: 0x0202_c9ff_fe00_0001,
         vendor_part_id: 4129,

@@ -14,7 +14,7 @@ pub(crate) const MARK: &str = ".ferroce-sysfs";
 /// whatever the devices' addresses are.
 pub const PCI_ROOT: &str = "pci10fe:00";
 
-/// Below it, the functions as the directories of classes that lie in them, by PCI address.
+/// Below it, the functions as the directories of classes that are in them, by PCI address.
 const CLASSES: &str = "classes";
 
 /// Below it, the functions as the other functions of their cards see them, by PCI address.
@@ -326,7 +326,7 @@ fn cpu_mask() -> String {
 mod tests {
     use std::path::Path;
 
-    use ferroce_registry::Guise;
+    use ferroce_registry::Emulation;
 
     use super::*;
     use crate::card::example;
@@ -368,9 +368,9 @@ mod tests {
     #[test]
     fn a_device_looks_as_the_hardware_that_it_is_to_look_like() {
         let mut card = example("mlx5_0", 0);
-        card.guise = Some(Guise::Mlx5);
+        card.emulation = Some(Emulation::Mlx5);
         let mut soft = example("rxe0", 1);
-        soft.guise = Some(Guise::Rxe);
+        soft.emulation = Some(Emulation::Rxe);
         let tree: BTreeMap<_, _> = sys_tree(&[card, soft]).into_iter().collect();
         let at = "devices/pci10fe:00/classes/10fe:00:00.0/infiniband/mlx5_0";
         assert_eq!(tree[&format!("{at}/node_desc")], Node::file("host mlx5_0"));

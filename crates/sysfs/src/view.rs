@@ -62,7 +62,7 @@ impl View {
     pub fn open(registry: &Registry, devices: &[DeviceSpec]) -> Result<Self, ViewError> {
         let mut hasher = DefaultHasher::new();
         for spec in devices {
-            (&spec.name, spec.address, spec.port, spec.guise).hash(&mut hasher);
+            (&spec.name, spec.address, spec.port, spec.emulation).hash(&mut hasher);
         }
         let root = registry
             .directory()
@@ -203,7 +203,7 @@ impl Device {
             name: spec.name.clone(),
             pci: self.pci,
             role: self.role.clone(),
-            guise: spec.guise,
+            emulation: spec.emulation,
             host: host.to_owned(),
             node_guid: spec.guid(),
             vendor_part_id: spec.vendor_part_id,
@@ -226,13 +226,13 @@ mod tests {
     use std::collections::BTreeSet;
     use std::io;
 
-    use ferroce_registry::Guise;
+    use ferroce_registry::Emulation;
 
     use super::*;
     use crate::card::example;
 
     /// A PF with two VFs, and a card of its own.
-    fn with_vfs(guise: Option<Guise>) -> Vec<Card> {
+    fn with_vfs(emulation: Option<Emulation>) -> Vec<Card> {
         let mut cards: Vec<_> = ["fr0", "fr0v0", "fr0v1", "fr1"]
             .iter()
             .enumerate()
@@ -248,7 +248,7 @@ mod tests {
             vf_part_id: 0x101e,
         };
         for card in &mut cards {
-            card.guise = guise;
+            card.emulation = emulation;
         }
         cards
     }
@@ -273,8 +273,8 @@ mod tests {
     fn links_stay_in_the_tree_and_end() {
         let alone = vec![example("fr0", 0), example("fr1", 1)];
         let mut soft = alone.clone();
-        soft[0].guise = Some(Guise::Rxe);
-        let as_cards = with_vfs(Some(Guise::Mlx5));
+        soft[0].emulation = Some(Emulation::Rxe);
+        let as_cards = with_vfs(Some(Emulation::Mlx5));
         for cards in [Vec::new(), alone, soft, with_vfs(None), as_cards] {
             let place = tempfile::tempdir().unwrap();
             let root = place.path().canonicalize().unwrap();

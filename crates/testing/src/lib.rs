@@ -17,6 +17,7 @@
 //! | [`layout`] | layouts of structures, compared with those of C headers |
 //! | [`Dice`], [`seeds`] | randomness from a seed, and runs that print their seed when they fail |
 //! | [`skip`](skip()) | the report of a test that cannot run here |
+//! | [`wait_until`] | a wait for what must happen |
 //! | [`longest_wait`] | whether the machine had time for a test |
 
 #![forbid(unsafe_code)]
@@ -44,5 +45,5 @@ pub use said::said;
 pub use side::{Region, SEND, Side, attr, card, config, local, recv_wr, srq_limit};
 pub use skips::skip;
 pub use socket::{Receiver, Socket, Stalls};
-pub use waits::{Over, longest_wait};
+pub use waits::{Over, PATIENCE, longest_wait, wait_until};
 pub use world::{A, B, LATENCY_NS, World, live};

@@ -1,4 +1,4 @@
-//! How long a machine keeps threads waiting.
+//! Waiting for what must happen, and how long a machine keeps threads waiting.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -11,6 +11,18 @@ pub struct Over<'a>(pub &'a AtomicBool);
 impl Drop for Over<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Longer than anything takes on a busy machine, so that a test that waits this long has failed.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waits until something is so, as it soon must be.
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !is_so() {
+        assert!(started.elapsed() < PATIENCE, "not so: {what}");
+        thread::sleep(Duration::from_millis(1));
     }
 }
 

@@ -13,4 +13,5 @@ mod security;
 mod syntax;
 mod unfinished;
 mod unsafe_code;
+mod walks;
 mod workspace;

@@ -11,14 +11,13 @@ use ferroce_driver::{
     Aside, Both, Clock, Driver, Full, Link, Ring, Sent, Taken, Waiting, drive_both,
 };
 use ferroce_hca::{
-    AccessFlags, Attr, Buffer, Counter, CqId, Data, Hca, HcaConfig, Memory, MrInfo, Mtu, Outgoing,
-    Path, Psn, QpAttr, QpInit, QpModify, QpState, QpType, Qpn, Received, SendOp, SendWr, Sge, Span,
-    Time, WcStatus, Window,
+    Attr, Buffer, Counter, Data, Hca, HcaConfig, Memory, Outgoing, Psn, QpAttr, QpModify, QpState,
+    Qpn, Received, SendOp, SendWr, Span, Time, WcStatus, Window,
 };
+use ferroce_testing::direct::{ADDRESSES, End, attr, connected};
 
 pub(crate) const A: usize = 0;
 pub(crate) const B: usize = 1;
-const ADDRESSES: [[u8; 4]; 2] = [[10, 0, 0, 1], [10, 0, 0, 2]];
 const MEMORY: usize = 64 << 10;
 
 type Packets = Rc<RefCell<VecDeque<(Outgoing, Vec<u8>)>>>;
@@ -122,9 +121,8 @@ impl Clock for VirtualClock {
 /// One end.
 pub(crate) struct Side {
     pub(crate) driver: Driver<Memories, VirtualClock>,
-    cq: CqId,
+    end: End,
     qpns: Vec<Qpn>,
-    mr: MrInfo,
     completed: usize,
     failed: usize,
 }
@@ -154,7 +152,7 @@ impl World {
         Self::with(2, Psn::ZERO)
     }
 
-    /// Two devices with so many connected queue pairs each, whose first packets have this number.
+    /// Two devices with this many connected queue pairs each, whose first packets have this number.
     pub(crate) fn with(queue_pairs: usize, first: Psn) -> Self {
         let ways: [Packets; 2] = Default::default();
         let now = Rc::new(Cell::new(Time::from_nanos(1_000_000_000)));
@@ -176,33 +174,27 @@ impl World {
         self.now.set(self.now.get().after(time));
     }
 
-    /// Posts a WRITE of so many bytes.
+    /// Posts a WRITE of this many bytes.
     pub(crate) fn write(&mut self, side: usize, length: u32) {
         self.write_by(self[side].qpns[0], side, length);
     }
 
     fn write_by(&mut self, qpn: Qpn, side: usize, length: u32) {
-        let far = self[1 - side].mr;
-        let op = SendOp::Write {
-            va: far.va,
-            rkey: far.key.rkey(),
-            imm: None,
-        };
-        self.request(qpn, side, length, op);
+        let (va, rkey) = self.far(side);
+        let imm = None;
+        self.request(qpn, side, length, SendOp::Write { va, rkey, imm });
+    }
+
+    /// The memory of the other side.
+    fn far(&self, side: usize) -> (u64, u32) {
+        let far = &self[1 - side].end.memory;
+        (far.va, far.key.rkey())
     }
 
     fn request(&mut self, qpn: Qpn, side: usize, length: u32, op: SendOp) {
-        let near = self[side].mr;
-        let sge = Sge {
-            addr: near.va,
-            length,
-            lkey: near.key.lkey(),
-        };
-        let posted = self[side]
-            .driver
-            .hca
-            .post_send(qpn, SendWr::new(0, op, sge));
-        posted.unwrap();
+        let side = &mut self[side];
+        let request = SendWr::new(0, op, side.end.sge(length));
+        side.driver.hca.post_send(qpn, request).unwrap();
     }
 
     /// Posts a WRITE as a program does, and rings.
@@ -225,8 +217,7 @@ impl World {
 
     /// The same for a READ.
     pub(crate) fn read(&mut self, side: usize, length: u32) -> Ring {
-        let far = self[1 - side].mr;
-        let (va, rkey) = (far.va, far.key.rkey());
+        let (va, rkey) = self.far(side);
         self.request(self[side].qpns[0], side, length, SendOp::Read { va, rkey });
         self.ring(side, true)
     }
@@ -321,18 +312,15 @@ impl Side {
             total_window_bytes: window_bytes,
             ..HcaConfig::default()
         });
-        let pd = hca.alloc_pd().unwrap();
-        let cq = hca.create_cq(1 << 16).unwrap();
-        let memory = Memory::Buffer(Buffer::zeroed(MEMORY));
-        let mr = hca.reg_mr(pd, memory, AccessFlags::all()).unwrap();
-        let qpns = (0..queue_pairs).map(|_| {
-            let mut init = QpInit::new(QpType::Rc, pd, cq);
-            init.cap.max_send_wr = 1024;
-            let qpn = hca.create_qp(&init).unwrap();
-            Self::connect(&mut hca, own, qpn, first);
-            qpn
-        });
-        let qpns = qpns.collect();
+        let mut end = End::new(&mut hca, 1 << 16, Memory::Buffer(Buffer::zeroed(MEMORY)));
+        end.init.cap.max_send_wr = 1024;
+        let attr = QpAttr {
+            sq_psn: first,
+            rq_psn: first,
+            ..attr()
+        };
+        let qpn = |_| connected(&mut hca, &end.init, ADDRESSES[1 - own], attr);
+        let qpns = (0..queue_pairs).map(qpn).collect();
         let link = Memories {
             own,
             staged: Vec::new(),
@@ -348,43 +336,15 @@ impl Side {
         };
         Self {
             driver: Driver::new(hca, link, clock.clone()),
-            cq,
+            end,
             qpns,
-            mr,
             completed: 0,
             failed: 0,
         }
     }
 
-    fn connect(hca: &mut Hca, own: usize, qpn: Qpn, first: Psn) {
-        let attr = QpAttr {
-            access: AccessFlags::all(),
-            path_mtu: Mtu::Mtu4096,
-            dest_qpn: qpn, // the devices number alike
-            sq_psn: first,
-            rq_psn: first,
-            timeout: 14,
-            retry_cnt: 7,
-            max_rd_atomic: 4,
-            max_dest_rd_atomic: 4,
-            ..QpAttr::default()
-        };
-        let path = Path {
-            dest: ADDRESSES[1 - own].into(),
-            traffic_class: 2,
-        };
-        for change in [
-            QpModify::init(attr),
-            QpModify::rtr(attr),
-            QpModify::rts(attr),
-        ] {
-            let path = change.mask.contains(Attr::AV).then_some(path);
-            hca.modify_qp(qpn, &change, path).unwrap();
-        }
-    }
-
     fn take_completions(&mut self) {
-        while let Some(completion) = self.driver.hca.poll_completion(self.cq).unwrap() {
+        while let Some(completion) = self.driver.hca.poll_completion(self.end.cq()).unwrap() {
             match completion.status {
                 WcStatus::Success => self.completed += 1,
                 _ => self.failed += 1,

@@ -14,7 +14,8 @@ use ferroce_hca::{Hca, HcaConfig, HostProfile, Mtu, Personality, Settings, Setti
 use ferroce_prm::{Image, roce_accl as reg};
 use toml::de::DeValue;
 
-use super::{Resolver, keys};
+use super::keys;
+use crate::text::Resolver;
 use crate::topology::{NodeId, Topology};
 use ferroce_base::toml_file::{Reader, Section, integer, plain_table};
 

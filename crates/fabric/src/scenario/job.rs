@@ -8,44 +8,12 @@ use ferroce_hca::QpAttr;
 use toml::de::DeValue;
 
 use super::device::Device;
+use super::keys::{self, WorkloadKind as Kind};
 use super::names::{read_host, read_hosts};
 use super::topology::Found;
-use super::{Resolver, keys};
+use crate::text::Resolver;
 use crate::workload::{Cdf, Collective, Poisson, Workload, incast, permutation};
 use crate::{JobConfig, OnError};
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
-    Incast,
-    Permutation,
-    RingAllReduce,
-    RingAllGather,
-    RingReduceScatter,
-    HalvingDoubling,
-    Tree,
-    AllToAll,
-    AllToAllInShifts,
-    ParameterServer,
-    Poisson,
-    HpccFlows,
-    HtsimFlows,
-}
-
-const KINDS: &[(&str, Kind)] = &[
-    ("incast", Kind::Incast),
-    ("permutation", Kind::Permutation),
-    ("ring-all-reduce", Kind::RingAllReduce),
-    ("ring-all-gather", Kind::RingAllGather),
-    ("ring-reduce-scatter", Kind::RingReduceScatter),
-    ("halving-doubling-all-reduce", Kind::HalvingDoubling),
-    ("tree-all-reduce", Kind::Tree),
-    ("all-to-all", Kind::AllToAll),
-    ("all-to-all-in-shifts", Kind::AllToAllInShifts),
-    ("parameter-server", Kind::ParameterServer),
-    ("poisson", Kind::Poisson),
-    ("hpcc-flows", Kind::HpccFlows),
-    ("htsim-flows", Kind::HtsimFlows),
-];
 
 const BYTES_MAX: u64 = 1 << 50;
 
@@ -134,7 +102,7 @@ fn workload<'t>(
     if !section.has("workload") {
         reader.missing(section, "workload", "\"ring-all-reduce\"");
     }
-    let kind = reader.word(section, "workload", KINDS)?;
+    let kind = reader.word(section, "workload", Kind::ALL)?;
     let (needed, may) = keys_of(kind);
     for (name, example) in needed {
         if !section.has(name) {

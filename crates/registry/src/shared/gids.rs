@@ -6,12 +6,9 @@ use std::net::IpAddr;
 
 use ferroce_os as os;
 
-use super::published::Published;
-use super::{PATIENCE, SharedFile, byte};
-use crate::gids::{Address, GidTable, WORDS};
-
-/// The table as it lies in the device's file.
-pub(super) type SharedGids = Published<WORDS>;
+use super::SharedFile;
+use super::locks::{PATIENCE, byte};
+use crate::gids::{Address, GidTable};
 
 impl SharedFile {
     /// The table.

@@ -11,11 +11,12 @@ use ferroce_hca::{
     VfBlock,
 };
 
-use super::SLOT_MAX;
 use super::asleep::Asleep;
-use super::gids::SharedGids;
+use super::locks::SLOT_MAX;
 use super::map::shareable;
+use super::published::Published;
 use super::settings::SharedSettings;
+use crate::gids;
 
 /// "ferroce" and a zero.
 const MAGIC: u64 = u64::from_be_bytes(*b"ferroce\0");
@@ -38,7 +39,7 @@ shareable! {
         rounds: Rounds,
         /// Of a VF's file, this and the next two are not in use: those of its card are.
         settings: SharedSettings,
-        gids: SharedGids,
+        gids: Published<{ gids::WORDS }>,
         block: StateBlock,
         vfs: [VfBlock; Function::VFS_MAX as usize],
         /// Not 0 if the user has removed the device.
@@ -101,15 +102,15 @@ shareable! {
         pub(super) number: AtomicU32,
         reserved: AtomicU32,
         /// Who may ask at present: a slot in the top byte, below it since when, in microseconds. 0 if
-        /// nobody does.
+        /// none does.
         pub(super) asking: AtomicU64,
     }
 }
 
-/// The slot that serves a port and above its 8 bits for whom, by port space and port; 0 if none does.
+/// The slot that serves a port and, above its 8 bits, the scope, by port space and port; 0 if none does.
 pub(crate) type Services = [[AtomicU16; 1 << 16]; 4];
 
-/// Ports on which somebody listens: port space, slot and port from the third byte down; 0 for an
+/// Ports on which a process listens: port space, slot and port from the third byte down; 0 for an
 /// entry that is free. Requests for more of them than this take a detour.
 pub(crate) type Listeners = [AtomicU32; 256];
 
@@ -152,7 +153,7 @@ impl Layout {
         Ok(len == magic.len() && u64::from_ne_bytes(magic) == MAGIC)
     }
 
-    /// Whether nobody has finished filling the file.
+    /// Whether no process has finished filling the file.
     pub(crate) fn is_blank(&self) -> bool {
         self.magic.load(Ordering::Acquire) == 0
     }
@@ -189,7 +190,7 @@ impl Layout {
         &self.settings
     }
 
-    pub(super) fn gids(&self) -> &SharedGids {
+    pub(super) fn gids(&self) -> &Published<{ gids::WORDS }> {
         &self.gids
     }
 
@@ -287,7 +288,7 @@ impl Member {
         ((word >> 32) as u32, word as u32)
     }
 
-    /// The owner reads so many more rings.
+    /// The owner reads this many more rings.
     pub(super) fn set_room(&self, rings: u32) {
         let claim = u64::from(self.rings().0);
         self.rings

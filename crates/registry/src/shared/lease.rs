@@ -7,7 +7,8 @@ use std::io;
 
 use ferroce_os as os;
 
-use super::{Membership, PATIENCE, SLOT_MAX, SharedFile, byte};
+use super::locks::{PATIENCE, SLOT_MAX, byte};
+use super::{Membership, SharedFile};
 
 impl SharedFile {
     /// Ends the leases of the former owner of a slot, which this process has just taken. If it has the

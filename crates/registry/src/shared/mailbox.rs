@@ -12,6 +12,8 @@ use std::time::Instant;
 use ferroce_os::{self as os, NotInherited};
 use socket2::SockRef;
 
+use super::locks::SLOT_MAX;
+
 /// The longest path that a socket can be bound to (unix(7)), without the zero at its end.
 const PATH_MAX: usize = 107;
 /// Asked for as room for what is under way to the others; the kernel may grant less.
@@ -37,7 +39,7 @@ pub struct Mailbox {
 pub enum Undelivered {
     /// The receiver has not read what it got before. Try again.
     Full,
-    /// Nobody has the slot.
+    /// No process has the slot.
     Vacant,
 }
 
@@ -84,12 +86,12 @@ impl Mailbox {
     }
 }
 
-/// What became of a question.
+/// The fate of a question.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Asked {
     /// It is in the mailbox.
     Yes,
-    /// Nobody has the slot.
+    /// No process has the slot.
     Vacant,
     /// There was no room in the mailbox all the time.
     Full,
@@ -169,7 +171,7 @@ impl Drop for Mailbox {
     fn drop(&mut self) {
         let name = self.names.of(self.slot);
         if self.forks == os::forks() && inode(&name) == self.inode {
-            // Left behind it is in nobody's way.
+            // Left behind it does no harm.
             let _ = fs::remove_file(name);
         }
     }
@@ -181,7 +183,7 @@ fn inode(name: &Path) -> Option<u64> {
 
 /// Removes the names that the owners of slots have left behind.
 pub(super) fn remove_all(state: &Path) {
-    for slot in 1..=super::SLOT_MAX {
+    for slot in 1..=SLOT_MAX {
         let _ = fs::remove_file(name(state, slot));
     }
 }
@@ -201,7 +203,7 @@ struct Names {
 
 impl Names {
     fn new(state: &Path) -> io::Result<Self> {
-        if name(state, super::SLOT_MAX).as_os_str().len() <= PATH_MAX {
+        if name(state, SLOT_MAX).as_os_str().len() <= PATH_MAX {
             return Ok(Self {
                 state: state.to_owned(),
                 _directory: None,

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use ferroce_os::{self as os, NotInherited};
 
 use super::layout::{Layout, Member};
-use super::{SharedFile, byte, mailbox, open};
+use super::locks::byte;
+use super::{SharedFile, mailbox, open};
 
 /// The name of the file that the processes of a device share. By address, since that is what they
 /// share, under any names.

@@ -6,14 +6,14 @@
 use ferroce_prm::PciAddress;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::SpecError;
+use super::error::SpecError;
 
 /// The domain of devices whose files name no address; no machine has it for its own.
 const OWN_DOMAIN: u32 = 0x10fe;
 
 /// The address of the device in this place of the registry's list, if its file names none.
 pub(super) const fn of_place(place: usize) -> PciAddress {
-    // The address has 16 bits; there are never so many devices.
+    // The address has 16 bits; there are always fewer devices.
     PciAddress::new(OWN_DOMAIN, place as u16)
 }
 

@@ -7,7 +7,7 @@ use ferroce_base::units::SIZE;
 use ferroce_hca::Window;
 use serde::{Deserialize, Serialize};
 
-use super::SpecError;
+use super::error::SpecError;
 
 /// `auto`, or a number of bytes: `256KiB`, `2MiB`. Two packets of the longest kind are the least.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]

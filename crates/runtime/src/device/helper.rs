@@ -1,7 +1,6 @@
 //! The helper thread: serves the device while the program does not.
 
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
@@ -9,19 +8,22 @@ use ferroce_driver::patience::{LEAVE, LOOK_AGAIN, POLLING};
 use ferroce_driver::{Helper, Look, Next, Waited};
 use ferroce_os::{Clock, Waiter, shorten_slice, tighten_timer_slack};
 
-use super::progress::{Held, Shared};
+use super::lock::EngineGuard;
+use super::progress::Shared;
 
 impl Shared {
     /// The engine for the helper, unless a program that is around has it. That counts as a poll,
     /// since it may last: a window takes hundreds of microseconds to send, and a helper that queues
     /// up for its lock costs such a program a system call each time.
-    fn lock_for_helper(&self) -> Option<Held<'_>> {
-        if self.handshake.last_poll().is_none() {
+    fn lock_for_helper(&self) -> Option<EngineGuard<'_>> {
+        if self.engine.handshake.last_poll().is_none() {
             return Some(self.lock());
         }
         let engine = self.try_lock();
         if engine.is_none() {
-            self.handshake.note_poll_unless_at_rest(|| Clock.now());
+            self.engine
+                .handshake
+                .note_poll_unless_at_rest(|| Clock.now());
         }
         engine
     }
@@ -29,17 +31,17 @@ impl Shared {
     /// The helper thread: serves the device while the program does not.
     pub(super) fn help(&self, mut waiter: Waiter) {
         let _on_panic = FailOnPanic(self);
-        let _ = self.helper.set(thread::current());
+        self.helper.begin();
         // Without it timers are up to 50 us late.
         let _ = tighten_timer_slack();
         // Without it one that has given its core away may get it back 4 ms later.
         let _ = shorten_slice();
         let mut helper = Helper::new(Clock.now());
-        while !self.stop.load(Ordering::Acquire) {
-            if self.handshake.is_watch_wanted() {
+        while !self.helper.is_stopped() {
+            if self.engine.handshake.is_watch_wanted() {
                 self.keep_watch();
             }
-            match helper.look(Clock.now(), self.handshake.last_poll()) {
+            match helper.look(Clock.now(), self.engine.handshake.last_poll()) {
                 Look::StandBack(pause) => thread::park_timeout(pause.into()),
                 Look::AwaitAbsence(limit) => {
                     helper.has_waited(self.await_absence(&mut waiter, limit.into()));
@@ -51,7 +53,7 @@ impl Shared {
 
     /// The helper drives the device for a round, and rests as it decides.
     fn drive(&self, helper: &mut Helper, is_around: bool, waiter: &mut Waiter) {
-        self.give_way();
+        self.engine.give_way();
         let Some(mut engine) = self.lock_for_helper() else {
             return;
         };
@@ -83,7 +85,7 @@ impl Shared {
             }
         }
         if let Next::Sleep(until) = next {
-            self.handshake.sleep_until(until);
+            self.engine.handshake.sleep_until(until);
         }
         drop(engine);
         match next {
@@ -94,7 +96,7 @@ impl Shared {
                 let left = until.map(|at| at.since(now).into());
                 let woken = waiter.wait_also(&*self.socket, self.besides(), left, blocked);
                 self.set_awake();
-                self.handshake.end_sleep();
+                self.engine.handshake.end_sleep();
                 if woken.is_err() {
                     thread::park_timeout(LOOK_AGAIN.into());
                 }
@@ -125,7 +127,7 @@ impl Shared {
     /// The helper, while the program polls: waits until something arrives that the program leaves
     /// lying.
     fn await_absence(&self, waiter: &mut Waiter, limit: Duration) -> Waited {
-        let left = match self.handshake.await_absence() {
+        let left = match self.engine.handshake.await_absence() {
             true => limit,
             false => Duration::ZERO,
         };
@@ -134,8 +136,8 @@ impl Shared {
         let left = if has_near { Duration::ZERO } else { left };
         let woken = waiter.wait_also(&*self.socket, self.besides(), Some(left), false);
         self.set_awake();
-        self.handshake.end_absence();
-        // A program that polls takes what lies in a ring, and leaves what has woken the helper for it:
+        self.engine.handshake.end_absence();
+        // A program that polls takes what a ring has, and leaves what has woken the helper for it:
         // that would wake it again and again.
         if self.reader.is_some()
             && woken.as_ref().is_ok_and(|wake| wake.readable)
@@ -192,7 +194,7 @@ mod tests {
     /// What wakes the helper of a device is seen by threads that poll as well. It is not lost for the
     /// helper when one of them takes it, and the program then turns to something else.
     #[test]
-    fn a_thread_that_takes_a_wake_up_leaves_the_next_one_to_the_helper() {
+    fn a_thread_that_takes_a_wake_up_leaves_the_next_to_the_helper() {
         let (sender, mut target, _place) = pair(1);
         sender.writes(&target, 1);
         sender.succeed(&target, 1);

@@ -1,7 +1,6 @@
 //! Changes to the device's address and interface on this host.
 
 use std::net::IpAddr;
-use std::sync::atomic::Ordering;
 
 use ferroce_hca::Hca;
 use ferroce_os::{Clock, Interface, Waiter};
@@ -9,7 +8,7 @@ use ferroce_registry::{Address, News, SharedFile, Subscription, addresses};
 
 use super::progress::Shared;
 
-/// A device's place on the host, and how it was when somebody looked last.
+/// A device's place on the host, and how it was when last looked at.
 #[derive(Debug)]
 pub(super) struct HostView {
     news: Subscription,
@@ -31,7 +30,7 @@ impl HostView {
         let index = Interface::of(own).map(|interface| interface.index);
         hca.begin_with_host_carrier(Clock.now(), Interface::has_carrier(own));
         let all = addresses(own, index);
-        // Whoever is the first to have the device open finds the table as new.
+        // The first process that has the device open finds the table as new.
         let generation = shared.begin_gids(own, &all).unwrap_or(0);
         Some(Self {
             news,
@@ -100,7 +99,7 @@ impl Shared {
     /// The thread that hears of the host's interfaces: programs that poll, and a helper that stands
     /// back for them, do not listen.
     pub(super) fn watch_host(&self, mut view: HostView, file: &SharedFile, mut waiter: Waiter) {
-        while !self.stop.load(Ordering::Acquire) {
+        while !self.helper.is_stopped() {
             match waiter.wait(&view.news, None, false) {
                 Ok(wake) if wake.readable => {
                     let mut engine = self.lock();

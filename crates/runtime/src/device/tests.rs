@@ -4,12 +4,10 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::process;
 
-use ferroce_hca::{
-    AccessFlags, Buffer, Completion, CqId, Memory, MrInfo, QpAttr, QpInit, QpType, SendOp, SendWr,
-    Sge, WcStatus,
-};
+use ferroce_hca::{AccessFlags, Buffer, Completion, Memory, QpAttr, SendOp, SendWr, WcStatus};
 use ferroce_os::Waiter;
 use ferroce_registry::{DeviceSpec, LinkSetting, Registry};
+use ferroce_testing::direct::End;
 use ferroce_wire::{Psn, Qpn};
 use tempfile::TempDir;
 
@@ -22,9 +20,8 @@ use crate::link::Engine;
 pub(crate) struct Side {
     pub(crate) device: Device,
     pub(crate) waiter: Waiter,
-    cq: CqId,
+    end: End,
     qpn: Qpn,
-    mr: MrInfo,
 }
 
 /// Two whose queue pairs are connected, over rings, and their directory. Each test has a number.
@@ -50,21 +47,16 @@ impl Side {
         registry.add(&spec).unwrap();
         let attached = Device::attach_unserved(registry, name, AttachOptions::default());
         let (device, waiter) = attached.unwrap();
-        let (cq, qpn, mr) = device.with(|hca| {
-            let pd = hca.alloc_pd().unwrap();
-            let cq = hca.create_cq(128).unwrap();
-            let memory = Memory::Buffer(Buffer::zeroed(64));
-            let mr = hca.reg_mr(pd, memory, AccessFlags::all()).unwrap();
-            let mut init = QpInit::new(QpType::Rc, pd, cq);
-            init.cap.max_send_wr = 128;
-            (cq, hca.create_qp(&init).unwrap(), mr)
+        let (end, qpn) = device.with(|hca| {
+            let mut end = End::new(hca, 128, Memory::Buffer(Buffer::zeroed(64)));
+            end.init.cap.max_send_wr = 128;
+            (end, hca.create_qp(&end.init).unwrap())
         });
         Self {
             device,
             waiter,
-            cq,
+            end,
             qpn,
-            mr,
         }
     }
 
@@ -90,18 +82,14 @@ impl Side {
         f(&mut self.device.shared.lock())
     }
 
-    /// Posts so many WRITEs of 8 bytes at once.
+    /// Posts this many WRITEs of 8 bytes at once.
     pub(crate) fn writes(&self, to: &Self, count: u64) {
         let op = SendOp::Write {
-            va: to.mr.va,
-            rkey: to.mr.key.rkey(),
+            va: to.end.memory.va,
+            rkey: to.end.memory.key.rkey(),
             imm: None,
         };
-        let sge = Sge {
-            addr: self.mr.va,
-            length: 8,
-            lkey: self.mr.key.lkey(),
-        };
+        let sge = self.end.sge(8);
         let requests = (0..count).map(|id| SendWr::new(id, op, sge));
         self.device.post_send(self.qpn, requests).unwrap();
     }
@@ -111,7 +99,9 @@ impl Side {
         let mut completions = Vec::new();
         while completions.len() < count {
             to.device.progress();
-            self.device.poll(self.cq, 16, &mut completions).unwrap();
+            self.device
+                .poll(self.end.cq(), 16, &mut completions)
+                .unwrap();
         }
         let is_success = |completion: &Completion| completion.status == WcStatus::Success;
         assert!(completions.len() == count && completions.iter().all(is_success));

@@ -1,6 +1,5 @@
 //! Requests that wait to be sent together with others, and the helper's watch over them.
 
-use std::sync::atomic::Ordering;
 use std::thread;
 
 use ferroce_driver::{Ring, Watch, Watched};
@@ -10,10 +9,10 @@ use super::progress::Shared;
 use crate::link::Engine;
 
 impl Shared {
-    /// What becomes of what the program has posted.
+    /// Whether what the program has posted leaves now.
     #[inline]
     pub(super) fn ring(&self, engine: &mut Engine) -> Ring {
-        engine.ring(self.handshake.is_watched())
+        engine.ring(self.engine.handshake.is_watched())
     }
 
     /// Sends what the program has posted, unless that waits for more.
@@ -21,17 +20,21 @@ impl Shared {
         match ring {
             Ring::Waits => {}
             Ring::Fill => {
-                self.handshake.note_poll_unless_at_rest(|| Clock.now());
+                self.engine
+                    .handshake
+                    .note_poll_unless_at_rest(|| Clock.now());
                 engine.send_batches();
                 self.publish(engine);
             }
             Ring::Leaves { wants_watch } => {
                 // Who posts goes on to poll.
-                self.handshake.note_poll_unless_at_rest(|| Clock.now());
+                self.engine
+                    .handshake
+                    .note_poll_unless_at_rest(|| Clock.now());
                 self.send(engine);
-                let polls = self.handshake.last_poll().is_some();
-                if wants_watch && polls && self.handshake.ask_for_watch() {
-                    self.wake_helper();
+                let polls = self.engine.handshake.last_poll().is_some();
+                if wants_watch && polls && self.engine.handshake.ask_for_watch() {
+                    self.helper.wake();
                 }
             }
         }
@@ -39,14 +42,14 @@ impl Shared {
 
     /// The helper stays awake for requests that wait, until the program turns to something else.
     pub(super) fn keep_watch(&self) {
-        self.handshake.begin_watch();
+        self.engine.handshake.begin_watch();
         let mut watch = Watch::new(Clock.now());
         loop {
-            let watched = match self.stop.load(Ordering::Acquire) {
+            let watched = match self.helper.is_stopped() {
                 true => Watched::End,
                 false => {
-                    let is_at_rest = self.handshake.is_at_rest();
-                    watch.look(Clock.now(), self.handshake.waiting(), is_at_rest)
+                    let is_at_rest = self.engine.handshake.is_at_rest();
+                    watch.look(Clock.now(), self.engine.handshake.waiting(), is_at_rest)
                 }
             };
             if watched != Watched::Again
@@ -55,7 +58,7 @@ impl Shared {
                 self.send_deferred(&mut engine);
                 if watched == Watched::End {
                     // From here on nothing waits any more.
-                    self.handshake.end_watch();
+                    self.engine.handshake.end_watch();
                     return;
                 }
             }

@@ -1,9 +1,8 @@
 //! Datagrams, which no window holds back.
 
-use ferroce_hca::{
-    Path, QpCap, QpInit, QpModify, QpState, QpType, SendOp, SendTo, SendWr, UdAddress,
-};
+use ferroce_hca::{Path, QpCap, QpInit, QpType, SendOp, SendTo, SendWr, UdAddress};
 use ferroce_runtime::Endpoint;
+use ferroce_testing::direct::ready;
 use ferroce_wire::Qpn;
 
 use super::{Node, attr};
@@ -19,17 +18,9 @@ pub fn datagrams(node: &Node) -> Qpn {
         cap,
         ..QpInit::new(qp_type, node.pd, node.cq)
     };
-    let steps = [
-        (QpState::Reset, QpState::Init),
-        (QpState::Init, QpState::Rtr),
-        (QpState::Rtr, QpState::Rts),
-    ];
     node.device.with(|hca| {
         let qpn = hca.create_qp(&init).unwrap();
-        for (from, to) in steps {
-            let change = QpModify::step(qp_type, from, to, attr());
-            hca.modify_qp(qpn, &change, None).unwrap();
-        }
+        ready(hca, qpn, qp_type, attr(), None);
         qpn
     })
 }

@@ -9,6 +9,7 @@
 
 pub mod datagrams;
 pub mod echo;
+pub mod flaps;
 mod other;
 pub mod rings;
 pub mod services;
@@ -24,29 +25,29 @@ use std::time::{Duration, Instant};
 use std::{fs, process};
 
 use ferroce_hca::{
-    AccessFlags, Buffer, Completion, Counter, CqId, HcaConfig, Memory, MrInfo, Mtu, PdId,
-    Personality, QpAttr, QpCap, QpInit, QpType, RecvWr, SendOp, SendWr, Sge, Sges, WcStatus,
+    AccessFlags, Buffer, Completion, Counter, CqId, DeviceState, Direction, Hca, HcaConfig, Memory,
+    Method, MrInfo, Mtu, PdId, Personality, QpAttr, QpCap, QpInit, QpType, RecvWr, SendOp, SendWr,
+    Sge, Sges, WcStatus,
 };
-use ferroce_registry::{DeviceSpec, LinkSetting, Registry};
+use ferroce_prm::mlxreg::apply;
+use ferroce_prm::roce_accl::ROCE_ACCL;
+use ferroce_registry::{DeviceSpec, LinkSetting, Registry, impairment};
 use ferroce_runtime::{AttachOptions, Device, DeviceConfig, Endpoint};
 use ferroce_sockets::{Options, Socket};
 use ferroce_testing::skip;
 use ferroce_wire::{Psn, Qpn, ROCE_V2_PORT};
 use tempfile::TempDir;
 
-pub use ferroce_testing::Over;
+pub use ferroce_testing::{Over, PATIENCE, wait_until};
 
 pub use self::other::{Link, Other, connect_back, hear, in_namespace, role, tell};
-
-/// Longer than anything takes on a busy machine, so that a test that waits this long has failed.
-pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An address of one test alone: `file` and `test` are numbers of its own, and the process adds
 /// another, so that two runs at a time do not meet.
 pub fn address(file: u8, test: u8, host: u8) -> IpAddr {
     static RUN: OnceLock<(u8, UdpSocket)> = OnceLock::new();
     let (run, _) = RUN.get_or_init(|| {
-        // Whoever holds the address of a number has it in the subnets of all files.
+        // The process that holds the address of a number has it in the subnets of all files.
         let claim = |run| {
             let socket = UdpSocket::bind((Ipv4Addr::new(127, 0, run, 255), ROCE_V2_PORT)).ok()?;
             Some((run, socket))
@@ -69,7 +70,7 @@ pub fn port_v6(test: &str) -> Option<u16> {
         skip(test, &format!("no IPv6 here ({error})"));
         return None;
     }
-    // Below the ports that the system hands out by itself; whoever holds the one of a pair has
+    // Below the ports that the system hands out by itself; a process that holds the one of a pair has
     // both.
     let first = process::id() as u16 % PORTS;
     let claim = |n| {
@@ -138,6 +139,22 @@ impl Node {
             buffer,
             mr,
         }
+    }
+
+    pub fn count(&self, counter: Counter) -> u64 {
+        self.device.state().counter(counter)
+    }
+
+    /// Waits until a counter is at least as high.
+    pub fn wait_for_count(&self, counter: Counter, count: u64) {
+        wait_until(counter.name(), || self.count(counter) >= count);
+    }
+
+    /// Sets an impairment, written as in [`impairment`].
+    pub fn impair(&self, direction: Direction, text: &str) {
+        let impairment = impairment::parse(text).unwrap();
+        let set = |hca: &mut Hca| hca.set_impairment(direction, impairment);
+        self.device.with(set).unwrap();
     }
 
     /// A queue pair in RESET.
@@ -375,6 +392,16 @@ impl Place {
         Registry::at(self.path()).unwrap()
     }
 
+    /// Attaches to one of its devices.
+    pub fn attach(&self, device: &str, len: usize) -> Node {
+        Node::attach(&self.registry(), device, len)
+    }
+
+    /// Starts a process that attaches to one of its devices and does a task; see [`Other::at`].
+    pub fn start(&self, device: &str, len: usize, task: &str) -> Other {
+        Other::at(&format!("{} {device}", self.path().display()), len, task)
+    }
+
     /// A registry with a device `a` whose queue pairs repeat as soon as they are told to. Its link is the
     /// default one, or what `FERROCE_LINK` says: the test holds for all.
     pub fn with_device(address: IpAddr) -> Self {
@@ -388,16 +415,44 @@ impl Place {
         Self::with_link(address, LinkSetting::Udp)
     }
 
+    /// The same with a device for each link: `a`, `b` and so on. `file` and `test` are as in
+    /// [`address`].
+    pub fn with_links(file: u8, test: u8, links: &[LinkSetting]) -> Self {
+        let place = Self::new();
+        for (host, link) in (0..).zip(links) {
+            place.add(host, address(file, test, host), *link);
+        }
+        place
+    }
+
     fn with_link(address: IpAddr, link: LinkSetting) -> Self {
         let place = Self::new();
+        place.add(0, address, link);
+        place
+    }
+
+    fn add(&self, host: u8, address: IpAddr, link: LinkSetting) {
+        let name = char::from(b'a' + host).to_string();
         let spec = DeviceSpec {
             link,
             personality: impatient(address).hca.personality,
-            ..DeviceSpec::new("a", address)
+            ..DeviceSpec::new(&name, address)
         };
-        place.registry().add(&spec).unwrap();
-        place
+        self.registry().add(&spec).unwrap();
     }
+}
+
+/// 128 us to 512 us, each value four times, for 262 ms in all.
+const PROFILE: &str = "adp_retx_profile_select=1,time_base=4,time_unit=1,range_num=1,\
+    retx_total_timeout=16,timeout_init_low_bound=5,timeout_init_range_size=1,range_low_bound_0=5,\
+    range_size_0=2,timeout_retry_num_0=4,dec_mode_0=2";
+
+/// Makes a card's profile one of short timeouts.
+pub fn set_profile(state: &DeviceState) {
+    let mut payload = [0; ROCE_ACCL.size()];
+    apply(&ROCE_ACCL, &mut payload, "adp_retx_profile_id=1", PROFILE).unwrap();
+    let written = state.access_register(ROCE_ACCL.id(), Method::Write, &mut payload);
+    written.unwrap();
 }
 
 /// Bytes that differ with `seed` and do not repeat with the packets.
@@ -442,6 +497,13 @@ pub fn check_all_kinds(a: &Node, b: &Node, (at_a, at_b): (Qpn, Qpn), bytes: usiz
     a.succeed(2);
     let found = (a.buffer.load(half), a.buffer.load(half + 8));
     assert_eq!((found, b.buffer.load(word)), ((100, 111), 5), "atomics");
+}
+
+/// The same both ways, between new queue pairs.
+pub fn check_both_ways(a: &Node, b: &Node, attr: &QpAttr, bytes: usize) {
+    let (at_a, at_b) = connect(a, b, attr);
+    check_all_kinds(a, b, (at_a, at_b), bytes, 1);
+    check_all_kinds(b, a, (at_b, at_a), bytes, 4);
 }
 
 /// Open file descriptors of this process.

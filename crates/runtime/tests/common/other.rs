@@ -4,12 +4,14 @@ use std::env;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use ferroce_hca::QpAttr;
+use ferroce_hca::{Completion, QpAttr, WcStatus};
+use ferroce_registry::Registry;
 use ferroce_runtime::Endpoint;
 use ferroce_testing::skip;
 use ferroce_wire::{Psn, Qpn};
 
-use super::{Node, Remote};
+use super::echo::echo;
+use super::{Node, Remote, attr, nothing_was_missed, patient_attr};
 
 const ROLE: &str = "FERROCE_TEST_ROLE";
 
@@ -20,6 +22,36 @@ const MARK: &str = "@ ";
 pub fn role() -> Option<Vec<String>> {
     let role = env::var(ROLE).ok()?;
     Some(role.split(' ').map(str::to_string).collect())
+}
+
+/// Does what the test wants that started this process with [`Other::at`].
+#[test]
+fn beside_a_test() {
+    let Some(role) = role() else { return };
+    let (task, len) = (role[0].as_str(), role[1].parse().unwrap());
+    let node = match &role[2..] {
+        [directory, device] => {
+            Node::attach(&Registry::at(directory.as_ref()).unwrap(), device, len)
+        }
+        [address] => Node::open(address.parse().unwrap(), len),
+        other => panic!("device {other:?}"),
+    };
+    match task {
+        "echo" => echo(&node, &patient_attr()),
+        "echo-and-stay" => {
+            echo(&node, &patient_attr());
+            nothing_was_missed(&node);
+            tell("done");
+            while hear().is_some() {}
+        }
+        "target" => {
+            let qpn = connect_back(&node, &attr()).qpn;
+            node.post_recv(qpn, 0, 0, 64);
+            tell("connected");
+            while hear().is_some() {}
+        }
+        other => panic!("task {other}"),
+    }
 }
 
 /// Says something to the process that started this one.
@@ -71,6 +103,45 @@ pub struct Other {
 }
 
 impl Other {
+    /// Starts a process that opens a device, named by its address or by a directory and a name, and
+    /// does a task: `echo` answers [`exchange`](super::echo::exchange) and ends, `echo-and-stay`
+    /// does so until this process drops it, and `target` does nothing once it has met a node.
+    pub fn at(device: &str, len: usize, task: &str) -> Self {
+        let role = format!("{task} {len} {device}");
+        Self::start("common::other::beside_a_test", &role)
+    }
+
+    /// Connects a node with a `target`.
+    pub fn meet(&mut self, node: &Node, attr: &QpAttr) -> Link {
+        let link = self.connect(node, attr);
+        assert_eq!(self.hear(), "connected");
+        link
+    }
+
+    /// Connects a node with a `target` and kills it during WRITEs of `len` bytes; the node's queue pair
+    /// must fail.
+    pub fn meet_and_die(&mut self, node: &Node, attr: &QpAttr, len: u32, between: impl FnOnce()) {
+        let Link { qpn, memory, .. } = self.meet(node, attr);
+        // Enough that the kill comes during them.
+        const WRITES: usize = 1000;
+        let write = |id| node.post(qpn, id, memory.write(), node.sge(0, len));
+        (0..WRITES as u64).for_each(write);
+        node.succeed(3);
+        between();
+        self.kill();
+        // In case all of them were through before.
+        write(WRITES as u64);
+        let completions = node.completions(WRITES - 3 + 1);
+        let is_failed = |it: &Completion| it.status != WcStatus::Success;
+        let failed = completions.iter().position(is_failed);
+        let (first, rest) = completions[failed.expect("the last one at least")..]
+            .split_first()
+            .unwrap();
+        let status = (first.status, first.vendor_err);
+        assert_eq!(status, (WcStatus::RetryExcErr, 129));
+        assert!(rest.iter().all(|it| it.status == WcStatus::WrFlushErr));
+    }
+
     /// Starts the test called `test` as `role`.
     pub fn start(test: &str, role: &str) -> Self {
         Self::under(&[], test, role)

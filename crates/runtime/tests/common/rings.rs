@@ -2,10 +2,6 @@
 
 use std::fs;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread;
-use std::time::{Duration, Instant};
-
-use super::PATIENCE;
 
 /// For tests that count them: one at a time.
 pub fn alone() -> MutexGuard<'static, ()> {
@@ -44,14 +40,10 @@ pub fn rings() -> Vec<Mapped> {
 
 /// Waits until there are as many rings: of the end of another process the kernel tells in its time.
 pub fn wait_for_rings(count: usize) {
-    wait_until(|rings| rings.len() == count);
+    wait_for_rings_that(|rings| rings.len() == count);
 }
 
 /// Waits until the rings are as they should be.
-pub fn wait_until(is_so: impl Fn(&[Mapped]) -> bool) {
-    let started = Instant::now();
-    while !is_so(&rings()) {
-        assert!(started.elapsed() < PATIENCE, "{:?}", rings());
-        thread::sleep(Duration::from_millis(1));
-    }
+pub fn wait_for_rings_that(is_so: impl Fn(&[Mapped]) -> bool) {
+    super::wait_until("the rings", || is_so(&rings()));
 }

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use ferroce_driver::patience::LULL_LOOK;
+use ferroce_driver::patience::IDLE_WINDOW;
 use ferroce_hca::CqId;
 use ferroce_os::{Clock, ticks};
 
@@ -11,7 +11,7 @@ use ferroce_os::{Clock, ticks};
 /// vain, and nothing has happened there for long. Any thread that takes the device ends it.
 #[derive(Debug, Default)]
 #[repr(align(64))] // each poll looks here
-pub(super) struct Lull {
+pub(super) struct IdleWindow {
     /// When it began, by [`ticks`].
     since: AtomicU64,
     /// How long it lasts; 0: there is none.
@@ -20,7 +20,7 @@ pub(super) struct Lull {
     cq: AtomicU32,
 }
 
-impl Lull {
+impl IdleWindow {
     /// Begins one, as this queue is empty. To be called by a thread that has the device.
     pub(super) fn begin(&self, cq: CqId) {
         self.since.store(ticks(), Ordering::Relaxed);
@@ -51,7 +51,7 @@ impl Lull {
     }
 }
 
-/// [`LULL_LOOK`] in ticks.
+/// [`IDLE_WINDOW`] in ticks.
 static LOOK_TICKS: Rate = Rate {
     began: LazyLock::new(|| (Clock.now_ns(), ticks())),
     look: AtomicU64::new(0),
@@ -64,7 +64,7 @@ struct Rate {
 }
 
 impl Rate {
-    /// So many nanoseconds must have passed to know how fast the counter runs.
+    /// Nanoseconds that must have passed to know how fast the counter runs.
     const KNOWN_AFTER_NS: u64 = 1_000_000;
 
     /// 0 as long as it is not known.
@@ -83,7 +83,7 @@ impl Rate {
             return 0;
         }
         let passed = u128::from(ticks().wrapping_sub(began));
-        let look = passed * u128::from(LULL_LOOK.as_nanos()) / u128::from(ns);
+        let look = passed * u128::from(IDLE_WINDOW.as_nanos()) / u128::from(ns);
         let look = u64::try_from(look).unwrap_or(0);
         self.look.store(look, Ordering::Relaxed);
         look
@@ -99,21 +99,21 @@ mod tests {
 
     #[test]
     fn it_ends_by_itself_and_when_it_is_told_to() {
-        let (lull, cq) = (Lull::default(), CqId(7));
-        assert_eq!(lull.empty(), None);
-        lull.begin(cq);
+        let (window, cq) = (IdleWindow::default(), CqId(7));
+        assert_eq!(window.empty(), None);
+        window.begin(cq);
         thread::sleep(Duration::from_nanos(2 * Rate::KNOWN_AFTER_NS));
-        lull.begin(cq);
-        assert_ne!(lull.ticks.load(Ordering::Relaxed), 0);
+        window.begin(cq);
+        assert_ne!(window.ticks.load(Ordering::Relaxed), 0);
         // As long as it lasts until a thread says so.
-        lull.ticks.store(u64::MAX, Ordering::Relaxed);
-        assert_eq!(lull.empty(), Some(cq));
-        lull.end();
-        assert_eq!(lull.empty(), None);
-        lull.begin(cq);
+        window.ticks.store(u64::MAX, Ordering::Relaxed);
+        assert_eq!(window.empty(), Some(cq));
+        window.end();
+        assert_eq!(window.empty(), None);
+        window.begin(cq);
         thread::sleep(Duration::from_millis(1));
-        assert_eq!(lull.empty(), None);
-        lull.go_on(cq);
-        assert_eq!(lull.empty(), None, "it is over");
+        assert_eq!(window.empty(), None);
+        window.go_on(cq);
+        assert_eq!(window.empty(), None, "it is over");
     }
 }

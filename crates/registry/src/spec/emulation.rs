@@ -9,14 +9,14 @@ use super::{DeviceSpec, Vf, default};
 
 /// Hardware that programs know by its names and numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Guise {
+pub enum Emulation {
     /// A ConnectX card: `mlx5_0`, `mlx5_1`, ...
     Mlx5,
     /// Linux's soft-RoCE: `rxe0`, `rxe1`, ...
     Rxe,
 }
 
-impl Guise {
+impl Emulation {
     /// All there are.
     pub const ALL: [Self; 2] = [Self::Mlx5, Self::Rxe];
 
@@ -36,10 +36,10 @@ impl Guise {
         }
     }
 
-    /// The devices as they look in this guise. Names of its kind stay; the others become the first
+    /// The devices as this hardware would show them. Names of its kind stay; the others become the first
     /// ones that are free, in their order.
     #[must_use]
-    pub fn dress(self, devices: Vec<DeviceSpec>) -> Vec<DeviceSpec> {
+    pub fn apply(self, devices: Vec<DeviceSpec>) -> Vec<DeviceSpec> {
         let taken: HashSet<_> = devices
             .iter()
             .filter(|spec| self.is_name(&spec.name))
@@ -49,32 +49,32 @@ impl Guise {
             .map(|number| format!("{}{number}", self.prefix()))
             .filter(|name| !taken.contains(name));
         let mut pfs = HashMap::new();
-        let dress = |spec: DeviceSpec| {
+        let emulate = |spec: DeviceSpec| {
             let name = match taken.contains(&spec.name) {
                 true => spec.name.clone(),
                 false => free.next().unwrap_or_default(), // there is always one
             };
             let known_as = spec.name.clone();
-            let mut dressed = self.dressed(DeviceSpec { name, ..spec });
-            match &dressed.vf {
+            let mut emulated = self.emulated(DeviceSpec { name, ..spec });
+            match &emulated.vf {
                 None => {
-                    pfs.insert(known_as, Arc::new(dressed.clone()));
+                    pfs.insert(known_as, Arc::new(emulated.clone()));
                 }
                 Some(vf) => {
                     // A VF may be shown without its PF.
                     let pf = pfs.get(&vf.pf.name).unwrap_or(&vf.pf);
-                    dressed.vf = Some(Vf {
+                    emulated.vf = Some(Vf {
                         index: vf.index,
                         pf: Arc::clone(pf),
                     });
                     if self == Self::Mlx5 {
-                        dressed.vendor_part_id = dressed.vf_part_id();
+                        emulated.vendor_part_id = emulated.vf_part_id();
                     }
                 }
             }
-            dressed
+            emulated
         };
-        devices.into_iter().map(dress).collect()
+        devices.into_iter().map(emulate).collect()
     }
 
     fn is_name(self, name: &str) -> bool {
@@ -82,13 +82,15 @@ impl Guise {
         number.is_some_and(|it| !it.is_empty() && it.bytes().all(|byte| byte.is_ascii_digit()))
     }
 
-    fn dressed(self, spec: DeviceSpec) -> DeviceSpec {
-        let guise = Some(self);
+    fn emulated(self, spec: DeviceSpec) -> DeviceSpec {
+        let emulation = Some(self);
         match self {
             // What was set for such a card stays.
-            Self::Mlx5 if spec.vendor_id == default::vendor_id() => DeviceSpec { guise, ..spec },
+            Self::Mlx5 if spec.vendor_id == default::vendor_id() => {
+                DeviceSpec { emulation, ..spec }
+            }
             Self::Mlx5 => DeviceSpec {
-                guise,
+                emulation,
                 vendor_id: default::vendor_id(),
                 vendor_part_id: default::vendor_part_id(),
                 hw_ver: 0,
@@ -97,7 +99,7 @@ impl Guise {
                 ..spec
             },
             Self::Rxe => DeviceSpec {
-                guise,
+                emulation,
                 vendor_id: 0xff_ffff,
                 vendor_part_id: 0,
                 hw_ver: 0,
@@ -109,13 +111,13 @@ impl Guise {
     }
 }
 
-impl fmt::Display for Guise {
+impl fmt::Display for Emulation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
 }
 
-impl FromStr for Guise {
+impl FromStr for Emulation {
     type Err = ();
 
     fn from_str(name: &str) -> Result<Self, ()> {
@@ -143,9 +145,9 @@ mod tests {
             .zip(1..)
             .map(|(n, l)| device(n, l))
             .collect();
-        let cards = Guise::Mlx5.dress(devices.clone());
+        let cards = Emulation::Mlx5.apply(devices.clone());
         assert_eq!(names(&cards), ["mlx5_0", "mlx5_2", "mlx5_1", "mlx5_3"]);
-        let soft = Guise::Rxe.dress(devices.clone());
+        let soft = Emulation::Rxe.apply(devices.clone());
         assert_eq!(names(&soft), ["rxe0", "rxe1", "rxe2", "rxe3"]);
         for (shown, device) in cards.iter().zip(&devices) {
             assert_eq!((shown.address, shown.speed), (device.address, device.speed));
@@ -154,25 +156,25 @@ mod tests {
 
     #[test]
     fn numbers_are_those_of_the_hardware() {
-        let [card] = &Guise::Mlx5.dress(vec![device("fr0", 1)])[..] else {
+        let [card] = &Emulation::Mlx5.apply(vec![device("fr0", 1)])[..] else {
             panic!()
         };
         assert_eq!((card.vendor_id, card.vendor_part_id), (0x02c9, 4129));
-        let [soft] = &Guise::Rxe.dress(vec![device("fr0", 1)])[..] else {
+        let [soft] = &Emulation::Rxe.apply(vec![device("fr0", 1)])[..] else {
             panic!()
         };
         assert_eq!((soft.vendor_id, soft.vendor_part_id), (0xff_ffff, 0));
         assert_eq!((soft.fw_ver.as_str(), soft.board_id.as_str()), ("", ""));
-        // A card that somebody has described stays what it is; any other becomes the usual one.
+        // A card that is described stays what it is; any other becomes the usual one.
         let mut other = device("fr0", 1);
         (other.vendor_part_id, other.fw_ver) = (4123, "20.1.2".to_owned());
-        let shown = Guise::Mlx5.dress(vec![other.clone()]).remove(0);
+        let shown = Emulation::Mlx5.apply(vec![other.clone()]).remove(0);
         assert_eq!(
             (shown.vendor_part_id, shown.fw_ver.as_str()),
             (4123, "20.1.2")
         );
         other.vendor_id = 0x1234;
-        let shown = Guise::Mlx5.dress(vec![other]).remove(0);
+        let shown = Emulation::Mlx5.apply(vec![other]).remove(0);
         assert_eq!((shown.vendor_id, shown.vendor_part_id), (0x02c9, 4129));
     }
 
@@ -180,10 +182,10 @@ mod tests {
     fn functions_stay_those_of_their_card() {
         let mut pf = device("fr0", 1);
         pf.vfs = 2;
-        let shown = Guise::Mlx5.dress(pf.functions());
+        let shown = Emulation::Mlx5.apply(pf.functions());
         assert_eq!(names(&shown), ["mlx5_0", "mlx5_1", "mlx5_2"]);
         assert!(shown.iter().all(|it| it.pf().name == "mlx5_0"));
-        let alone = Guise::Mlx5.dress(pf.functions().split_off(1));
+        let alone = Emulation::Mlx5.apply(pf.functions().split_off(1));
         assert_eq!(names(&alone), ["mlx5_0", "mlx5_1"]);
     }
 }

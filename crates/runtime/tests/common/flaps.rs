@@ -1,0 +1,43 @@
+//! A port that flaps, and what programs hear of it.
+
+use std::time::Instant;
+
+use ferroce_hca::carrier::{Outages, Schedule};
+use ferroce_hca::{Event, Span};
+use ferroce_os::Clock;
+
+use super::{Node, PATIENCE};
+
+/// The next thing that a program is told of its port.
+pub fn next_event(node: &Node) -> Event {
+    let started = Instant::now();
+    loop {
+        match node.device.poll_event() {
+            Some(event @ (Event::PortError | Event::PortActive | Event::GidChange)) => {
+                return event;
+            }
+            Some(_) => {}
+            None => std::thread::yield_now(),
+        }
+        assert!(started.elapsed() < PATIENCE, "no event");
+    }
+}
+
+/// Hears of all flaps, each as one event and another.
+pub fn watch_flaps(node: &Node, flaps: u32) {
+    for flap in 0..flaps {
+        assert_eq!(next_event(node), Event::PortError, "{flap}");
+        assert_eq!(next_event(node), Event::PortActive, "{flap}");
+    }
+}
+
+/// Short outages from now on.
+pub fn flaps(times: u32) -> Schedule {
+    let flaps = Outages {
+        first: Clock.now().after(Span::from_millis(20)),
+        length: Span::from_millis(5),
+        every: Span::from_millis(10),
+        times,
+    };
+    Schedule::new(vec![flaps]).unwrap()
+}
