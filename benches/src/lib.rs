@@ -29,7 +29,7 @@ pub const BARE_CONTENTION_MAX: f64 = 0.02;
 /// The same for the device, whose helper threads look in now and then and take their share.
 pub const DEVICE_CONTENTION_MAX: f64 = 0.08;
 
-/// How often a spoilt measurement is repeated, and after how long.
+/// How often a disturbed measurement is repeated, and after how long.
 const REPEATS_MAX: u32 = 20;
 const REPEAT_AFTER: Duration = Duration::from_millis(200);
 

@@ -82,7 +82,7 @@ impl StateDir {
 
 impl Drop for StateDir {
     fn drop(&mut self) {
-        // What is left is of no use to anybody, and small.
+        // What is left is useless, and small.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use nix::pty::{Winsize, openpty};
 
-use common::Place;
+use common::{Place, has};
 
 /// What the terminal of a command gets, standard error included.
 fn on_terminal(columns: u16, mut command: Command) -> String {
@@ -49,7 +49,7 @@ fn command(place: &Place, args: &str) -> Command {
 
 fn place() -> Place {
     let place = Place::with("spare", "127.0.0.100");
-    place.good(&["dev", "del", "spare"]);
+    place.good(["dev", "del", "spare"]);
     place
 }
 
@@ -113,8 +113,8 @@ fn no_color_and_the_option_decide() {
     }
     let behind = command(&place, "reg list --color always").output().unwrap();
     assert!(has_colour(&String::from_utf8(behind.stdout).unwrap()));
-    let error = place.bad(2, &["--color", "purple", "dev"]);
-    assert!(error.contains("auto, always, never"), "{error}");
+    let error = place.bad(2, ["--color", "purple", "dev"]);
+    has(&error, ["auto, always, never"]);
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn output_is_as_wide_as_the_terminal() {
         }
     }
     // One device a line, for grep.
-    let piped = place.good(&["dev"]);
+    let piped = place.good(["dev"]);
     assert_eq!(piped.lines().count(), 1, "{piped}");
     let broken = on_terminal(80, command(&place, "dev"));
     assert!(broken.lines().count() > 1, "{broken}");

@@ -80,10 +80,10 @@ fn dev_show_says_what_carries_packets_to_each_peer() {
     let own = address(7, 1);
     let place = Place::with("a", &own.to_string());
     let others = [2, 3].map(|host| address(7, host).to_string());
-    place.good(&["dev", "add", "b", &others[0]]);
-    place.good(&["dev", "add", "c", &others[1], "--link", "udp"]);
+    place.good(format!("dev add b {}", others[0]));
+    place.good(format!("dev add c {} --link udp", others[1]));
     let shown = |name| -> Value {
-        let text = place.good(&["dev", "show", name, "-j"]);
+        let text = place.good(format!("dev show {name} -j"));
         serde_json::from_str::<Value>(&text).unwrap()["devices"][0].clone()
     };
     assert_eq!(shown("a")["peers"], json!([]));
@@ -116,7 +116,7 @@ fn dev_show_says_what_carries_packets_to_each_peer() {
         json!([peer(&own.to_string(), "udp", 2)])
     );
 
-    let text = place.good(&["dev", "show", "a"]);
+    let text = place.good("dev show a");
     let lines: Vec<_> = text.lines().skip(1).collect();
     let begins = [
         format!("    peer {own} link undecided qps 2 pid "),

@@ -42,13 +42,13 @@ proptest! {
         let file = scratch("plot", &profile);
         let svg = format!("{file}.svg");
         let (timeout, retry_cnt) = (timeout.to_string(), retry_cnt.to_string());
-        let plot = ["adp", "plot", &file, "--timeout", &timeout, "--retry-cnt", &retry_cnt];
+        let plot = format!("adp plot {file} --timeout {timeout} --retry-cnt {retry_cnt}");
         let width_text = width.to_string();
-        let text = good(&[&plot[..], &["--width", &width_text]].concat());
+        let text = good(format!("{plot} --width {width_text}"));
         for line in text.lines().skip(3) {
             prop_assert!(line.chars().count() <= usize::from(width) + 24, "{line}");
         }
-        prop_assert_eq!(run(&[&plot[..], &["-o", &svg]].concat()), (0, String::new(), String::new()));
+        prop_assert_eq!(run(format!("{plot} -o {svg}")), (0, String::new(), String::new()));
         let picture = std::fs::read_to_string(&svg).unwrap();
         prop_assert!(picture.starts_with("<svg ") && picture.trim_end().ends_with("</svg>"));
         std::fs::remove_file(&svg).unwrap();
@@ -61,7 +61,7 @@ fn the_picture_shows_ranges_cap_total_and_error() {
         env!("CARGO_MANIFEST_DIR"),
         "/../profiles/fast-recovery.toml"
     );
-    let text = good(&["adp", "plot", profile, "--timeout", "18"]);
+    let text = good(format!("adp plot {profile} --timeout 18"));
     for word in [
         "range 0",
         "range 3",

@@ -5,7 +5,7 @@ mod common;
 use std::io::{Read as _, Write as _};
 use std::process::{Command, Stdio};
 
-use common::scratch;
+use common::{Words, has, scratch};
 
 const FERROCE: &str = env!("CARGO_BIN_EXE_ferroce");
 const PROFILE: &str = concat!(
@@ -13,9 +13,9 @@ const PROFILE: &str = concat!(
     "/../profiles/fast-recovery.toml"
 );
 
-fn feed(args: &[&str], input: &[u8]) -> (Option<i32>, String) {
+fn feed(args: impl Words, input: &[u8]) -> (Option<i32>, String) {
     let mut child = Command::new(FERROCE)
-        .args(args)
+        .args(args.words())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -31,35 +31,20 @@ fn feed(args: &[&str], input: &[u8]) -> (Option<i32>, String) {
 #[test]
 fn a_file_may_be_standard_input() {
     let text = std::fs::read(PROFILE).unwrap();
-    let (code, payload) = feed(&["adp", "encode", "/dev/stdin"], &text);
+    let (code, payload) = feed("adp encode /dev/stdin", &text);
     assert_eq!((code, payload.len()), (Some(0), 257));
     for args in [
-        &["adp", "check", "/dev/stdin"][..],
-        &["adp", "plot", "/dev/stdin"],
-        &[
-            "adp",
-            "trace",
-            "/dev/stdin",
-            "--timeout",
-            "18",
-            "--retry-cnt",
-            "7",
-        ],
-        &[
-            "explain",
-            "timeout",
-            "--from",
-            "nccl",
-            "--profile",
-            "/dev/stdin",
-        ],
+        "adp check /dev/stdin",
+        "adp plot /dev/stdin",
+        "adp trace /dev/stdin --timeout 18 --retry-cnt 7",
+        "explain timeout --from nccl --profile /dev/stdin",
     ] {
         assert_eq!(feed(args, &text).0, Some(0), "{args:?}");
     }
-    let (code, canonical) = feed(&["adp", "decode", "-"], payload.as_bytes());
+    let (code, canonical) = feed("adp decode -", payload.as_bytes());
     assert_eq!(code, Some(0));
     assert_eq!(
-        feed(&["adp", "encode", "/dev/stdin"], canonical.as_bytes()).1,
+        feed("adp encode /dev/stdin", canonical.as_bytes()).1,
         payload
     );
 }
@@ -67,24 +52,12 @@ fn a_file_may_be_standard_input() {
 #[test]
 fn a_reader_that_goes_away_is_no_failure() {
     // Far more than a pipe holds.
-    let args = [
-        "adp",
-        "trace",
-        "--personality",
-        "ib",
-        "--timeout",
-        "14",
-        "--retry-cnt",
-        "7",
-    ];
     let profile = "time_base = 4\nqp_total_timeout = false\nretx_total_timeout = 60\n\
         timeout_init_low_bound = 8\n[[timeout_range]]\nrange_low_bound = 8\n\
         timeout_retry_num = 1\ndec_mode = 0\n";
     let path = scratch("endless", profile);
     let mut child = Command::new(FERROCE)
-        .args(["adp", "trace", &path])
-        .args(&args[4..])
-        .args(["--max", "100000"])
+        .args(format!("adp trace {path} --timeout 14 --retry-cnt 7 --max 100000").words())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -121,5 +94,5 @@ fn a_register_dump_is_no_profile_file() {
         .unwrap();
     assert_eq!(output.status.code(), Some(2));
     let errors = String::from_utf8(output.stderr).unwrap();
-    assert!(errors.contains("is not text"), "{errors}");
+    has(&errors, ["is not text"]);
 }

@@ -2,8 +2,8 @@
 
 mod common;
 
-use common::{Place, bad, good, good_json};
-use serde_json::{Value, json};
+use common::{Place, bad, good, has};
+use serde_json::Value;
 
 const VECTORS: &str = include_str!("../../crates/adp/tests/vectors/adp.json");
 
@@ -16,262 +16,56 @@ fn fast() -> String {
 
 /// The bytes of ROCE_ACCL, read as mlxreg reads a register that it does not know.
 fn raw(place: &Place) -> String {
-    let args = [
-        "mlxreg",
-        "-d",
-        "a",
-        "--reg_id",
-        "0x402c",
-        "--reg_len",
-        "0x80",
-        "-g",
-    ];
-    let text = place.good(&args);
+    let args = "mlxreg -d a --reg_id 0x402c --reg_len 0x80 -g";
+    let text = place.good(args);
     let dwords = text.lines().filter_map(|line| line.split_once(" | 0x"));
     dwords.map(|(_, dword)| dword).collect()
-}
-
-#[test]
-fn registers_are_listed_and_shown_without_a_device() {
-    let list = good_json(&["reg", "list", "-j"]);
-    let registers = list["registers"].as_array().unwrap().iter();
-    let ids: Vec<_> = registers.map(|it| &it["register_id"]).collect();
-    assert_eq!(ids, [0xc01e, 0xc01d, 0x9028, 0x9020, 0xc00d, 0x402c]);
-    assert!(good(&["reg", "list"]).contains("ROCE_ACCL"));
-    let text = good(&["reg", "explain", "roce_accl"]);
-    let line = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap();
-    assert!(line("dec_mode_2 ").contains("0x20  27:26  RW"), "{text}");
-    let (_, meaning) = text.split_once(line("dec_mode_2 ")).unwrap();
-    assert!(
-        meaning.trim_start().starts_with("How the timeout shrinks"),
-        "{meaning}"
-    );
-    let fields = good_json(&["reg", "explain", "0xc01d", "-j"]);
-    assert_eq!(fields["fields"][0]["name"], "time_unit_cap");
-    assert_eq!(fields["fields"][2]["values"]["TIME_MSEC"], 3);
-    assert!(bad(&["reg", "explain", "PAOS"]).contains("expected one of ADP_RETX_HISTOGRAM"));
-}
-
-#[test]
-fn a_field_is_written_alone() {
-    let place = Place::with("a", "127.63.1.1");
-    let set = |fields: &[&str]| {
-        let args = [&["reg", "set", "ROCE_ACCL", "-d", "a"][..], fields].concat();
-        assert_eq!(place.good(&args), "");
-    };
-    let get = || -> Value {
-        let args = ["reg", "get", "ROCE_ACCL", "-d", "a", "-j"];
-        let mut held: Value = serde_json::from_str(&place.good(&args)).unwrap();
-        held["fields"].take()
-    };
-    let before = get();
-    assert_eq!(before["roce_adp_retrans_en"], 1);
-    assert_eq!(before["adp_retx_base_timeout_min"], 4000);
-    set(&["ack_dscp_force=1", "ack_dscp=0x1a"]);
-    let mut expected = before.clone();
-    expected["ack_dscp_force"] = json!(1);
-    expected["ack_dscp"] = json!(26);
-    assert_eq!(get(), expected);
-    set(&["roce_adp_retrans_en=0"]);
-    expected["roce_adp_retrans_en"] = json!(0);
-    assert_eq!(get(), expected);
-    assert_eq!(place.good(&["dev", "reset", "a"]), "");
-    assert_eq!(get(), before);
-}
-
-#[test]
-fn only_a_trigger_that_is_named_resets() {
-    let place = Place::with("a", "127.31.1.1");
-    let reset = raw(&place);
-    place.good(&["reg", "set", "ROCE_ACCL", "-d", "a", "ack_dscp=3"]);
-    let before = raw(&place);
-    assert_ne!(before, reset);
-    let method = "pci_reset_req_method=Hot_Reset";
-    let error = place.bad(2, &["reg", "set", "MFRL", "-d", "a", method]);
-    assert!(error.contains("reset_trigger = 0: the only"), "{error}");
-    assert_eq!(raw(&place), before);
-    let trigger = "reset_trigger=TRIGGER3";
-    place.good(&["reg", "set", "MFRL", "-d", "a", method, trigger]);
-    assert_eq!(raw(&place), reset);
 }
 
 /// As they are called in commands for cards.
 #[test]
 fn devices_have_pci_addresses_for_names() {
     let place = Place::with("a", "127.40.63.1");
-    place.good(&["dev", "set", "a", "pci", "0000:1a:00.0", "vfs", "1"]);
+    place.good("dev set a pci 0000:1a:00.0 vfs 1");
     for (pci, dscp) in [("0000:1a:00.0", "1"), ("1A:00.0", "2")] {
         let dscp = format!("ack_dscp={dscp}");
-        place.good(&["reg", "set", "ROCE_ACCL", &dscp, "-d", pci]);
-        let get = |name| place.good(&["mlxreg", "-d", name, "--reg_name", "ROCE_ACCL", "-g"]);
+        place.good(format!("reg set ROCE_ACCL {dscp} -d {pci}"));
+        let get = |name| place.good(format!("mlxreg -d {name} --reg_name ROCE_ACCL -g"));
         assert_eq!(get(pci), get("a"));
-        let show = place.good(&["reg", "get", "ROCE_ACCL", "-d", "a", "-j"]);
+        let show = place.good("reg get ROCE_ACCL -d a -j");
         let show: Value = serde_json::from_str(&show).unwrap();
         assert_eq!(format!("ack_dscp={}", show["fields"]["ack_dscp"]), dscp);
     }
-    place.good(&["adp", "apply", &fast(), "-d", "1a:00.0"]);
-    let show = place.good(&["adp", "show", "-d", "1a:00.1"]);
+    place.good(format!("adp apply {} -d 1a:00.0", fast()));
+    let show = place.good("adp show -d 1a:00.1");
     assert!(show.starts_with("# av0: a profile"), "{show}");
-    let (code, hist, note) = place.run(&["stat", "hist", "set", "1a:00.1", "-n", "3", "-t", "0"]);
+    let (code, hist, note) = place.run("stat hist set 1a:00.1 -n 3 -t 0");
     assert_eq!(code, 0, "{note}");
-    assert!(
-        note.contains("the histogram of av0 had other bins"),
-        "{note}"
-    );
-    assert!(hist.contains("read 3 adaptive"), "{hist}");
-    let error = place.bad(2, &["dev", "reset", "1a:00.1"]);
-    assert!(error.contains("av0 is a VF of a"), "{error}");
-    place.good(&["dev", "reset", "1a:00.0"]);
-    let show = place.good(&["adp", "show", "-d", "a"]);
+    has(&note, ["the histogram of av0 had other bins"]);
+    has(&hist, ["read 3 adaptive"]);
+    let error = place.bad(2, "dev reset 1a:00.1");
+    has(&error, ["av0 is a VF of a"]);
+    place.good("dev reset 1a:00.0");
+    let show = place.good("adp show -d a");
     assert!(show.starts_with("# a: the firmware's own"), "{show}");
-    let error = place.bad(2, &["reg", "get", "ROCE_ACCL", "-d", "10fe:ff:1f.7"]);
-    assert!(error.contains("no device of Ferroce's has this"), "{error}");
-    let error = place.bad(2, &["dev", "reset", "fwctl0"]);
-    assert!(error.contains("mstfwreset -d fwctl0"), "{error}");
-    for name in ["fwctl0", "mt4129_pciconf0"] {
-        let error = place.bad(2, &["dev", "add", name, "127.40.63.3"]);
-        assert!(error.contains("is a name of a card"), "{error}");
-    }
-}
-
-#[test]
-fn values_have_names() {
-    let place = Place::with("a", "127.63.1.2");
-    let set = [
-        "bin_width_mode=BIN_FIXED",
-        "time_unit=TIME_USEC",
-        "bin_num=3",
-    ];
-    let args = [
-        &["reg", "set", "ADP_RETX_HISTOGRAM_CONFIG", "-d", "a"][..],
-        &set,
-    ]
-    .concat();
-    assert_eq!(place.good(&args), "");
-    let text = place.good(&["reg", "get", "adp_retx_histogram_config", "-d", "a"]);
-    for line in [
-        "bin_width_mode      0  BIN_FIXED",
-        "time_unit           1  TIME_USEC",
-    ] {
-        assert!(text.contains(line), "{text}");
-    }
-    let text = place.good(&["reg", "get", "ADP_RETX_HISTOGRAM", "-d", "a", "-j"]);
-    let held: Value = serde_json::from_str(&text).unwrap();
-    assert_eq!(held["fields"]["bin_num"], 3);
-    assert_eq!(held["histogram_bins"], json!([0, 0, 0]));
-    let text = place.good(&["reg", "get", "MGIR", "-d", "a"]);
-    assert!(
-        text.contains("hw_dev_id                       536  0x218"),
-        "{text}"
-    );
-}
-
-#[test]
-fn errors_say_what_is_valid() {
-    let place = Place::with("a", "127.63.1.3");
-    let before = raw(&place);
-    for (fields, said) in [
-        (&["time_base"][..], "write time_base VALUE"),
-        (
-            &["time_bas=4"],
-            "`ferroce reg explain ROCE_ACCL` lists them",
-        ),
-        (&["adp_retx_profile_max_id=1"], "can be read only"),
-        (
-            &["ack_dscp=64"],
-            "ack_dscp = 64 does not fit: the largest value is 63",
-        ),
-        (
-            &["dec_mode_0=HALF"],
-            "write 0 to 3, or TO_DIV_4, TO_DIV_2, TO_LOW_BOUND",
-        ),
-        (
-            &["roce_slow_restart_en=1"],
-            "roce_slow_restart_field_select = 1: this device has no such",
-        ),
-        (&["adp_retx_profile_id=1", "time_base=3"], "time_base = 3"),
-        (&["adp_retx_profile_id=2"], "this device has profile 1 only"),
-        (&["ack_dscp=1", "ack_dscp=2"], "ack_dscp is given twice"),
-    ] {
-        let args = [&["reg", "set", "ROCE_ACCL", "-d", "a"][..], fields].concat();
-        let error = place.bad(2, &args);
-        assert!(
-            error.starts_with("error: ") && error.contains(said),
-            "{error}"
-        );
-    }
-    for (args, said) in [
-        (
-            &["reg", "set", "MGIR", "-d", "a", "uptime=1"][..],
-            "can be read only",
-        ),
-        (
-            &["reg", "set", "MFRL", "-d", "a", "reset_trigger=1"],
-            "the value 8",
-        ),
-        (
-            &[
-                "reg",
-                "set",
-                "ADP_RETX_HISTOGRAM",
-                "-d",
-                "a",
-                "histogram_bin[0]_lo=1",
-            ],
-            "can be read and not be written; clear_on_read",
-        ),
-        (
-            &["reg", "get", "MFRL", "-d", "a", "-i", "1"],
-            "MFRL has no index",
-        ),
-        (
-            &["reg", "get", "ROCE_ACCL", "-d", "a", "-i", "2"],
-            "profile 1 only",
-        ),
-        (&["reg", "get", "ROCE_ACCL", "-d", "b"], "available: a, fr0"),
-    ] {
-        let error = place.bad(2, args);
-        assert!(error.contains(said), "{error}");
-    }
-    assert_eq!(raw(&place), before);
 }
 
 #[test]
 fn a_profile_is_applied_shown_and_taken_away() {
     let place = Place::with("a", "127.63.1.4");
-    let show = || place.good(&["adp", "show", "-d", "a"]);
+    let show = || place.good("adp show -d a");
     assert_eq!(
         show(),
         "# a: the firmware's own timeouts, minimum ACK timeout enforced\n"
     );
-    assert_eq!(place.good(&["adp", "apply", &fast(), "-d", "a"]), "");
+    assert_eq!(place.good(format!("adp apply {} -d a", fast())), "");
     let text = show();
     assert!(text.starts_with("# a: a profile, "), "{text}");
     let shown = common::scratch("shown", &text);
     assert_eq!(
-        good(&["adp", "encode", &shown]),
-        good(&["adp", "encode", &fast()])
+        good(format!("adp encode {shown}")),
+        good(format!("adp encode {}", fast()))
     );
-    let facts: Value =
-        serde_json::from_str(&place.good(&["adp", "show", "-d", "a", "-j"])).unwrap();
-    assert_eq!(facts["profile_id"], 1);
-    assert_eq!(facts["profile"]["time_base"], 4);
-    place.good(&[
-        "reg",
-        "set",
-        "ROCE_ACCL",
-        "roce_adp_retrans_en=0",
-        "-d",
-        "a",
-    ]);
-    let (code, _, remark) = place.run(&["adp", "apply", &fast(), "-d", "a"]);
-    assert_eq!(code, 0);
-    assert!(
-        remark.contains("adaptive retransmission is off on a"),
-        "{remark}"
-    );
-    place.good(&["dev", "reset", "a"]);
-    assert!(show().contains("the firmware's own timeouts"));
 }
 
 /// What is emitted for the tools is what the tool takes, and makes what `apply` makes.
@@ -282,14 +76,14 @@ fn emitted_commands_write_the_profile() {
     for vector in vectors.as_array().unwrap() {
         let payload = vector["set_payload"].as_str().unwrap();
         let name = vector["name"].as_str().unwrap();
-        let file = common::scratch(name, &good(&["adp", "decode", payload]));
-        place.good(&["dev", "reset", "a"]);
-        place.good(&["adp", "apply", &file, "-d", "a"]);
+        let file = common::scratch(name, &good(format!("adp decode {payload}")));
+        place.good("dev reset a");
+        place.good(format!("adp apply {file} -d a"));
         let expected = raw(&place);
         assert_eq!(expected[32..], payload[32..], "{name}");
         for tool in ["mlxreg", "mlxreg-raw", "mstreg", "ferroce"] {
-            place.good(&["dev", "reset", "a"]);
-            let emitted = good(&["adp", "emit", &file, "--tool", tool, "-d", "a"]);
+            place.good("dev reset a");
+            let emitted = good(format!("adp emit {file} --tool {tool} -d a"));
             // The words of the command, its options without their quotation marks.
             let words: Vec<_> = emitted
                 .split_whitespace()
@@ -306,98 +100,46 @@ fn emitted_commands_write_the_profile() {
             assert_eq!(raw(&place), expected, "{emitted}");
         }
     }
-    for (tool, expected) in [
-        ("mlxreg", "mlxfwreset -d 3a:00.0 --yes reset\n"),
-        ("mlxreg-raw", "mlxfwreset -d 3a:00.0 --yes reset\n"),
-        ("mstreg", "mstfwreset -d 3a:00.0 --yes reset\n"),
-        ("ferroce", "mstfwreset -d 3a:00.0 --yes reset\n"),
-    ] {
-        let args = [
-            "adp",
-            "emit",
-            &fast(),
-            "--tool",
-            tool,
-            "--undo",
-            "-d",
-            "3a:00.0",
-        ];
-        assert_eq!(good(&args), expected);
-    }
-    let args = ["adp", "emit", &fast(), "--tool", "ferroce", "--undo", "-d"];
-    let undo = good(&[&args[..], &["a"]].concat());
-    assert_eq!(undo, "ferroce adp reset a\n");
 }
 
 #[test]
 fn showing_what_a_card_would_get_needs_no_card() {
     // No machine has a PCI function there.
     let card = "ffff:1f:1f.7";
-    let get = [
-        "reg",
-        "get",
-        "ROCE_ACCL",
-        "-d",
-        card,
-        "-i",
-        "1",
-        "--dry-run",
-    ];
-    let text = good(&get);
-    assert!(
-        text.contains("scope 1 (DebugReadOnly), in_len 144, out_len 144\n"),
-        "{text}"
+    let set = format!(
+        "reg set ADP_RETX_HISTOGRAM_CONFIG -d {card} --dry-run bin_width_mode=BIN_DOUBLE \
+         time_unit=TIME_MSEC count_enable=1 bin_num=5 bin0_width=50 bin1_width=100"
     );
-    assert!(
-        text.contains("\n0010: 00000000 10000000 00000000 00000000\n"),
-        "{text}"
-    );
-
-    let mut set = vec![
-        "reg",
-        "set",
-        "ADP_RETX_HISTOGRAM_CONFIG",
-        "-d",
-        card,
-        "--dry-run",
-    ];
-    set.extend([
-        "bin_width_mode=BIN_DOUBLE",
-        "time_unit=TIME_MSEC",
-        "count_enable=1",
-    ]);
-    set.extend(["bin_num=5", "bin0_width=50", "bin1_width=100"]);
     let (code, text, remark) = common::run(&set);
     assert_eq!(code, 0, "{remark}");
-    assert!(
-        remark.contains("is shown as 0, since ffff:1f:1f.7 cannot be read"),
-        "{remark}"
+    has(
+        &remark,
+        ["is shown as 0, since ffff:1f:1f.7 cannot be read"],
     );
     let write = &text[text.rfind("ioctl").unwrap()..];
-    assert!(
-        write.contains("\n0000: 08050000 00000000 0000c01d 00000000\n"),
-        "{write}"
-    );
-    assert!(
-        write.contains("\n0010: 8d000000 05000000 00320064 00000000\n"),
-        "{write}"
+    has(
+        write,
+        [
+            "\n0000: 08050000 00000000 0000c01d 00000000\n",
+            "\n0010: 8d000000 05000000 00320064 00000000\n",
+        ],
     );
 
     // Of a profile it is what a device has after it was applied there.
     let file = fast();
-    let text = good(&["adp", "apply", &file, "-d", card, "--dry-run"]);
+    let text = good(format!("adp apply {file} -d {card} --dry-run"));
     let lines = text
         .lines()
         .skip(2)
         .filter_map(|line| line.split_once(": "));
     let sent: String = lines.map(|(_, dwords)| dwords.replace(' ', "")).collect();
     let place = Place::with("a", "127.65.1.1");
-    place.good(&["adp", "apply", &file, "-d", "a"]);
+    place.good(format!("adp apply {file} -d a"));
     assert_eq!(sent.len(), 2 * 0x80);
     assert!(sent.starts_with("1000000010000000"), "{sent}");
     assert_eq!(sent[2 * 0x10..], raw(&place)[2 * 0x10..]);
 
-    let error = bad(&["reg", "get", "ROCE_ACCL", "-d", card]);
+    let error = bad(format!("reg get ROCE_ACCL -d {card}"));
     assert!(
         error.contains("modprobe mlx5_fwctl") || error.contains("available: fwctl"),
         "{error}"

@@ -1,152 +1,72 @@
-//! What commands usually print is as the files in `tests/snapshots/` have it, and fits the terminal.
+//! What commands print is as the files in `tests/snapshots/` have it, and fits the terminal.
 //!
-//! Each session has devices of its own. `UPDATE_SNAPSHOTS=1 cargo test -p ferroce --test snapshots` writes
-//! the files anew; look at `git diff` then.
+//! A file has commands and their output, on devices of its own. To add a command, write its line into the
+//! file. `UPDATE_SNAPSHOTS=1 cargo test -p ferroce --test snapshots` writes the files anew; look at
+//! `git diff` then.
 
 mod common;
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::{Command, CommandFactory as _};
 use common::Place;
 use ferroce::cli::Cli;
+use ferroce_testing::said;
 
-/// A file, the columns of its terminal, and the commands of which it has the output.
-type Session = (&'static str, usize, &'static [&'static str]);
+/// Files of commands that are refused, on more devices than fr0.
+const REFUSALS: [&str; 2] = ["refusals", "refusals-mlxreg"];
 
-const SESSIONS: &[Session] = &[
-    (
-        "devices",
-        80,
-        &[
-            "dev",
-            "dev add fr1 127.0.0.2 --vfs 1",
-            "-d dev show fr1",
-            "dev",
-            "link",
-            "link set fr1 down",
-            "link show fr1",
-            "dev del fr1",
-            "dev show fr1",
-        ],
-    ),
-    (
-        "counters",
-        80,
-        &[
-            "stat",
-            "stat show fr0 --all",
-            "stat show fr0 roce_adp_retrans packet_seq_err",
-            "stat show fr0 --details",
-            "stat explain",
-            "stat hist show fr0",
-        ],
-    ),
-    (
-        "impairments",
-        80,
-        &[
-            "impair",
-            "impair set fr0 loss=1%,burst=0.1%:20,delay=50us,jitter=10us,rate=1Gbit,red=5KB:200KB:1%",
-            "impair",
-            "impair set fr0 loss 1",
-            "impair clear fr0",
-        ],
-    ),
-    ("resources", 80, &["res", "res show qp", "res show fr0"]),
-    (
-        "congestion",
-        80,
-        &[
-            "cc show",
-            "cc explain",
-            "cc preset",
-            "cc preset show hpcc",
-            "cc emit --preset hpcc --tool sysfs --on eth0",
-            "cc rates",
-        ],
-    ),
-    (
-        "registers",
-        80,
-        &[
-            "reg list",
-            "reg explain ROCE_ACCL",
-            "reg explain ADP_RETX_HISTOGRAM_CONFIG",
-            "reg explain ADP_RETX_HISTOGRAM",
-            "reg explain MFRL",
-            "reg explain MGIR",
-            "reg get fr0 ROCE_ACCL",
-        ],
-    ),
-    (
-        "profiles",
-        80,
-        &[
-            "adp profile list",
-            "adp check link-flap",
-            "adp trace link-flap --timeout 14 --retry-cnt 7",
-            "adp plot link-flap",
-            "adp apply link-flap fr0",
-            "adp show fr0",
-            "adp compare link-flap firmware --outages list:300ms,2s",
-        ],
-    ),
-    (
-        "explanations",
-        80,
-        &[
-            "explain timeout --timeout 14 --retry-cnt 7",
-            "explain timeout --from nccl --survive 20s",
-            "explain error",
-            "explain error 12 0x81",
-            "explain error fr0",
-            "identify docs/examples/worker.log",
-        ],
-    ),
-    (
-        "simulator",
-        80,
-        &[
-            "sim list",
-            "sim check flap-all-reduce",
-            "sim run flap-all-reduce",
-        ],
-    ),
-    (
-        "wide",
-        120,
-        &[
-            "dev",
-            "reg explain ROCE_ACCL",
-            "sim list",
-            "adp plot link-flap",
-            "explain error",
-        ],
-    ),
-];
+fn file(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/snapshots/{name}.txt"))
+}
+
+/// The columns of a file's terminal. Those of mlxreg are the tool's.
+fn columns(name: &str) -> usize {
+    match name {
+        "mlxreg" => 240,
+        "traces" | "wide" => 120,
+        _ => 80,
+    }
+}
 
 /// Commands and what they print, as a terminal of so many columns shows it.
-fn transcript(columns: usize, commands: &[&str]) -> String {
+fn transcript(name: &str, commands: &[&str]) -> String {
     let place = Place::with("spare", "127.0.0.100");
-    place.good(&["dev", "del", "spare"]);
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    for shared in ["profiles", "docs"] {
-        symlink(root.join(shared), place.path().join(shared)).unwrap();
+    place.good("dev del spare");
+    let is_refused = REFUSALS.contains(&name);
+    if is_refused {
+        place.good("dev add a 127.63.1.3 --vfs 1");
     }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let shared = [
+        ("profiles", "profiles"),
+        ("docs", "docs"),
+        ("ferroce/tests/files", "tests"),
+    ];
+    for (from, name) in shared {
+        symlink(root.join(from), place.path().join(name)).unwrap();
+    }
+    let state = || {
+        let commands = ["dev", "mlxreg -d a --reg_name ROCE_ACCL -g", "cc show"];
+        is_refused.then(|| commands.map(|it| place.good(it)))
+    };
+    let before = state();
     let mut text = String::new();
     for command in commands {
-        let args: Vec<_> = command.split(' ').collect();
-        let mut program = place.command(&args);
+        let mut program = place.command(command);
         program
             .current_dir(place.path())
-            .env("COLUMNS", columns.to_string());
-        let output = program.output().unwrap();
-        let [out, err] = [output.stdout, output.stderr].map(|it| String::from_utf8(it).unwrap());
+            .env("COLUMNS", columns(name).to_string());
+        let (code, out, err) = said(program.output().unwrap());
         text += &format!("$ ferroce {command}\n{out}{err}");
+        assert!(!is_refused || code != Some(0), "{command}: {out}{err}");
+        if let Some(code) = code.filter(|code| *code != 0) {
+            text += &format!("[exit code {code}]\n");
+        }
     }
+    assert!(state() == before, "a refusal has changed something");
     text
 }
 
@@ -159,15 +79,24 @@ fn helps(command: &Command, path: &str, found: &mut Vec<String>) {
     }
 }
 
-fn check((name, columns, commands): (&str, usize, &[&str])) -> Result<(), String> {
-    let text = transcript(columns, commands);
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/snapshots/{name}.txt"));
+fn check(name: &str, commands: &[&str]) -> Result<(), String> {
+    let columns = columns(name);
+    let text = transcript(name, commands);
+    let path = file(name);
     if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
         fs::write(&path, &text).unwrap();
     }
     // Complaints and remarks are prose, which a terminal may break; so may the commands be.
     let is_prose = |line: &str| {
-        let labels = ["$ ", "error: ", "warning: ", "note: "];
+        let labels = [
+            "$ ",
+            "{",
+            "error: ",
+            "-E- ",
+            "ferroce: ",
+            "warning: ",
+            "note: ",
+        ];
         labels.iter().any(|label| line.starts_with(label))
     };
     let mut lines = text.lines();
@@ -192,7 +121,21 @@ fn check((name, columns, commands): (&str, usize, &[&str])) -> Result<(), String
 
 #[test]
 fn usual_output_fits_the_terminal_and_is_as_it_was() {
-    let wrong = SESSIONS.iter().filter_map(|it| check(*it).err());
+    let files = fs::read_dir(file("").parent().unwrap()).unwrap();
+    let wrong = files.filter_map(|it| {
+        let path = it.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        let commands: Vec<_> = text
+            .lines()
+            .filter_map(|it| it.strip_prefix("$ ferroce "))
+            .collect();
+        if name == "help" {
+            None
+        } else {
+            check(name, &commands).err()
+        }
+    });
     let wrong: Vec<_> = wrong.collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
@@ -204,10 +147,9 @@ fn help_is_as_it_was_and_says_what_each_word_is() {
     helps(&Cli::command(), "", &mut commands);
     assert!(commands.len() > 60, "{commands:?}");
     let commands: Vec<_> = commands.iter().map(String::as_str).collect();
-    let same = check(("help", 80, &commands));
+    let same = check("help", &commands);
     assert!(same.is_ok(), "{same:?}");
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots/help.txt");
-    let text = fs::read_to_string(path).unwrap();
+    let text = fs::read_to_string(file("help")).unwrap();
     // An example that is broken over lines cannot be copied, and its remark loses its column.
     let examples = text.split("Examples:\n").skip(1);
     let examples = examples.filter_map(|it| it.split("\n\n").next());

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use clap::{ArgAction, Command, CommandFactory as _};
-use common::{Place, run};
+use common::{Place, Words, has, run};
 use ferroce::cli::Cli;
 
 /// What a Rust program says of its own types.
@@ -81,16 +81,13 @@ fn numbers_on_the_command_line() {
         }
     }
     assert!(refused > 50, "{refused}");
-    let (_, _, err) = run(&["adp", "trace", "link-flap", "--timeout", "x"]);
+    let (_, _, err) = run("adp trace link-flap --timeout x");
     assert!(
         err.starts_with("error: invalid value 'x' for '--timeout <T>': "),
         "{err}"
     );
-    let (_, _, err) = run(&["sweep", "plan", "survival", "--shards", "0"]);
-    assert!(
-        err.contains("'--shards <S>': must be 1 to 1000000\n"),
-        "{err}"
-    );
+    let (_, _, err) = run("sweep plan survival --shards 0");
+    has(&err, ["'--shards <S>': must be 1 to 1000000\n"]);
 }
 
 /// Values of every type that TOML has.
@@ -123,10 +120,10 @@ fn with_other_types(text: &str) -> Vec<String> {
     texts
 }
 
-fn all_are_plain(file: &Path, text: &str, args: &[&str]) {
+fn all_are_plain(file: &Path, text: &str, args: impl Words) {
     for wrong in with_other_types(text) {
         fs::write(file, &wrong).unwrap();
-        is_plain(&run(args).2, &wrong);
+        is_plain(&run(&args).2, &wrong);
     }
 }
 
@@ -139,14 +136,14 @@ fn files() {
 
     let file = path("profile.toml");
     let profile = read("profiles/nvidia-ranges.toml");
-    all_are_plain(Path::new(&file), &profile, &["adp", "check", &file]);
+    all_are_plain(Path::new(&file), &profile, format!("adp check {file}"));
     let file = path("flap.toml");
     let scenario = read("sweeps/flap.toml");
-    all_are_plain(Path::new(&file), &scenario, &["sim", "check", &file]);
+    all_are_plain(Path::new(&file), &scenario, format!("sim check {file}"));
     fs::write(&file, scenario).unwrap();
     let file = path("sweep.toml");
     let sweep = read("sweeps/survival.toml");
-    all_are_plain(Path::new(&file), &sweep, &["sweep", "plan", &file]);
+    all_are_plain(Path::new(&file), &sweep, format!("sweep plan {file}"));
 }
 
 #[test]
@@ -159,13 +156,13 @@ fn files_of_devices() {
     let personality = "personality = 5\nwindow = true\nlink = 5\npci = 5\nvf_address = 5\n";
     for wrong in with_other_types(&text) {
         fs::write(&file, &wrong).unwrap();
-        is_plain(&place.run(&["dev", "show", "fr7"]).2, &wrong);
+        is_plain(&place.run("dev show fr7").2, &wrong);
     }
     for setting in personality.lines() {
         let head = text.split_once("[personality]").unwrap().0;
         fs::write(&file, format!("{head}{setting}\n")).unwrap();
-        let err = place.bad(2, &["dev", "show", "fr7"]);
-        assert!(err.contains(&format!("{setting}: must be ")), "{err}");
+        let err = place.bad(2, "dev show fr7");
+        has(&err, [&format!("{setting}: must be ")]);
         is_plain(&err, setting);
     }
 }
@@ -178,14 +175,11 @@ fn files_of_our_own() {
     let out = path("out");
     fs::create_dir(&out).unwrap();
     for (file, args) in [
-        (
-            path("state.json"),
-            vec!["adp", "fit", "--outages", "list:1s", "--state"],
-        ),
-        (path("out/plan.json"), vec!["sweep", "collect"]),
+        (path("state.json"), "adp fit --outages list:1s --state"),
+        (path("out/plan.json"), "sweep collect"),
     ] {
         let place = if file.contains("plan") { &out } else { &file };
-        let args = [&args[..], &[place]].concat();
+        let args = format!("{args} {place}");
         for wrong in [
             "5",
             "[]",

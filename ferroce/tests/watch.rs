@@ -88,13 +88,13 @@ fn silent(page: &str) -> f64 {
 }
 
 /// What `ferroce cc rates` prints once all have told.
-fn watched(place: &Place, args: &[&str]) -> String {
+fn watched(place: &Place, args: &str) -> String {
     watched_in(80, place, args)
 }
 
 /// The same on a terminal of this width.
-fn watched_in(columns: usize, place: &Place, args: &[&str]) -> String {
-    let args = [&["cc", "rates"], args].concat();
+fn watched_in(columns: usize, place: &Place, args: &str) -> String {
+    let args = format!("cc rates {args}");
     let mut command = place.command(&args);
     command.env("COLUMNS", columns.to_string());
     let started = Instant::now();
@@ -117,16 +117,10 @@ fn watched_in(columns: usize, place: &Place, args: &[&str]) -> String {
 /// again by 1 Mb/s only after a while.
 fn place_with_device(test: u8) -> (Place, Device) {
     let place = Place::with("fr1", &address(test, 1).to_string());
-    place.good(&[
-        "cc",
-        "set",
-        "-d",
-        "fr1",
-        "rate_to_set_on_first_cnp=1000",
-        "rpg_time_reset=131071",
-        "rpg_ai_rate=1",
-        "roce_np/enable/3=0",
-    ]);
+    place.good(
+        "cc set -d fr1 rate_to_set_on_first_cnp=1000 rpg_time_reset=131071 \
+                rpg_ai_rate=1 roce_np/enable/3=0",
+    );
     let device = Device::attach(&place.registry(), "fr1", AttachOptions::default()).unwrap();
     (place, device)
 }
@@ -150,7 +144,7 @@ fn a_queue_pair_that_is_slowed_down_is_seen_from_outside() {
     assert_eq!(metric(&page, &gd), 11.0);
 
     let qpn = congested(&device);
-    let seen = watched(&place, &["-j", "fr1"]);
+    let seen = watched(&place, "-j fr1");
     let seen: Value = serde_json::from_str(&seen).unwrap();
     let [row] = seen["queue_pairs"].as_array().unwrap().as_slice() else {
         panic!("{seen}");
@@ -171,7 +165,7 @@ fn a_queue_pair_that_is_slowed_down_is_seen_from_outside() {
     assert!(["recovery", "additive", "hyper"].contains(&stage), "{row}");
 
     for columns in [80, 120] {
-        let table = watched_in(columns, &place, &[]);
+        let table = watched_in(columns, &place, "");
         let lines: Vec<_> = table.lines().collect();
         assert_eq!(lines.len(), 2, "{table}");
         assert!(lines.iter().all(|line| line.len() <= columns), "{table}");
@@ -180,7 +174,7 @@ fn a_queue_pair_that_is_slowed_down_is_seen_from_outside() {
             "{table}"
         );
     }
-    let table = watched_in(120, &place, &["--count", "2", "--watch", "0.01"]);
+    let table = watched_in(120, &place, "--count 2 --watch 0.01");
     let lines: Vec<_> = table.lines().collect();
     assert_eq!(lines.len(), 4, "{table}");
     assert!(
@@ -188,14 +182,14 @@ fn a_queue_pair_that_is_slowed_down_is_seen_from_outside() {
         "one CNP, and none since: {table}"
     );
 
-    let of_3 = ["-j", "--prio", "3"];
+    let of_3 = "--prio 3";
     let none = |silent: &str| {
         let document = r#"{"schema":"ferroce.cc.watch","version":1,"queue_pairs":[],"silent":"#;
         format!("{document}{silent}}}\n")
     };
-    assert_eq!(watched(&place, &of_3), none("[]"));
+    assert_eq!(watched(&place, &format!("-j {of_3}")), none("[]"));
     let nobody = "no queue pair of priority 3 has received a CNP\n";
-    assert_eq!(watched(&place, &of_3[1..]), nobody);
+    assert_eq!(watched(&place, of_3), nobody);
 
     let page = exporter.told();
     assert_eq!(limited(&page), 1.0);
@@ -203,9 +197,9 @@ fn a_queue_pair_that_is_slowed_down_is_seen_from_outside() {
     assert!((499e6..1.2e9).contains(&lowest), "{lowest}");
     drop(device);
     // Programs that other tests are starting keep its slot until they run, and do not answer.
-    assert_eq!(watched(&place, &[]), "no queue pair has received a CNP\n");
+    assert_eq!(watched(&place, ""), "no queue pair has received a CNP\n");
 
-    place.good(&["dev", "set", "fr1", "speed", "25G"]);
+    place.good("dev set fr1 speed 25G");
     assert_eq!(metric(&exporter.page(), lowest_name), 3.125e9);
 }
 
@@ -224,8 +218,8 @@ fn a_process_is_asked_only_if_it_may_have_something_to_tell() {
 
     congested(&device);
     assert_eq!(unanswered(), (0.0, 1.0));
-    let watch = ["cc", "rates", "-j", "--count", "2", "--watch", "0.01"];
-    let watched = device.with(|_| place.command(&watch).output().unwrap());
+    let watch = "cc rates -j --count 2 --watch 0.01";
+    let watched = device.with(|_| place.command(watch).output().unwrap());
     let [out, err] = [watched.stdout, watched.stderr].map(|it| String::from_utf8(it).unwrap());
     assert_eq!(common::schema::check_output(&out), 2);
     let silent = format!(
@@ -244,7 +238,7 @@ fn a_process_is_asked_only_if_it_may_have_something_to_tell() {
     );
     // On a terminal a picture takes the place of what was there before.
     let (mut both, end) = std::io::pipe().unwrap();
-    let mut watch = place.command(&["cc", "rates"]);
+    let mut watch = place.command("cc rates");
     watch.stdout(end.try_clone().unwrap()).stderr(end);
     device.with(|_| watch.status().unwrap());
     drop(watch);

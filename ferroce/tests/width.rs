@@ -9,9 +9,9 @@ use std::process::Command;
 const COLUMNS: usize = 80;
 
 /// The program on a terminal of 80 columns: all that it prints.
-fn print(directory: &Path, args: &[&str]) -> String {
+fn print(directory: &Path, args: &str) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_ferroce"))
-        .args(args)
+        .args(args.split_whitespace())
         .current_dir(directory)
         .env("COLUMNS", COLUMNS.to_string())
         .env("FERROCE_DIR", directory.join("registry"))
@@ -21,7 +21,7 @@ fn print(directory: &Path, args: &[&str]) -> String {
 }
 
 #[track_caller]
-fn fits(text: &str, args: &[&str]) {
+fn fits(text: &str, args: &str) {
     // A complaint is one sentence, which the terminal breaks.
     let is_wide = |line: &&str| line.chars().count() > COLUMNS && !line.starts_with("error: ");
     let wide: Vec<_> = text.lines().filter(is_wide).collect();
@@ -56,27 +56,20 @@ fn profiles() {
     for profile in names(&path.join("profiles")) {
         let file = format!("profiles/{profile}.toml");
         for args in [
-            &["adp", "check", &file][..],
-            &["adp", "check", &file, "--timeout", "17", "--retry-cnt", "0"],
-            &["adp", "check", &file, "--timeout", "0"],
-            &["adp", "trace", &file, "--timeout", "18", "--retry-cnt", "7"],
-            &["adp", "plot", &file],
-            &[
-                "adp",
-                "compare",
-                &file,
-                "firmware",
-                "--outages",
-                "list:300ms",
-            ],
+            format!("adp check {file}"),
+            format!("adp check {file} --timeout 17 --retry-cnt 0"),
+            format!("adp check {file} --timeout 0"),
+            format!("adp trace {file} --timeout 18 --retry-cnt 7"),
+            format!("adp plot {file}"),
+            format!("adp compare {file} firmware --outages list:300ms"),
         ] {
-            fits(&print(&path, args), args);
+            fits(&print(&path, &args), &args);
         }
     }
     for args in [
-        &["adp", "check", "wrong.toml"][..],
-        &["adp", "apply", "wrong.toml"],
-        &["adp", "profile"],
+        "adp check wrong.toml",
+        "adp apply wrong.toml",
+        "adp profile",
     ] {
         let text = print(&path, args);
         assert!(!text.is_empty(), "{args:?}");
@@ -87,27 +80,20 @@ fn profiles() {
 #[test]
 fn explanations() {
     let (_directory, path) = place();
-    fits(&print(&path, &["explain", "error"]), &["explain", "error"]);
+    fits(&print(&path, "explain error"), "explain error");
     for status in 1..=13 {
-        let causes = print(&path, &["explain", "error", &status.to_string()]);
-        fits(&causes, &["explain", "error"]);
+        let causes = print(&path, &format!("explain error {status}"));
+        fits(&causes, "explain error");
         for code in ["0", "0x32", "0x33", "0x52", "0x53", "0xf5", "0xf9"] {
-            let args = ["explain", "error", &status.to_string(), code];
+            let args = format!("explain error {status} {code}");
             fits(&print(&path, &args), &args);
         }
     }
-    let profile = ["--profile", "profiles/nvidia-ranges.toml"];
-    for qp in [["14", "7"], ["0", "7"], ["31", "0"], ["99", "15"]] {
-        for policy in [&[][..], &profile, &["--personality", "ib"]] {
-            let qp = [
-                "explain",
-                "timeout",
-                "--timeout",
-                qp[0],
-                "--retry-cnt",
-                qp[1],
-            ];
-            let args = [&qp[..], policy].concat();
+    let profile = "--profile profiles/nvidia-ranges.toml";
+    for (timeout, retry_cnt) in [(14, 7), (0, 7), (31, 0), (99, 15)] {
+        for policy in ["", profile, "--personality ib"] {
+            let qp = format!("--timeout {timeout} --retry-cnt {retry_cnt}");
+            let args = format!("explain timeout {qp} {policy}");
             fits(&print(&path, &args), &args);
         }
     }
@@ -116,7 +102,7 @@ fn explanations() {
 #[test]
 fn scenarios() {
     let (_directory, path) = place();
-    fits(&print(&path, &["sim", "list"]), &["sim", "list"]);
+    fits(&print(&path, "sim list"), "sim list");
     let long = "a-job-with-a-name-that-only-scripts-would-choose-for-it";
     let scenario = SCENARIO.replace("NAME", long);
     fs::write(path.join("own.toml"), scenario).unwrap();
@@ -125,16 +111,13 @@ fn scenarios() {
         "[topology]\nkind = \"star\"\nhosts = \"many\"\n",
     )
     .unwrap();
-    for args in [
-        &["sim", "run", "own.toml"][..],
-        &["sim", "check", "wrong.toml"],
-    ] {
+    for args in ["sim run own.toml", "sim check wrong.toml"] {
         let text = print(&path, args);
         assert!(!text.is_empty(), "{args:?}");
         fits(&text, args);
     }
     for name in names(&path.join("scenarios")) {
-        let args = ["sim", "check", &format!("scenarios/{name}.toml")];
+        let args = format!("sim check scenarios/{name}.toml");
         fits(&print(&path, &args), &args);
     }
 }
@@ -150,11 +133,11 @@ fn sweeps() {
     )
     .unwrap();
     for args in [
-        &["sweep", "plan", "survival"][..],
-        &["sweep", "plan", "wrong.toml"],
-        &["sweep", "plan", "sweep.toml", "-o", "out", "--shards", "3"],
-        &["sweep", "run", "out"],
-        &["sweep", "collect", "out"],
+        "sweep plan survival",
+        "sweep plan wrong.toml",
+        "sweep plan sweep.toml -o out --shards 3",
+        "sweep run out",
+        "sweep collect out",
     ] {
         let text = print(&path, args);
         assert!(!text.is_empty(), "{args:?}");

@@ -47,7 +47,7 @@ impl Browser {
             ("chromium", "chromium"),
         ] {
             let version = lab
-                .beside(&["sh", "-c", &format!("command -v {program}")])
+                .beside(["sh", "-c", &format!("command -v {program}")])
                 .finish();
             assert!(
                 version.status.success(),
@@ -55,7 +55,7 @@ impl Browser {
             );
         }
         let port = free_port();
-        let driver = lab.beside(&["chromedriver", &format!("--port={port}")]);
+        let driver = lab.beside(format!("chromedriver --port={port}"));
         let driver = Ready::Tcp(port).wait(lab, driver);
         let directory = TempDir::with_prefix("ferroce-browser-").expect("a temporary directory");
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);

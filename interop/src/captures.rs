@@ -152,10 +152,10 @@ pub fn judge(case: Case) -> Verdict {
     lab.set("FERROCE_LINK", "udp");
     let file = capture(&lab, &case);
     let file = file.to_str().expect("a plain path");
-    let said = lab.ferroce(&["identify", "-j", file]).success();
+    let said = lab.ferroce(format!("identify -j {file}")).success();
     let said: Value = serde_json::from_str(&said).expect("JSON");
     let answers = said["queue_pairs"].as_array().expect("answers");
-    let text = lab.ferroce(&["identify", file]).success();
+    let text = lab.ferroce(format!("identify {file}")).success();
     let told = |is_one: &dyn Fn(&Value) -> bool| {
         let told = answers.iter().filter(|answer| is_one(answer));
         let told = told.map(|answer| format!("{case:?}: {answer}\n{text}"));
@@ -187,7 +187,7 @@ fn capture(lab: &Lab, case: &Case) -> PathBuf {
     let mut tcpdump = (case.by_tcpdump && !case.is_late).then(|| Tcpdump::start(lab, &file));
     let running = lab.run_with(
         &options,
-        &[
+        [
             program.to_str().expect("a plain path"),
             &processes,
             &qps,
@@ -198,23 +198,23 @@ fn capture(lab: &Lab, case: &Case) -> PathBuf {
     );
     let all = (CROWD[0] * CROWD[1]) as usize;
     until("all queue pairs", || {
-        let shown = lab.ferroce(&["-j", "res", "show", "qp", "fr0", "state", "RTS"]);
+        let shown = lab.ferroce("-j res show qp fr0 state RTS");
         let shown: Value = serde_json::from_str(&shown.success()).ok()?;
         (shown["objects"].as_array()?.len() == all).then_some(())
     });
     thread::sleep(WHOLE);
     let loss = (!case.loss.is_empty()).then(|| format!("loss={}", case.loss));
     if let Some(loss) = &loss {
-        impair(lab, &[loss, "--direction", case.direction]);
+        impair(lab, &format!("{loss} --direction {}", case.direction));
         thread::sleep(BAD);
     }
     if case.dark_ms > 0 {
         let dark = format!("down={}ms", case.dark_ms);
-        let link: Vec<&str> = [Some(dark.as_str()), loss.as_deref()]
-            .into_iter()
-            .flatten()
-            .collect();
-        impair(lab, &[&link.join(","), "--direction", case.direction]);
+        let link: Vec<String> = [Some(dark), loss].into_iter().flatten().collect();
+        impair(
+            lab,
+            &format!("{} --direction {}", link.join(","), case.direction),
+        );
     }
     let dark = Duration::from_millis(case.dark_ms);
     thread::sleep(dark / 3);
@@ -222,7 +222,7 @@ fn capture(lab: &Lab, case: &Case) -> PathBuf {
         tcpdump = Some(Tcpdump::start(lab, &file));
     }
     thread::sleep(dark / 3 * 2 + WHOLE);
-    lab.ferroce(&["impair", "clear", "fr0"]).success();
+    lab.ferroce("impair clear fr0").success();
     thread::sleep(WHOLE);
     fs::write(&end, "").expect("own directory");
     // Queue pairs may have given up.
@@ -233,9 +233,8 @@ fn capture(lab: &Lab, case: &Case) -> PathBuf {
     file
 }
 
-fn impair(lab: &Lab, link: &[&str]) {
-    lab.ferroce(&[&["impair", "set", "fr0"], link].concat())
-        .success();
+fn impair(lab: &Lab, link: &str) {
+    lab.ferroce(format!("impair set fr0 {link}")).success();
 }
 
 /// A capture of a lab's packets on the loopback interface.

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
+use ferroce_testing::Words;
 use tempfile::TempDir;
 
 pub use self::running::{Finished, Running};
@@ -103,7 +104,7 @@ impl Lab {
     ///
     /// Panics if there is no compiler, no libibverbs-dev or no librdmacm-dev.
     pub fn compile(&self, name: &str) -> PathBuf {
-        self.compile_with(name, &[])
+        self.compile_with(name, "")
     }
 
     /// The same with further options of the compiler.
@@ -111,12 +112,12 @@ impl Lab {
     /// # Panics
     ///
     /// As [`compile`](Self::compile), or if the compiler refuses an option.
-    pub fn compile_with(&self, name: &str, options: &[&str]) -> PathBuf {
+    pub fn compile_with(&self, name: &str, options: impl Words) -> PathBuf {
         let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs");
         let program = self.path().join(name);
         let built = Command::new("cc")
             .args(["-O1", "-Wall", "-D_GNU_SOURCE"])
-            .args(options)
+            .args(options.words())
             .arg("-o")
             .args([&program, &programs.join(name).with_extension("c")])
             .args(["-Wl,--as-needed", "-libverbs", "-lrdmacm"])
@@ -131,15 +132,16 @@ impl Lab {
     }
 
     /// `ferroce ARGS`.
-    pub fn ferroce(&self, args: &[&str]) -> Running {
-        let program = self.path().join("prefix/bin/ferroce");
-        self.start(Command::new(program).args(args), args)
+    pub fn ferroce(&self, args: impl Words) -> Running {
+        let (program, args) = (self.path().join("prefix/bin/ferroce"), args.words());
+        self.start(Command::new(program).args(&args), &args)
     }
 
     /// A program that does not use the device itself.
-    pub fn beside(&self, program: &[&str]) -> Running {
+    pub fn beside(&self, program: impl Words) -> Running {
+        let program = program.words();
         let mut command = Command::new(program[0]);
-        self.start(command.args(&program[1..]), program)
+        self.start(command.args(&program[1..]), &program)
     }
 
     fn start(&self, command: &mut Command, name: &[&str]) -> Running {
@@ -155,13 +157,14 @@ impl Lab {
     }
 
     /// `ferroce run -- PROGRAM`.
-    pub fn run(&self, program: &[&str]) -> Running {
-        self.run_with(&[], program)
+    pub fn run(&self, program: impl Words) -> Running {
+        self.run_with("", program)
     }
 
     /// `ferroce run OPTIONS -- PROGRAM`.
-    pub fn run_with(&self, options: &[&str], program: &[&str]) -> Running {
-        self.ferroce(&[&["run"], options, &["--"], program].concat())
+    pub fn run_with(&self, options: impl Words, program: impl Words) -> Running {
+        let words = [vec!["run"], options.words(), vec!["--"], program.words()];
+        self.ferroce(words.concat())
     }
 
     /// Lets its device have exact timers in place of a card's coarse ones, so that each wait can be
@@ -172,19 +175,19 @@ impl Lab {
     /// Panics if the device is in use.
     pub fn exact_timers(&self) {
         let set = ["dev", "set", DEVICE, "personality.quantiser", "off"];
-        self.ferroce(&set).success();
+        self.ferroce(set).success();
     }
 
     /// The first process that has the lab's device open, if there is one.
     pub fn process(&self) -> Option<u64> {
-        let shown = self.ferroce(&["-j", "res", "show", "ctx"]).success();
+        let shown = self.ferroce("-j res show ctx").success();
         let rows: serde_json::Value = serde_json::from_str(&shown).unwrap_or_default();
         rows["objects"][0]["pid"].as_u64()
     }
 
     /// Runs a server, and when `ready` says that it listens, its client; both have to succeed.
     /// Returns what they printed, the server's first.
-    pub fn pair(&self, server: &[&str], ready: Ready, client: &[&str]) -> [String; 2] {
+    pub fn pair(&self, server: impl Words, ready: Ready, client: impl Words) -> [String; 2] {
         let server = self.run(server);
         let server = ready.wait(self, server);
         let client = self.run(client).success();
@@ -294,7 +297,7 @@ impl Ready {
         match self {
             Self::Tcp(port) => listens(port),
             Self::Cm(port) => {
-                let shown = lab.ferroce(&["-j", "res", "show", "cm_id"]).success();
+                let shown = lab.ferroce("-j res show cm_id").success();
                 let rows: serde_json::Value = serde_json::from_str(&shown).unwrap_or_default();
                 let listens =
                     |row: &serde_json::Value| row["state"] == "LISTEN" && row["src_port"] == port;

@@ -107,8 +107,8 @@ pub fn observe(lab: &Lab, profiles: &[&str]) -> Observation {
     let end = lab.path().join("end");
     let [processes, qps] = CROWD.map(|number| number.to_string());
     let running = lab.run_with(
-        &["--pcap", "ladders.pcapng"],
-        &[
+        "--pcap ladders.pcapng",
+        [
             program.to_str().expect("a plain path"),
             &processes,
             &qps,
@@ -120,16 +120,16 @@ pub fn observe(lab: &Lab, profiles: &[&str]) -> Observation {
     let running = running.patiently((DARK_AFTER + DARK + LIGHT) * files.len() as u32);
     let all = (CROWD[0] * CROWD[1]) as usize;
     until("all queue pairs", || {
-        let shown = lab.ferroce(&["-j", "res", "show", "qp", "fr0", "state", "RTS"]);
+        let shown = lab.ferroce("-j res show qp fr0 state RTS");
         let shown: Value = serde_json::from_str(&shown.success()).ok()?;
         (shown["objects"].as_array()?.len() == all).then_some(())
     });
     thread::sleep(LIGHT);
     let shifts: Vec<Shift> = files.iter().map(|file| Shift::make(lab, file)).collect();
-    lab.ferroce(&["impair", "set", "fr0", "loss=2%", "--direction", "ingress"])
+    lab.ferroce("impair set fr0 loss=2% --direction ingress")
         .success();
     thread::sleep(LIGHT);
-    lab.ferroce(&["impair", "clear", "fr0"]).success();
+    lab.ferroce("impair clear fr0").success();
     fs::write(&end, "").expect("own directory");
     let output = Output::parse(&Running::success(running));
     assert_eq!(output.qps.len(), all);
@@ -175,7 +175,7 @@ fn copy(lab: &Lab, name: &str) -> String {
 
 /// Counters and bins of the device.
 fn counted(lab: &Lab) -> (BTreeMap<String, u64>, Vec<Bin>) {
-    let shown = lab.ferroce(&["stat", "show", "-j", "fr0"]).success();
+    let shown = lab.ferroce("stat show -j fr0").success();
     let shown: Value = serde_json::from_str(&shown).expect("JSON");
     let device = &shown["devices"][0];
     let counter = |(name, value): (&String, &Value)| Some((name.clone(), value.as_u64()?));
@@ -205,11 +205,11 @@ impl Shift {
         let (dark, after) = (DARK.as_millis(), DARK_AFTER.as_millis());
         let spec = format!("down={dark}ms@{after}ms");
         // Where packets arrive: those that leave are in the captures.
-        lab.ferroce(&["impair", "set", "fr0", &spec, "--direction", "ingress"])
+        lab.ferroce(format!("impair set fr0 {spec} --direction ingress"))
             .success();
         sleep_until(begun + APPLY_AFTER);
         let applying_ns = now_ns();
-        lab.ferroce(&["adp", "apply", file, "--device", "fr0"])
+        lab.ferroce(format!("adp apply {file} --device fr0"))
             .success();
         let applied_ns = now_ns();
         sleep_until(begun + DARK_AFTER + DARK + LIGHT);

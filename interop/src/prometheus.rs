@@ -57,7 +57,7 @@ impl Prometheus {
         );
         fs::write(&config, text).expect("own directory");
         let web = free_port();
-        let running = lab.beside(&[
+        let running = lab.beside([
             "prometheus",
             &format!("--config.file={}", config.display()),
             "--storage.tsdb.path=tsdb",

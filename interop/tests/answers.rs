@@ -6,7 +6,7 @@ use ferroce_interop::lab::Lab;
 fn completions_tell_one_time_of_day_each_and_in_their_order() {
     let lab = Lab::new("wall-clock");
     let compiled = lab.compile("wall_clock");
-    let finished = lab.run(&[compiled.to_str().unwrap()]).finish();
+    let finished = lab.run([compiled.to_str().unwrap()]).finish();
     assert!(finished.status.success(), "{finished}");
     assert_eq!(finished.stdout, "0 backwards, 0 changed\n", "{finished}");
 }
@@ -15,7 +15,7 @@ fn completions_tell_one_time_of_day_each_and_in_their_order() {
 fn an_armed_completion_queue_announces_what_waits_in_it() {
     let lab = Lab::new("events");
     let compiled = lab.compile("events");
-    let finished = lab.run(&[compiled.to_str().unwrap()]).finish();
+    let finished = lab.run([compiled.to_str().unwrap()]).finish();
     finished.answers(include_str!("../programs/events.txt"));
 }
 
@@ -24,7 +24,7 @@ fn an_armed_completion_queue_announces_what_waits_in_it() {
 fn newer_calls_work_or_are_refused_as_without_the_feature() {
     let lab = Lab::new("newer-calls");
     let compiled = lab.compile("newer_calls");
-    let finished = lab.run(&[compiled.to_str().unwrap()]).finish();
+    let finished = lab.run([compiled.to_str().unwrap()]).finish();
     finished.answers(include_str!("../programs/newer_calls.txt"));
     for named in [
         "(/memfd:shared (deleted)) has 16384 bytes; offset 4096 and length 16384 reach",

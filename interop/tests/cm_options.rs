@@ -33,7 +33,7 @@ fn the_default_timeout_follows_the_packet_lifetime_of_the_device() {
     let lab = Lab::new("cm-lifetime");
     connections(&lab, &[("", timeouts(19, 19))]);
     for (packet_lifetime, timeout) in [("16", 18), ("18", 19), ("10", 16), ("31", 31)] {
-        let set = ["dev", "set", "fr0", "packet_lifetime", packet_lifetime];
+        let set = format!("dev set fr0 packet_lifetime {packet_lifetime}");
         lab.ferroce(&set).success();
         connections(&lab, &[("", timeouts(timeout, timeout))]);
     }
@@ -104,13 +104,13 @@ fn calls(group: &str) {
         lab.set("FERROCE_DEVICES", &format!("fr0@{address},fr1@::1"));
         // There is one such address only, and other tests have devices on it, too.
         let port = free_port().to_string();
-        lab.ferroce(&["dev", "add", "fr1", "::1", "port", &port])
+        lab.ferroce(format!("dev add fr1 ::1 port {port}"))
             .success();
     }
     // The program does what it may not, and looks at the error numbers.
     lab.set("FERROCE_LOG", "off");
     let program = lab.compile("cm_calls");
-    let output = lab.run(&[program.to_str().unwrap(), group, &address]);
+    let output = lab.run([program.to_str().unwrap(), group, &address]);
     assert_eq!(output.success(), "good\n");
 }
 

@@ -20,8 +20,8 @@ fn crowd(lab: &Lab, link: &str, [pairs, qps, seconds]: [u32; 3]) -> [i64; 2] {
     let [pairs, qps, seconds] = [&sizes[0], &sizes[1], &sizes[2]];
     let output = lab
         .run_with(
-            &["--link", link],
-            &[program.to_str().unwrap(), pairs, qps, seconds],
+            format!("--link {link}"),
+            [program.to_str().unwrap(), pairs, qps, seconds],
         )
         .patiently(time)
         .success();
@@ -68,7 +68,7 @@ fn short_lived_objects_leave_nothing(link: &str, gained_max: i64) {
     assert!(descriptors <= KEPT_MAX, "{descriptors} descriptors gained");
     assert!(kilobytes < gained_max, "{kilobytes} KiB gained");
     assert_eq!(files(&state), before, "shared files grow");
-    let left = lab.ferroce(&["-j", "res", "show", "qp"]).success();
+    let left = lab.ferroce("-j res show qp").success();
     let left: serde_json::Value = serde_json::from_str(&left).unwrap();
     let none = serde_json::json!([]);
     assert_eq!(

@@ -1,5 +1,6 @@
 //! Programs under debuggers and sanitizers: each line of `docs/debugging.md`.
 
+use ferroce_testing::has;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -8,8 +9,8 @@ use ferroce_interop::lab::{Finished, Lab, Ready, free_port};
 /// The cases of `programs/debugged.c` in which no checker may find anything.
 const CLEAN: [&str; 3] = ["whole", "open_at_end", "threads"];
 
-fn built(lab: &Lab, options: &[&str]) -> String {
-    let program = lab.compile_with("debugged", &[&["-g"], options].concat());
+fn built(lab: &Lab, options: &str) -> String {
+    let program = lab.compile_with("debugged", format!("-g {options}"));
     program.display().to_string()
 }
 
@@ -30,9 +31,9 @@ const VALGRIND: [&str; 4] = ["valgrind", "-q", "--leak-check=full", "--error-exi
 #[test]
 fn valgrind_finds_what_the_program_does_wrong_and_nothing_else() {
     let lab = Lab::new("valgrind");
-    let program = built(&lab, &[]);
+    let program = built(&lab, "");
     let run = |case| {
-        lab.run(&[&VALGRIND[..], &[&program, case]].concat())
+        lab.run([&VALGRIND[..], &[&program, case]].concat())
             .finish()
     };
     for case in CLEAN {
@@ -50,16 +51,11 @@ fn valgrind_finds_what_the_program_does_wrong_and_nothing_else() {
 #[test]
 fn valgrind_may_stand_in_front_of_ferroce() {
     let lab = Lab::new("valgrind-in-front");
-    let (program, ferroce) = (built(&lab, &[]), lab.path().join("prefix/bin/ferroce"));
+    let (program, ferroce) = (built(&lab, ""), lab.path().join("prefix/bin/ferroce"));
     let ferroce = ferroce.display().to_string();
-    let options = [
-        "valgrind",
-        "-q",
-        "--trace-children=yes",
-        "--error-exitcode=9",
-    ];
-    let run = [&ferroce, "run", "--", &program, "whole"];
-    quiet(&lab.beside(&[&options[..], &run].concat()).finish());
+    let options = "valgrind -q --trace-children=yes --error-exitcode=9";
+    let run = format!("{ferroce} run -- {program} whole");
+    quiet(&lab.beside(format!("{options} {run}")).finish());
 }
 
 #[test]
@@ -76,7 +72,9 @@ fn a_valgrind_that_is_too_old_is_refused() {
         .status();
     assert!(written.unwrap().success());
     fs::set_permissions(&old, fs::Permissions::from_mode(0o755)).unwrap();
-    let done = lab.run(&[old.to_str().unwrap(), "ibv_devinfo"]).finish();
+    let done = lab
+        .run(format!("{} ibv_devinfo", old.to_str().unwrap()))
+        .finish();
     told(
         &done,
         126,
@@ -100,24 +98,23 @@ fn ours(xml: &str) -> Vec<&str> {
 
 /// Runs a program of perftest under memcheck, and another one when it is ready, and expects no error
 /// of ours.
-fn pair_under_valgrind(name: &str, args: &[&str]) {
+fn pair_under_valgrind(name: &str, args: &str) {
     let lab = Lab::new(name);
     let logs = lab.path().join("state");
     let log = |end: &str| format!("--xml-file={}/{end}.xml", logs.display());
     let (server, client) = (log("server"), log("client"));
     let port = free_port();
     let (port_text, address) = (port.to_string(), lab.address());
-    let valgrind = |log| ["valgrind", "-q", "--xml=yes", log, name, "-p", &port_text];
-    let server = [&valgrind(&*server)[..], args].concat();
-    let client = [&valgrind(&*client)[..], args, &[&address]].concat();
-    let ready = match args.contains(&"-R") {
+    let command = |log| format!("valgrind -q --xml=yes {log} {name} -p {port_text} {args}");
+    let (server, client) = (command(server), format!("{} {address}", command(client)));
+    let ready = match args.contains("-R") {
         true => Ready::Cm(port),
         false => Ready::Tcp(port),
     };
     lab.pair(&server, ready, &client);
     for end in ["server", "client"] {
         let xml = fs::read_to_string(logs.join(format!("{end}.xml"))).unwrap();
-        assert!(xml.contains("<state>FINISHED</state>"), "{xml}");
+        has(&xml, ["<state>FINISHED</state>"]);
         let ours = ours(&xml);
         assert!(ours.is_empty(), "{end}: {ours:#?}");
     }
@@ -125,47 +122,42 @@ fn pair_under_valgrind(name: &str, args: &[&str]) {
 
 #[test]
 fn perftest_writes_under_valgrind() {
-    pair_under_valgrind("ib_write_bw", &["-n", "20", "-s", "65536"]);
+    pair_under_valgrind("ib_write_bw", "-n 20 -s 65536");
 }
 
 #[test]
 fn perftest_sends_under_valgrind() {
-    pair_under_valgrind("ib_send_lat", &["-n", "20", "-s", "64"]);
+    pair_under_valgrind("ib_send_lat", "-n 20 -s 64");
 }
 
 #[test]
 fn perftest_connects_by_rdma_cm_under_valgrind() {
-    pair_under_valgrind("ib_send_bw", &["-R", "-n", "20", "-s", "4096"]);
+    pair_under_valgrind("ib_send_bw", "-R -n 20 -s 4096");
 }
 
 #[test]
 fn programs_with_a_sanitizer_start_and_are_told_of_their_own_errors_only() {
     for (name, options, overflow, leak) in [
-        ("asan", &["-fsanitize=address"][..], true, 1),
-        (
-            "asan-static",
-            &["-fsanitize=address", "-static-libasan"],
-            true,
-            1,
-        ),
-        ("asan-ubsan", &["-fsanitize=address,undefined"], true, 1),
-        ("lsan", &["-fsanitize=leak"], false, 23),
-        ("ubsan", &["-fsanitize=undefined"], false, 0),
+        ("asan", "-fsanitize=address", true, 1),
+        ("asan-static", "-fsanitize=address -static-libasan", true, 1),
+        ("asan-ubsan", "-fsanitize=address,undefined", true, 1),
+        ("lsan", "-fsanitize=leak", false, 23),
+        ("ubsan", "-fsanitize=undefined", false, 0),
     ] {
         let lab = Lab::new(name);
         let program = built(&lab, options);
         for case in CLEAN {
-            quiet(&lab.run(&[&program, case]).finish());
+            quiet(&lab.run([&program, case]).finish());
         }
         // Nor does it matter what starts them.
         let script = format!("{program} whole && {program} gone");
-        quiet(&lab.run(&["sh", "-c", &script]).finish());
+        quiet(&lab.run(["sh", "-c", &script]).finish());
         if overflow {
-            let done = lab.run(&[&program, "overflow"]).finish();
+            let done = lab.run(format!("{program} overflow")).finish();
             told(&done, 1, "heap-buffer-overflow");
         }
         if leak != 0 {
-            let done = lab.run(&[&program, "leak"]).finish();
+            let done = lab.run(format!("{program} leak")).finish();
             told(&done, leak, "1234 byte(s) leaked");
         }
     }
@@ -174,11 +166,11 @@ fn programs_with_a_sanitizer_start_and_are_told_of_their_own_errors_only() {
 #[test]
 fn thread_sanitizer_reports_races_of_the_program_only() {
     let lab = Lab::new("tsan");
-    let program = built(&lab, &["-fsanitize=thread"]);
+    let program = built(&lab, "-fsanitize=thread");
     for case in CLEAN {
-        quiet(&lab.run(&[&program, case]).finish());
+        quiet(&lab.run([&program, case]).finish());
     }
-    let done = lab.run(&[&program, "race"]).finish();
+    let done = lab.run(format!("{program} race")).finish();
     told(&done, 66, "data race");
     assert!(done.stderr.contains("in counts"), "{done}");
 }
@@ -186,7 +178,7 @@ fn thread_sanitizer_reports_races_of_the_program_only() {
 /// What a peer is told that writes to a process while a breakpoint holds it for seconds.
 fn peer_of_a_breakpoint(case: &str, non_stop: &str) -> String {
     let lab = Lab::new("gdb");
-    let program = built(&lab, &[]);
+    let program = built(&lab, "");
     let mode = format!("set non-stop {non_stop}");
     let commands = [
         "set debuginfod enabled off",
@@ -235,18 +227,18 @@ fn a_peer_without_a_timeout_waits_as_long_as_the_breakpoint_lasts() {
 #[test]
 fn strace_shows_the_system_calls_of_the_device() {
     let lab = Lab::new("strace");
-    let program = built(&lab, &[]);
+    let program = built(&lab, "");
     let strace = ["strace", "-f", "-e", "trace=network", &program, "threads"];
-    let traced = |options: &[&str]| {
-        let done = lab.run_with(options, &strace).finish();
+    let traced = |options: &str| {
+        let done = lab.run_with(options, strace).finish();
         assert!(done.status.success(), "{done}");
         assert!(done.stderr.contains("bind("), "{done}");
         let is_send = |line: &&str| line.contains("sendmsg(") || line.contains("sendmmsg(");
         done.stderr.lines().filter(is_send).count()
     };
     // The threads' 400 messages, each of which waits for the one before to be acknowledged.
-    let in_memory = traced(&[]);
-    let over_udp = traced(&["--link", "udp"]);
+    let in_memory = traced("");
+    let over_udp = traced("--link udp");
     assert!(over_udp >= 400, "{over_udp}");
     assert!(in_memory < over_udp, "{in_memory} and {over_udp}");
 }
@@ -255,10 +247,12 @@ fn strace_shows_the_system_calls_of_the_device() {
 #[test]
 fn rr_records_or_says_what_the_machine_lacks() {
     let lab = Lab::new("rr");
-    let program = built(&lab, &[]);
+    let program = built(&lab, "");
     let trace = lab.path().join("state/rr");
-    let rr = ["rr", "record", "-o", trace.to_str().unwrap()];
-    let done = lab.run(&[&rr[..], &[&program, "whole"]].concat()).finish();
+    let trace = trace.to_str().unwrap();
+    let done = lab
+        .run(format!("rr record -o {trace} {program} whole"))
+        .finish();
     let is_refused = done.stderr.to_lowercase().contains("perf");
     assert!(done.status.success() || is_refused, "{done}");
 }
@@ -268,18 +262,11 @@ fn tests_in_a_workspace_with_devices_are_collected() {
     let lab = Lab::new("pytest");
     // The place of the devices is the lab's state, here as the workspace of a project.
     let workspace = lab.path().join("state");
-    lab.run(&["ibv_devinfo"]).success();
+    lab.run("ibv_devinfo").success();
     let test =
         "def test_devices():\n    import os\n    assert os.listdir('/sys/class/infiniband')\n";
     fs::write(workspace.join("test_devices.py"), test).unwrap();
-    let done = lab.run(&[
-        "/usr/bin/python3",
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-    ]);
+    let done = lab.run("/usr/bin/python3 -m pytest -q -p no:cacheprovider");
     let done = done.finish();
     assert!(done.status.success(), "{done}");
     assert!(done.stdout.contains("1 passed"), "{done}");
@@ -292,17 +279,13 @@ fn pyverbs_runs_clean_under_valgrind() {
     fs::write(&script, PYVERBS).unwrap();
     let log = lab.path().join("state/python.xml");
     let file = format!("--xml-file={}", log.display());
-    let done = lab.run(&[
-        "valgrind",
-        "-q",
-        "--xml=yes",
-        &file,
-        "/usr/bin/python3",
-        script.to_str().unwrap(),
-    ]);
+    let done = lab.run(format!(
+        "valgrind -q --xml=yes {file} /usr/bin/python3 {}",
+        script.to_str().unwrap()
+    ));
     assert_eq!(done.success(), "hello\n");
     let xml = fs::read_to_string(log).unwrap();
-    assert!(xml.contains("<state>FINISHED</state>"), "{xml}");
+    has(&xml, ["<state>FINISHED</state>"]);
     let ours = ours(&xml);
     assert!(ours.is_empty(), "{ours:#?}");
 }

@@ -1,6 +1,7 @@
 //! The DOCA libraries, called from C: `programs/doca_adp_retx.c`, compiled by way of the pkg-config
 //! files that `ferroce install` lays out.
 
+use ferroce_testing::has;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,7 +16,7 @@ use serde_json::Value;
 /// The address of the lab's only device, whose file names none.
 const PCI: &str = "10fe:00:00.0";
 /// How programs see the lab's device: as it is, and as a card whose node they open.
-const WAYS: [&[&str]; 2] = [&[], &["--fwctl"]];
+const WAYS: [&str; 2] = ["", "--fwctl"];
 const PACKAGES: [&str; 3] = ["doca-argp", "doca-common", "doca-telemetry"];
 
 fn pkg_config_path(lab: &Lab) -> PathBuf {
@@ -76,7 +77,7 @@ fn make(lab: &Lab, file: &str) {
 }
 
 fn retransmissions(lab: &Lab) -> u64 {
-    let text = lab.ferroce(&["-j", "stat", "show"]).success();
+    let text = lab.ferroce("-j stat show").success();
     let rows: Value = serde_json::from_str(&text).unwrap();
     rows["devices"][0]["counters"]["roce_adp_retrans"]
         .as_u64()
@@ -88,9 +89,9 @@ fn retransmissions(lab: &Lab) -> u64 {
 fn lossy_transfer(lab: &Lab) {
     let port = free_port();
     let number = port.to_string();
-    let pingpong = ["ibv_rc_pingpong", "-g", "1", "-n", "150", "-p", &number];
+    let pingpong = format!("ibv_rc_pingpong -g 1 -n 150 -p {number}");
     let server = Ready::Tcp(port).wait(lab, lab.run(&pingpong));
-    lab.run(&[&pingpong[..], &["127.0.0.1"]].concat()).finish();
+    lab.run(format!("{pingpong} 127.0.0.1")).finish();
     server.finish();
 }
 
@@ -99,7 +100,7 @@ fn wrong_calls_get_the_errors_of_the_headers() {
     let lab = Lab::new("doca-table");
     let program = compile(&lab);
     for way in WAYS {
-        let ran = lab.run_with(way, &[&program, "table", PCI]).finish();
+        let ran = lab.run_with(way, [&program, "table", PCI]).finish();
         let checks = ran.stdout.split(' ').next().unwrap_or_default();
         let is_complete = checks.parse().is_ok_and(|checks: u32| checks > 250);
         assert!(ran.status.success() && is_complete, "{way:?}: {ran}");
@@ -120,7 +121,7 @@ fn wrong_calls_get_the_errors_of_the_headers() {
 fn the_bins_hold_what_the_counter_counts() {
     let lab = Lab::new("doca-count");
     let program = compile(&lab);
-    lab.ferroce(&["impair", "set", "fr0", "loss=5%"]).success();
+    lab.ferroce("impair set fr0 loss=5%").success();
     let mut round = 0;
     for unit in ["1", "2", "4", "8"] {
         for mode in ["0", "1"] {
@@ -158,9 +159,9 @@ fn another_process_that_configures_the_histogram_is_noticed() {
     let other = ["4", "1", "9", "20", "30", "0", "1", "other"];
     let seen = "bins 9 widths 20 30 mode 1 unit 4 vhca 1 0 clear 1 count 1\n";
     for (way, file) in WAYS.into_iter().zip(["watch", "card"]) {
-        let watching = lab.run_with(way, &[&program, "watch", PCI, file]);
+        let watching = lab.run_with(way, [&program, "watch", PCI, file]);
         let watching = wait_for(&lab, &format!("{file}.ready"), watching);
-        lab.run(&[&[&program, "count", PCI], &other[..]].concat())
+        lab.run([&[&program, "count", PCI], &other[..]].concat())
             .success();
         assert_eq!(watching.success(), seen, "{way:?}");
     }
@@ -174,11 +175,11 @@ fn a_device_that_goes_away_is_told_and_the_context_can_end() {
     lab.set("FERROCE_DEVICES", "");
     let (address, pci) = (lab.address(), "0000:1a:00.1");
     for (way, file) in WAYS.into_iter().zip(["hold", "card"]) {
-        lab.ferroce(&["dev", "add", "gone", &address, "pci", pci])
+        lab.ferroce(format!("dev add gone {address} pci {pci}"))
             .success();
-        let holding = lab.run_with(way, &[&program, "hold", "1a:00.1", file]);
+        let holding = lab.run_with(way, format!("{program} hold 1a:00.1 {file}"));
         let holding = wait_for(&lab, &format!("{file}.ready"), holding);
-        lab.ferroce(&["dev", "del", "gone"]).success();
+        lab.ferroce("dev del gone").success();
         make(&lab, &format!("{file}.stop"));
         holding.success();
     }
@@ -225,13 +226,14 @@ fn cards_that_cannot_be_reached_are_listed_and_told_what_to_do() {
         "{device}{card}{function}NOT_FOUND\n{device}{card}{function}OPERATING_SYSTEM\n{device}"
     );
     assert_eq!(stdout, expected, "{stderr}");
-    for fix in [
-        "modprobe mlx5_fwctl",
-        "available: fwctl0 at 0000:1a:00.2",
-        "`sudo`",
-    ] {
-        assert!(stderr.contains(fix), "{stderr}");
-    }
+    has(
+        &stderr,
+        [
+            "modprobe mlx5_fwctl",
+            "available: fwctl0 at 0000:1a:00.2",
+            "`sudo`",
+        ],
+    );
 }
 
 /// A VF is a device of its own, with a histogram of its own.
@@ -240,20 +242,17 @@ fn virtual_functions_are_devices() {
     let mut lab = Lab::new("doca-vf");
     lab.set("FERROCE_DEVICES", "fr1,fr1v0,fr1v1");
     let address = lab.address();
-    let add = [
-        "dev", "add", "fr1", &address, "--vfs", "2", "pci", "1a:00.0",
-    ];
+    let add = format!("dev add fr1 {address} --vfs 2 pci 1a:00.0");
     lab.ferroce(&add).success();
     let program = compile(&lab);
-    let listed = lab.run(&[&program, "list"]).success();
+    let listed = lab.run(format!("{program} list")).success();
     let expected = "0000:1a:00.0 PF fr1 lo 0 DOCA_SUCCESS\n\
                     0000:1a:00.1 VF fr1v0 lo 1 DOCA_SUCCESS\n\
                     0000:1a:00.2 VF fr1v1 lo 2 DOCA_SUCCESS\n";
     assert_eq!(listed, expected);
     make(&lab, "vf.stop");
     let count = |vhca| {
-        let arguments = ["8", "0", "3", "50", "100", vhca, "0", "vf"];
-        lab.run(&[&[&program, "count", "1a:00.2"], &arguments[..]].concat())
+        lab.run(format!("{program} count 1a:00.2 8 0 3 50 100 {vhca} 0 vf"))
             .finish()
     };
     let own = count("2");
@@ -265,8 +264,8 @@ fn virtual_functions_are_devices() {
     );
 }
 
-fn flags(lab: &Lab, program: &str, arguments: &[&str]) -> Finished {
-    lab.run(&[&[program, "flags"], arguments].concat()).finish()
+fn flags(lab: &Lab, program: &str, arguments: &str) -> Finished {
+    lab.run(format!("{program} flags {arguments}")).finish()
 }
 
 #[test]
@@ -279,35 +278,34 @@ fn flags_come_from_the_command_line_and_from_a_file() {
     fs::write(&file, text).unwrap();
     let file = file.to_str().unwrap();
 
-    let given = ["-p", "line", "-vid", "3", "--factor=0.5", "-l", "50"];
-    let ran = flags(&lab, &program, &given);
+    let ran = flags(&lab, &program, "-p line -vid 3 --factor=0.5 -l 50");
     let values = "got text line\ngot number 3\ngot factor 0.5\nDOCA_SUCCESS\n";
     assert_eq!(ran.stdout, values);
     assert!(ran.stderr.contains("][flags] one of 1 2 3 4\n"), "{ran}");
     assert!(ran.stderr.contains("adp_retx is a null pointer"), "{ran}");
 
-    let ran = flags(&lab, &program, &["-j", file, "-vid", "4"]);
+    let ran = flags(&lab, &program, &format!("-j {file} -vid 4"));
     let (values, debug) = ran.stdout.split_once("DOCA_SUCCESS\n").unwrap();
     assert_eq!(values, "got text file\ngot switch on\ngot number 4\n");
     assert!(debug.ends_with("a line of text, 42 and 0.5\n"), "{ran}");
     assert!(!ran.stderr.contains("null pointer"), "{ran}");
 
-    let refused = flags(&lab, &program, &["-p", "refuse", "-vid", "3"]);
+    let refused = flags(&lab, &program, "-p refuse -vid 3");
     assert_eq!(refused.stdout, "got text refuse\nDOCA_ERROR_TOO_BIG\n");
-    let wrong = flags(&lab, &program, &["-vid", "many"]);
+    let wrong = flags(&lab, &program, "-vid many");
     assert_eq!(wrong.stdout, "DOCA_ERROR_INVALID_VALUE\n");
     assert!(
         wrong.stderr.contains("-vid is \"many\"; allowed: a number"),
         "{wrong}"
     );
-    let missing = flags(&lab, &program, &["-j", "/does/not/exist"]);
+    let missing = flags(&lab, &program, "-j /does/not/exist");
     assert_eq!(missing.stdout, "DOCA_ERROR_NOT_FOUND\n");
-    let version = flags(&lab, &program, &["-v", "-p", "unread"]);
+    let version = flags(&lab, &program, "-v -p unread");
     assert!(
         version.status.success() && version.stdout.starts_with("version 3."),
         "{version}"
     );
-    let help = flags(&lab, &program, &["-h"]);
+    let help = flags(&lab, &program, "-h");
     assert!(help.stdout.contains("-vid, --vhca-id "), "{help}");
 }
 
@@ -330,8 +328,7 @@ fn meson_builds_with_the_same_files() {
     build(setup.env("PKG_CONFIG_PATH", pkg_config_path(&lab)), "meson");
     build(Command::new("ninja").arg("-C").arg(&to), "ninja-build");
     let program = to.join("caller");
-    lab.run(&[program.to_str().unwrap(), "table", PCI])
-        .success();
+    lab.run([program.to_str().unwrap(), "table", PCI]).success();
 }
 
 /// What the header declares is what the library has.

@@ -15,18 +15,16 @@ fn node_exporter_tells_of_real_traffic() {
     lab.set("FERROCE_DEVICES", &device);
     let tree = lab.path().join("state/sys");
     let tree_text = tree.to_str().unwrap();
-    let watch = lab.ferroce(&["sysfs", tree_text, "--watch"]);
+    let watch = lab.ferroce(format!("sysfs {tree_text} --watch"));
     let port = tree.join(format!("class/infiniband/{DEVICE}/ports/1"));
     until("the tree", || port.join("state").exists().then_some(()));
 
     let web = free_port();
-    let exporter = lab.run(&[
-        "prometheus-node-exporter",
-        &format!("--path.sysfs={tree_text}"),
-        &format!("--web.listen-address=127.0.0.1:{web}"),
-        "--collector.disable-defaults",
-        "--collector.infiniband",
-    ]);
+    let exporter = lab.run(format!(
+        "prometheus-node-exporter --path.sysfs={tree_text} \
+                            --web.listen-address=127.0.0.1:{web} --collector.disable-defaults \
+                            --collector.infiniband"
+    ));
     let exporter = Ready::Tcp(web).wait(&lab, exporter);
     let packets = || {
         let name = "node_infiniband_port_packets_transmitted_total";
@@ -38,11 +36,11 @@ fn node_exporter_tells_of_real_traffic() {
     assert_eq!(packets(), Some(0.0));
 
     let tcp = free_port().to_string();
-    let server = ["ibv_rc_pingpong", "-g", "1", "-n", "100", "-p", &tcp];
-    let client = [&server[..], &["127.0.0.1"]].concat();
+    let server = format!("ibv_rc_pingpong -g 1 -n 100 -p {tcp}");
+    let client = format!("{server} 127.0.0.1");
     lab.pair(&server, Ready::Tcp(tcp.parse().unwrap()), &client);
 
-    let counters = lab.ferroce(&["stat", "-j"]).success();
+    let counters = lab.ferroce("stat -j").success();
     let counters: serde_json::Value = serde_json::from_str(&counters).unwrap();
     let sent = &counters["devices"][0]["counters"]["rdma_tx_packets"];
     // Four KiB each way, so at least one packet for each of them.
@@ -64,7 +62,7 @@ fn node_exporter_tells_of_real_traffic() {
 /// written, as the same number.
 fn offered_by_ours_too(lab: &Lab, told: impl Fn() -> String) {
     let web = free_port();
-    let ours = lab.ferroce(&["serve", "--metrics", &format!("127.0.0.1:{web}")]);
+    let ours = lab.ferroce(format!("serve --metrics 127.0.0.1:{web}"));
     let ours = Ready::Tcp(web).wait(lab, ours);
     let of_ports = |line: &&str| line.starts_with("node_infiniband_") && line.contains("port=");
     let is_other = |page: &str, line: &str| {

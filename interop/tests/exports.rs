@@ -135,7 +135,7 @@ fn programs_find_the_names_of_the_newest_rdma_core_or_the_manual_says_not() {
 fn a_program_that_needs_a_missing_name_gets_the_message_of_the_loader() {
     let lab = Lab::new("old-symbol");
     let compiled = lab.compile("old_symbol");
-    let finished = lab.run(&[compiled.to_str().unwrap()]).finish();
+    let finished = lab.run([compiled.to_str().unwrap()]).finish();
     assert_eq!(finished.status.code(), Some(127), "{finished}");
     assert!(
         finished.stderr.contains("symbol lookup error")

@@ -24,7 +24,7 @@ const FLAPS: f64 = 3.0;
 fn every_query_answers_while_links_flap() {
     let lab = Lab::new("flap");
     let metrics = free_port();
-    let exporter = lab.ferroce(&["serve", "--metrics", &format!("127.0.0.1:{metrics}")]);
+    let exporter = lab.ferroce(format!("serve --metrics 127.0.0.1:{metrics}"));
     let exporter = Ready::Tcp(metrics).wait(&lab, exporter);
     let prometheus = Prometheus::start(&lab, metrics);
     let traffic = traffic(&lab);
@@ -39,8 +39,7 @@ fn every_query_answers_while_links_flap() {
     let still = "node_infiniband_state_id == 4";
     until("the port to be up", || prometheus.value(still));
     thread::sleep(Duration::from_secs(2));
-    lab.ferroce(&["adp", "apply", "link-flap", "-d", "fr0"])
-        .success();
+    lab.ferroce("adp apply link-flap -d fr0").success();
     flap(&lab);
     until("the flaps again", || {
         downed().filter(|it| *it == 2.0 * FLAPS)
@@ -53,8 +52,7 @@ fn every_query_answers_while_links_flap() {
     thread::sleep(Duration::from_secs(2));
     let over = now();
 
-    lab.ferroce(&["impair", "set", "fr0", "duplicate=1%"])
-        .success();
+    lab.ferroce("impair set fr0 duplicate=1%").success();
     for query in dashboard_queries() {
         let mut answer = prometheus
             .query(&query)
@@ -93,9 +91,8 @@ fn every_query_answers_while_links_flap() {
 fn traffic(lab: &Lab) -> [Running; 2] {
     let tcp = free_port();
     let port = tcp.to_string();
-    let server = "ib_write_bw -s 65536 -t 4 -u 20 -D 3600 -F -p";
-    let server: Vec<&str> = server.split(' ').chain([port.as_str()]).collect();
-    let client = [&server[..], &["127.0.0.1"]].concat();
+    let server = format!("ib_write_bw -s 65536 -t 4 -u 20 -D 3600 -F -p {port}");
+    let client = format!("{server} 127.0.0.1");
     let server = Ready::Tcp(tcp).wait(lab, lab.run(&server));
     [server, lab.run(&client)]
 }
@@ -107,7 +104,7 @@ fn flap(lab: &Lab) {
     } else {
         "300ms/2s"
     };
-    lab.ferroce(&["link", "set", "fr0", "flap", &format!("{FLAPS}x"), lengths])
+    lab.ferroce(format!("link set fr0 flap {FLAPS}x {lengths}"))
         .success();
 }
 
@@ -186,10 +183,8 @@ fn left_side(query: &str) -> &str {
 fn other_bins_are_seen(lab: &Lab, prometheus: &Prometheus) {
     let quantile = "device:ferroce_adp_retx_wait_seconds:p99";
     until(quantile, || prometheus.value(quantile));
-    let set = [
-        "stat", "hist", "set", "fr0", "-u", "msec", "-n", "4", "-b0", "5", "-t", "0",
-    ];
-    lab.ferroce(&set).success();
+    let set = "stat hist set fr0 -u msec -n 4 -b0 5 -t 0";
+    lab.ferroce(set).success();
     until("a quantile to go", || {
         prometheus.value(quantile).is_none().then_some(())
     });

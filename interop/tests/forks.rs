@@ -8,6 +8,6 @@ fn children_have_devices_of_their_own() {
     // The program does what it may not, and looks at the error numbers.
     lab.set("FERROCE_LOG", "off");
     let program = lab.compile("forks");
-    let output = lab.run(&[program.to_str().unwrap()]).success();
+    let output = lab.run([program.to_str().unwrap()]).success();
     assert_eq!(output, "10 forks\n");
 }

@@ -1,5 +1,6 @@
 //! Programs on virtual functions.
 
+use ferroce_testing::has;
 use std::net::Ipv4Addr;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -23,14 +24,17 @@ impl Card {
         let [_, number, high, low] = own.octets();
         let at = |net| Ipv4Addr::new(127, 192 + number % 16 * 4 + net, high, low).to_string();
         let (pf, vf0, peer) = (at(0), at(1), at(2));
-        let add = ["dev", "add", "fr1", &pf, "--vfs", "2", "vf_address", &vf0];
+        let add = format!("dev add fr1 {pf} --vfs 2 vf_address {vf0}");
         lab.ferroce(&add).success();
-        lab.ferroce(&["dev", "add", "fr2", &peer]).success();
+        lab.ferroce(format!("dev add fr2 {peer}")).success();
         Self { lab, vf0, peer }
     }
 
     fn stat(&self, device: &str) -> Value {
-        let stat = self.lab.ferroce(&["stat", "show", device, "-dj"]).success();
+        let stat = self
+            .lab
+            .ferroce(format!("stat show {device} -dj"))
+            .success();
         serde_json::from_str::<Value>(&stat).unwrap()["devices"][0].clone()
     }
 
@@ -50,8 +54,7 @@ impl Card {
     /// Has a device count the waits of a function in two bins, below 2 ms and above.
     fn count(&self, device: &str, vhca_id: &str) {
         let options = "-u msec -n 2 -b0 2 -b1 1 -t 0 -vid";
-        let options: Vec<_> = options.split(' ').collect();
-        let hist = [&["stat", "hist", "set", device], &options[..], &[vhca_id]].concat();
+        let hist = format!("stat hist set {device} {options} {vhca_id}");
         self.lab.ferroce(&hist).success();
     }
 }
@@ -62,27 +65,17 @@ impl Card {
 fn a_profile_of_the_pf_acts_on_a_program_that_runs_on_a_vf() {
     let card = Card::new("vf-profile");
     let lab = &card.lab;
-    lab.ferroce(&["impair", "set", "fr1", "loss=2%"]).success();
+    lab.ferroce("impair set fr1 loss=2%").success();
     card.count("fr1", "1");
     card.count("fr1v0", "1");
     card.count("fr1v1", "2");
     let port = free_port();
     let number = port.to_string();
     // One request at a time, so that a lost one waits for its timer.
-    let program = [
-        "ib_write_bw",
-        "-t",
-        "1",
-        "-s",
-        "64",
-        "-D",
-        "60",
-        "-p",
-        &number,
-    ];
-    let server = lab.run(&[&program[..], &["-d", "fr2"]].concat());
+    let program = format!("ib_write_bw -t 1 -s 64 -D 60 -p {number}");
+    let server = lab.run(format!("{program} -d fr2"));
     let server = Ready::Tcp(port).wait(lab, server);
-    let client = [&program[..], &["-d", "fr1v0", "127.0.0.1"]].concat();
+    let client = format!("{program} -d fr1v0 127.0.0.1");
     let mut client = lab.run(&client);
     let started = Instant::now();
     let mut wait_for = |bin: usize| {
@@ -99,7 +92,7 @@ fn a_profile_of_the_pf_acts_on_a_program_that_runs_on_a_vf() {
     assert_eq!(card.waits("fr1")[0], 0, "the firmware waits 4 ms at least");
     let profile = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/short.toml");
     let apply = |device| {
-        lab.ferroce(&["adp", "apply", profile, "-d", device])
+        lab.ferroce(format!("adp apply {profile} -d {device}"))
             .finish()
     };
     let refused = apply("fr1v0");
@@ -128,13 +121,12 @@ fn rdma_cm_finds_a_vf_by_its_address() {
     let lab = &card.lab;
     let (port, vf0) = (free_port(), card.vf0.as_str());
     let number = port.to_string();
-    let rping = ["rping", "-a", vf0, "-p", &number, "-C", "10", "-V"];
-    let server = lab.run(&[&rping[..], &["-s"]].concat());
+    let rping = format!("rping -a {vf0} -p {number} -C 10 -V");
+    let server = lab.run(format!("{rping} -s"));
     let server = Ready::Cm(port).wait(lab, server);
-    let listeners = lab.ferroce(&["-j", "res", "show", "cm_id"]).success();
-    assert!(listeners.contains("\"device\":\"fr1v0\""), "{listeners}");
-    lab.run(&[&rping[..], &["-c", "-I", &card.peer]].concat())
-        .success();
+    let listeners = lab.ferroce("-j res show cm_id").success();
+    has(&listeners, ["\"device\":\"fr1v0\""]);
+    lab.run(format!("{rping} -c -I {}", card.peer)).success();
     server.success();
     until("packets of the VF", || {
         (card.counter("fr1v0", "rdma_rx_packets") > 10).then_some(())
@@ -147,31 +139,26 @@ fn rdma_cm_finds_a_vf_by_its_address() {
 fn a_program_can_be_given_a_vf_alone() {
     let card = Card::new("vf-alone");
     let lab = &card.lab;
-    let listed = lab
-        .run_with(&["--device", "fr1v1"], &["ibv_devices"])
-        .success();
+    let listed = lab.run_with("--device fr1v1", "ibv_devices").success();
     assert!(
         listed.contains("fr1v1") && !listed.contains("fr2"),
         "{listed}"
     );
     let port = free_port();
     let number = port.to_string();
-    let pingpong = ["ibv_rc_pingpong", "-g", "1", "-p", &number];
-    let server = lab.run_with(&["--device", "fr1v1"], &pingpong);
+    let pingpong = format!("ibv_rc_pingpong -g 1 -p {number}");
+    let server = lab.run_with("--device fr1v1", &pingpong);
     let server = Ready::Tcp(port).wait(lab, server);
-    for command in [
-        &["dev", "del", "fr1"][..],
-        &["dev", "set", "fr1", "vfs", "1"],
-    ] {
+    for command in ["dev del fr1", "dev set fr1 vfs 1"] {
         let refused = lab.ferroce(command).finish();
         assert!(refused.stderr.contains("fr1v1 is in use"), "{refused}");
     }
     // The link is the card's, for the time of the run.
-    let client = ["--device", "fr1v0", "--impair", "delay=100us"];
-    let client = lab.run_with(&client, &[&pingpong[..], &["127.0.0.1"]].concat());
+    let client = "--device fr1v0 --impair delay=100us";
+    let client = lab.run_with(client, format!("{pingpong} 127.0.0.1"));
     client.success();
     server.success();
-    let link = lab.ferroce(&["impair", "show", "fr1"]).success();
-    assert!(link.contains("egress none"), "{link}");
-    lab.ferroce(&["dev", "del", "fr1"]).success();
+    let link = lab.ferroce("impair show fr1").success();
+    has(&link, ["egress none"]);
+    lab.ferroce("dev del fr1").success();
 }

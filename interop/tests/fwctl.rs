@@ -9,14 +9,14 @@ fn a_node_answers_as_the_kernels_does() {
     lab.set("FERROCE_LOG", "off");
     let program = lab.compile("fwctl");
     let program = program.to_str().unwrap();
-    let output = lab.run_with(&["--fwctl"], &[program]).success();
+    let output = lab.run_with("--fwctl", [program]).success();
     assert_eq!(output, "done\n");
     // What it has written holds for the device.
-    let args = ["reg", "get", "ROCE_ACCL", "-d", "fr0", "-j"];
-    let register: serde_json::Value = serde_json::from_str(&lab.ferroce(&args).success()).unwrap();
+    let args = "reg get ROCE_ACCL -d fr0 -j";
+    let register: serde_json::Value = serde_json::from_str(&lab.ferroce(args).success()).unwrap();
     assert_eq!(register["fields"]["roce_adp_retrans_en"], 0);
     // Without the option the system's own cards are seen, of which there is none.
-    let finished = lab.run(&[program]).finish();
+    let finished = lab.run([program]).finish();
     assert!(!finished.status.success(), "{finished}");
 }
 
@@ -27,7 +27,7 @@ fn a_node_and_a_counter_are_not_overwritten() {
     let counter = "/sys/class/infiniband/fr0/ports/1/hw_counters/roce_adp_retrans";
     for file in ["/dev/fwctl/fwctl0", counter] {
         let script = format!("cat {file}; echo junk > {file}; cat {file}");
-        let finished = lab.run_with(&["--fwctl"], &["sh", "-c", &script]).finish();
+        let finished = lab.run_with("--fwctl", ["sh", "-c", &script]).finish();
         let lines: Vec<_> = finished.stdout.lines().collect();
         assert_eq!(lines.len(), 2, "{finished}");
         assert_eq!(lines[0], lines[1], "{finished}");

@@ -1,6 +1,7 @@
 //! Devices that count as hardware (`ferroce run --as`).
 
 use ferroce_interop::lab::{Lab, Ready, free_port};
+use ferroce_testing::has;
 
 /// A line of `ibv_devinfo`, without what is in front of the colon.
 fn field<'a>(printed: &'a str, name: &str) -> &'a str {
@@ -12,7 +13,7 @@ fn field<'a>(printed: &'a str, name: &str) -> &'a str {
 #[test]
 fn programs_see_the_numbers_of_the_hardware() {
     let lab = Lab::new("as-devinfo");
-    let card = lab.run_with(&["--as", "mlx5"], &["ibv_devinfo"]).success();
+    let card = lab.run_with("--as mlx5", "ibv_devinfo").success();
     for (name, value) in [
         ("hca_id", "mlx5_0"),
         ("fw_ver", "28.48.1000"),
@@ -22,7 +23,7 @@ fn programs_see_the_numbers_of_the_hardware() {
     ] {
         assert_eq!(field(&card, name), value, "{card}");
     }
-    let soft = lab.run_with(&["--as", "rxe"], &["ibv_devinfo"]).success();
+    let soft = lab.run_with("--as rxe", "ibv_devinfo").success();
     for (name, value) in [
         ("hca_id", "rxe0"),
         ("vendor_id", "0xffffff"),
@@ -38,11 +39,11 @@ fn a_card_and_soft_roce_are_the_same_device() {
     let lab = Lab::new("as-pair");
     let port = free_port();
     let number = port.to_string();
-    let program = |device| ["ib_write_bw", "-d", device, "-n", "500", "-p", &number];
-    let server = lab.run_with(&["--as", "mlx5"], &program("mlx5_0"));
+    let program = |device| format!("ib_write_bw -d {device} -n 500 -p {number}");
+    let server = lab.run_with("--as mlx5", program("mlx5_0"));
     let server = Ready::Tcp(port).wait(&lab, server);
-    let client = [&program("rxe0")[..], &["127.0.0.1"]].concat();
-    let shown = lab.run_with(&["--as", "rxe"], &client).success();
-    assert!(shown.contains("rxe0"), "{shown}");
+    let client = program("rxe0") + " 127.0.0.1";
+    let shown = lab.run_with("--as rxe", &client).success();
+    has(&shown, ["rxe0"]);
     server.success();
 }

@@ -3,16 +3,13 @@
 use ferroce_interop::lab::{Finished, Lab, Ready, Running, free_port, undisturbed, until};
 
 /// Starts both ends over a link with this impairment.
-fn pingpong(lab: &Lab, impairment: &str, options: &[&str]) -> [Running; 2] {
-    lab.ferroce(&["impair", "set", "fr0", impairment]).success();
+fn pingpong(lab: &Lab, impairment: &str, options: &str) -> [Running; 2] {
+    lab.ferroce(format!("impair set fr0 {impairment}"))
+        .success();
     let port = free_port();
     let port_text = port.to_string();
-    let server = [
-        &["ibv_rc_pingpong", "-g", "1", "-p", &port_text][..],
-        options,
-    ]
-    .concat();
-    let client = [&server[..], &["127.0.0.1"]].concat();
+    let server = format!("ibv_rc_pingpong -g 1 -p {port_text} {options}");
+    let client = format!("{server} 127.0.0.1");
     let server = Ready::Tcp(port).wait(lab, lab.run(&server));
     [server, lab.run(&client)]
 }
@@ -48,7 +45,7 @@ fn data_survives_a_bad_link() {
     ] {
         let lab = Lab::new("impaired");
         let run = || {
-            let ends = pingpong(&lab, impairment, &["-n", "300", "-c"]);
+            let ends = pingpong(&lab, impairment, "-n 300 -c");
             ends.map(Running::finish)
         };
         undisturbed(run, |ends| unanswered(ends, impairment));
@@ -58,7 +55,7 @@ fn data_survives_a_bad_link() {
 #[test]
 fn a_link_that_stays_down_ends_in_the_error_that_says_so() {
     let lab = Lab::new("down");
-    let mut ends = pingpong(&lab, "down=600s@100ms", &["-n", "1000000"]);
+    let mut ends = pingpong(&lab, "down=600s@100ms", "-n 1000000");
     // The end that has nothing under way waits for ever.
     until("the end of one", || {
         ends.iter_mut().any(Running::has_ended).then_some(())
@@ -80,13 +77,11 @@ fn a_link_that_stays_down_ends_in_the_error_that_says_so() {
 #[test]
 fn rping_validates_its_data_over_a_lossy_link() {
     let lab = Lab::new("impaired-rping");
-    lab.ferroce(&["impair", "set", "fr0", "loss=1%"]).success();
+    lab.ferroce("impair set fr0 loss=1%").success();
     let (port, address) = (free_port(), lab.address());
     let port_text = port.to_string();
-    let common = [
-        "rping", "-a", &address, "-p", &port_text, "-V", "-C", "50", "-S", "20000",
-    ];
-    let server = [&common[..], &["-s"]].concat();
-    let client = [&common[..], &["-c"]].concat();
+    let common = format!("rping -a {address} -p {port_text} -V -C 50 -S 20000");
+    let server = format!("{common} -s");
+    let client = format!("{common} -c");
     lab.pair(&server, Ready::Cm(port), &client);
 }

@@ -1,5 +1,6 @@
 //! What `ferroce install` lays out, as the programs see it that it is for: shells and `man`.
 
+use ferroce_testing::has;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -58,7 +59,7 @@ fn each_command_has_a_manual_page_without_mistakes() {
         .output()
         .expect("apt-get install mandoc");
     let shown = String::from_utf8(shown.stdout).unwrap();
-    assert!(shown.contains("127  there is no such program"), "{shown}");
+    has(&shown, ["127  there is no such program"]);
 }
 
 #[test]
@@ -154,5 +155,5 @@ fn profiles_and_dashboards_are_there_as_files() {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../profiles");
     assert_eq!(names(&profiles), names(&sources));
     let profile = profiles.join("link-flap.toml").display().to_string();
-    lab.ferroce(&["adp", "check", &profile]).success();
+    lab.ferroce(["adp", "check", &profile]).success();
 }

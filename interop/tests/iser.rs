@@ -1,6 +1,7 @@
 //! iSCSI over RDMA: tgt's disk, and libiscsi as the initiator.
 
 use ferroce_interop::lab::{Lab, Ready, free_port, until};
+use ferroce_testing::has;
 
 const INITIATOR: &str = "iqn.2026-11.example:initiator";
 const TARGET: &str = "iqn.2026-11.example:disk";
@@ -14,11 +15,11 @@ fn a_disk_of_tgt_for_libiscsi() {
     let (tcp, rdma) = (free_port(), free_port());
     let portal = format!("portal={}:{tcp}", lab.address());
     let port = format!("port={rdma}");
-    let tgtd = lab.run(&["/usr/sbin/tgtd", "-f", "--iscsi", &portal, "--iser", &port]);
+    let tgtd = lab.run(["/usr/sbin/tgtd", "-f", "--iscsi", &portal, "--iser", &port]);
     let tgtd = Ready::Cm(rdma).wait(&lab, tgtd);
     let admin = |args: &[&str]| {
         let command = ["/usr/sbin/tgtadm", "--lld", "iser", "--tid", "1", "--op"];
-        lab.beside(&[&command[..], args].concat()).finish()
+        lab.beside([&command[..], args].concat()).finish()
     };
     let new = ["new", "--mode", "target", "-T", TARGET];
     until("tgtd to take commands", || {
@@ -26,7 +27,7 @@ fn a_disk_of_tgt_for_libiscsi() {
     });
     let disk = lab.path().join("state/disk");
     let disk = disk.to_str().unwrap();
-    lab.beside(&["truncate", "-s", "16M", disk]).success();
+    lab.beside(["truncate", "-s", "16M", disk]).success();
     for args in [
         &["new", "--mode", "logicalunit", "--lun", "1", "-b", disk][..],
         &["bind", "--mode", "target", "-I", "ALL"],
@@ -37,8 +38,8 @@ fn a_disk_of_tgt_for_libiscsi() {
         assert!(finished.status.success(), "{finished}");
     }
     let url = format!("iser://{}:{rdma}/{TARGET}/1", lab.address());
-    let inquiry = lab.run(&["iscsi-inq", "-i", INITIATOR, &url]).success();
-    assert!(inquiry.contains("Product:VIRTUAL-DISK"), "{inquiry}");
+    let inquiry = lab.run(["iscsi-inq", "-i", INITIATOR, &url]).success();
+    has(&inquiry, ["Product:VIRTUAL-DISK"]);
     // libiscsi may crash when it has disconnected, so its output counts.
     let common = ["iscsi-test-cu", "-i", INITIATOR, "--dataloss", "-t"];
     for (suite, test) in [("SCSI.OrWrite", "Verify"), ("SCSI.Read16", "Simple")] {

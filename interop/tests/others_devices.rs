@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use ferroce_interop::lab::{Lab, free_port, until};
-use ferroce_testing::skip;
+use ferroce_testing::{has, skip};
 
 /// A user who is neither root nor the one that labs run programs as.
 const STRANGER: u32 = 65533;
@@ -79,7 +79,7 @@ fn devices(lab: &Lab) -> PathBuf {
 #[test]
 fn a_device_is_its_users_alone() {
     let lab = Lab::new("modes");
-    lab.run(&["ibv_devinfo"]).success();
+    lab.run(["ibv_devinfo"]).success();
     let state = lab.path().join("state");
     check_modes(&state);
     check_modes(&devices(&lab));
@@ -102,7 +102,7 @@ fn a_device_is_its_users_alone() {
     let refused = other(&["ibv_devinfo"]).output().unwrap();
     assert!(!refused.status.success());
     let stderr = String::from_utf8(refused.stderr).unwrap();
-    assert!(stderr.contains("FERROCE_DIR"), "the next step: {stderr}");
+    has(&stderr, ["FERROCE_DIR"]);
     let read = Command::new("ls")
         .arg(&state)
         .uid(STRANGER)
@@ -122,7 +122,7 @@ fn an_address_in_use_by_another_user_is_refused_in_one_line() {
     let lab = Lab::new("taken");
     // Who only looks does not have the address.
     let port = free_port().to_string();
-    let holder = lab.run(&["ibv_rc_pingpong", "-g", "1", "-p", &port]);
+    let holder = lab.run(["ibv_rc_pingpong", "-g", "1", "-p", &port]);
     // A process is among the device's before it has the address.
     let address: Ipv4Addr = lab.address().parse().unwrap();
     let bound = format!(
@@ -149,7 +149,7 @@ fn an_address_in_use_by_another_user_is_refused_in_one_line() {
         .unwrap();
     assert!(!refused.status.success());
     let line = one_line(&refused.stderr);
-    assert!(line.contains(":4791 is in use"), "{line}");
+    has(&line, [":4791 is in use"]);
     holder.kill();
 }
 
@@ -208,5 +208,5 @@ fn a_full_disk_is_refused_in_one_line() {
     }
     assert!(!refused.status.success());
     let line = one_line(&refused.stderr);
-    assert!(line.contains("No space left"), "{line}");
+    has(&line, ["No space left"]);
 }

@@ -23,7 +23,7 @@ fn refused(program: &str, case: &str) {
 fn run(lab: Lab, program: &str, case: &str) {
     let program = lab.compile(program);
     for _ in 0..rounds() {
-        let done = lab.run(&[program.to_str().unwrap(), case]).finish();
+        let done = lab.run([program.to_str().unwrap(), case]).finish();
         assert!(done.status.success(), "{done}");
         assert_eq!(done.stderr, "", "{done}");
     }

@@ -17,11 +17,17 @@ const TSHARK: Tool = Tool {
 /// The destination queue pairs of all packets; every one must be a whole RoCE packet.
 fn queue_pairs(capture: &Path) -> HashSet<String> {
     let capture = capture.to_str().unwrap();
-    let fields = ["-e", "infiniband.bth.destqp", "-e", "_ws.malformed"];
-    let rows = TSHARK.run(
-        &[&["-r", capture, "-T", "fields"], &fields[..]].concat(),
-        &[],
-    );
+    let fields = [
+        "-r",
+        capture,
+        "-T",
+        "fields",
+        "-e",
+        "infiniband.bth.destqp",
+        "-e",
+        "_ws.malformed",
+    ];
+    let rows = TSHARK.run(&fields, &[]);
     let qp = |row: &str| {
         let (qp, malformed) = row.split_once('\t').unwrap();
         assert!(!qp.is_empty() && malformed.is_empty(), "{row:?}");
@@ -58,11 +64,12 @@ fn a_capture_replaces_an_older_one() {
     }
     let port = free_port();
     let port_text = port.to_string();
-    let server = ["ibv_rc_pingpong", "-g", "1", "-p", &port_text];
-    let running = lab.run_with(&["--pcap", captures[0]], &server);
+    let server = format!("ibv_rc_pingpong -g 1 -p {port_text}");
+    let running = lab.run_with(format!("--pcap {}", captures[0]), &server);
     let running = Ready::Tcp(port).wait(&lab, running);
-    let client = [&server[..], &["127.0.0.1"]].concat();
-    lab.run_with(&["--pcap", captures[1]], &client).success();
+    let client = format!("{server} 127.0.0.1");
+    lab.run_with(format!("--pcap {}", captures[1]), &client)
+        .success();
     running.success();
     let seen = captures.map(|capture| queue_pairs(&state.join(capture)));
     assert_eq!(seen[0].len(), 2, "what is sent and what arrives");
@@ -75,18 +82,10 @@ fn a_killed_program_leaves_its_capture() {
     let capture = lab.path().join("state/killed.pcapng");
     let port = free_port();
     let port_text = port.to_string();
-    let server = [
-        "ibv_rc_pingpong",
-        "-g",
-        "1",
-        "-n",
-        "100000000",
-        "-p",
-        &port_text,
-    ];
-    let server_running = lab.run_with(&["--pcap", "killed.pcapng"], &server);
+    let server = format!("ibv_rc_pingpong -g 1 -n 100000000 -p {port_text}");
+    let server_running = lab.run_with("--pcap killed.pcapng", &server);
     let server_running = Ready::Tcp(port).wait(&lab, server_running);
-    let client = lab.run(&[&server[..], &["127.0.0.1"]].concat());
+    let client = lab.run(format!("{server} 127.0.0.1"));
     let started = Instant::now();
     let written = || fs::metadata(&capture).map_or(0, |file| file.len());
     while written() < 1 << 20 {

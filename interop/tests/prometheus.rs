@@ -1,5 +1,6 @@
 //! A real Prometheus scrapes `ferroce serve` while packets are lost, and evaluates our rules.
 
+use ferroce_testing::has;
 use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
@@ -13,31 +14,19 @@ use serde_json::Value;
 fn prometheus_sees_what_the_device_has_counted() {
     let lab = Lab::new("prometheus");
     let metrics = free_port();
-    let exporter = lab.ferroce(&["serve", "--metrics", &format!("127.0.0.1:{metrics}")]);
+    let exporter = lab.ferroce(format!("serve --metrics 127.0.0.1:{metrics}"));
     let exporter = Ready::Tcp(metrics).wait(&lab, exporter);
 
     // One message at a time: nothing behind a lost packet tells of the loss, so its timer runs out.
     let tcp = free_port().to_string();
-    let transfer = [
-        "ib_write_bw",
-        "-s",
-        "64",
-        "-t",
-        "1",
-        "-n",
-        "200",
-        "-F",
-        "-p",
-        &tcp,
-    ];
-    let client = [&transfer[..], &["127.0.0.1"]].concat();
-    lab.ferroce(&["impair", "set", "fr0", "loss=10%"]).success();
+    let transfer = format!("ib_write_bw -s 64 -t 1 -n 200 -F -p {tcp}");
+    let client = format!("{transfer} 127.0.0.1");
+    lab.ferroce("impair set fr0 loss=10%").success();
     lab.pair(&transfer, Ready::Tcp(tcp.parse().unwrap()), &client);
-    lab.ferroce(&["impair", "set", "fr0", "none"]).success();
+    lab.ferroce("impair set fr0 none").success();
 
     let prometheus = Prometheus::start(&lab, metrics);
-    let stat: Value =
-        serde_json::from_str(&lab.ferroce(&["stat", "show", "-j"]).success()).unwrap();
+    let stat: Value = serde_json::from_str(&lab.ferroce("stat show -j").success()).unwrap();
     let counted = |name: &str| stat["devices"][0]["counters"][name].as_f64().unwrap();
     let retransmissions = counted("roce_adp_retrans");
     assert!(retransmissions > 0.0, "{stat}");
@@ -73,7 +62,7 @@ fn prometheus_sees_what_the_device_has_counted() {
         assert_eq!(until(&query, || prometheus.value(&query)), count, "{query}");
     }
     let rules = prometheus.get("/api/v1/rules");
-    assert!(rules.contains("RdmaQueuePairsFail"), "{rules}");
+    has(&rules, ["RdmaQueuePairsFail"]);
     assert!(!rules.contains("\"health\":\"err\""), "{rules}");
 
     let page = http::get_as(metrics, "/metrics", "text/plain");
@@ -151,9 +140,9 @@ const NOT_ON_THE_DASHBOARD: [&str; 7] = [
 #[test]
 fn dashboard_and_rules_ask_only_for_metrics_there_are() {
     let lab = Lab::new("dashboard");
-    lab.ferroce(&["impair", "set", "fr0", "loss=1%"]).success();
+    lab.ferroce("impair set fr0 loss=1%").success();
     let metrics = free_port();
-    let exporter = lab.ferroce(&["serve", "--metrics", &format!("127.0.0.1:{metrics}")]);
+    let exporter = lab.ferroce(format!("serve --metrics 127.0.0.1:{metrics}"));
     let exporter = Ready::Tcp(metrics).wait(&lab, exporter);
     let page = http::get(metrics, "/metrics").body;
     exporter.kill();

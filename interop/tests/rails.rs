@@ -1,6 +1,7 @@
 //! Two rails that fail over and back while ports flap, as programs do that have two ports; and a card
 //! that is pulled out.
 
+use ferroce_testing::has;
 use std::env;
 use std::time::Duration;
 
@@ -40,24 +41,24 @@ fn data_move_through_flaps_of_all_ports_without_a_wrong_byte_or_a_stuck_rail() {
     let each = flaps.div_ceil(4);
     let (bytes_text, flaps_text) = (bytes.to_string(), (4 * each).to_string());
     let head = [program.to_str().unwrap(), &bytes_text, &flaps_text];
-    let running = lab.run(&[&head[..], &DEVICES].concat());
+    let running = lab.run([&head[..], &DEVICES].concat());
     until("the program opens its devices", || {
-        let shown = lab.ferroce(&["-j", "res", "show", "qp"]).success();
+        let shown = lab.ferroce("-j res show qp").success();
         let rows: serde_json::Value = serde_json::from_str(&shown).unwrap_or_default();
         (rows["objects"].as_array()?.len() >= 4).then_some(())
     });
     for (name, every) in DEVICES.iter().zip(EVERY_MS) {
         let (times, lengths) = (format!("{each}x"), format!("{DOWN}/{every}ms"));
-        lab.ferroce(&["link", "set", name, "flap", &times, &lengths])
+        lab.ferroce(format!("link set {name} flap {times} {lengths}"))
             .success();
     }
     let more = Duration::from_secs(bytes / 10_000_000 + u64::from(each));
     let output = running.patiently(more).success();
     println!("{output}");
     let downs = format!("bytes, {} downs;", 4 * each);
-    assert!(output.contains(&downs), "{output}");
+    has(&output, [&downs]);
     for name in DEVICES {
-        let shown = lab.ferroce(&["link", "show", name]).success();
+        let shown = lab.ferroce(format!("link show {name}")).success();
         let downed = format!("link_downed {each}\n");
         assert!(
             shown.contains(" state ACTIVE ") && shown.ends_with(&downed),
@@ -71,13 +72,13 @@ fn a_card_that_is_pulled_out_is_told_to_programs() {
     let mut lab = Lab::new("pulled-out");
     lab.set("FERROCE_DEVICES", "");
     let address = lab.address();
-    lab.ferroce(&["dev", "add", "fr1", &address]).success();
+    lab.ferroce(format!("dev add fr1 {address}")).success();
     let port = free_port();
-    let server = ["rping", "-s", "-P", "-a", &address, "-p", &port.to_string()];
+    let server = format!("rping -s -P -a {address} -p {}", port);
     let server = Ready::Cm(port).wait(&lab, lab.run(&server));
-    let refused = lab.ferroce(&["dev", "del", "fr1"]).finish().to_string();
-    assert!(refused.contains("fr1 is in use"), "{refused}");
-    lab.ferroce(&["dev", "del", "fr1", "--force"]).success();
+    let refused = lab.ferroce("dev del fr1").finish().to_string();
+    has(&refused, ["fr1 is in use"]);
+    lab.ferroce("dev del fr1 --force").success();
     let told = server.finish().to_string();
-    assert!(told.contains("cma detected device removal"), "{told}");
+    has(&told, ["cma detected device removal"]);
 }

@@ -28,8 +28,8 @@ fn the_suite_does_what_the_list_says() {
     let runner = lab.path().join("rdma_core_tests.py");
     fs::copy(here("programs/rdma_core_tests.py"), &runner).unwrap();
     let run = lab.run_with(
-        &["--ns"],
-        &[
+        ["--ns"],
+        [
             "/usr/bin/python3",
             runner.to_str().unwrap(),
             suite.to_str().unwrap(),

@@ -8,14 +8,14 @@ use serde_json::Value;
 /// What `rdma -j ARGS` prints, under the options of `ferroce run`.
 fn rdma(lab: &Lab, options: &[&str], args: &[&str]) -> Value {
     let printed = lab
-        .run_with(options, &[&["rdma", "-j", "-d"], args].concat())
+        .run_with(options, [&["rdma", "-j", "-d"], args].concat())
         .success();
     serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{args:?}: {error}: {printed}"))
 }
 
 /// What `ferroce -j ARGS` prints under a key.
 fn ferroce(lab: &Lab, args: &[&str], key: &str) -> Value {
-    let printed = lab.ferroce(&[&["-j"], args].concat()).success();
+    let printed = lab.ferroce([&["-j"], args].concat()).success();
     serde_json::from_str::<Value>(&printed).unwrap()[key].take()
 }
 
@@ -44,7 +44,7 @@ fn devices_and_links_are_shown_as_ferroce_shows_them() {
     ] {
         assert_eq!(links[0][key], value, "{links}");
     }
-    let system = lab.run(&["rdma", "system"]).success();
+    let system = lab.run(["rdma", "system"]).success();
     assert!(system.starts_with("netns exclusive"), "{system}");
 }
 
@@ -70,7 +70,7 @@ fn devices_that_look_like_hardware_do_so_here_too() {
 #[test]
 fn objects_of_programs_are_counted_and_listed() {
     let lab = Lab::new("rdma-res");
-    let server = lab.run(&["ibv_rc_pingpong", "-g", "1", "-p", "18999"]);
+    let server = lab.run(["ibv_rc_pingpong", "-g", "1", "-p", "18999"]);
     let summary = until("the server's queue pair", || {
         let summary = rdma(&lab, &[], &["res"]);
         (summary[0]["mr"] == 1 && summary[0]["qp"] == 1).then_some(summary)
@@ -113,7 +113,7 @@ fn objects_of_programs_are_counted_and_listed() {
 #[test]
 fn services_are_listed_with_their_addresses() {
     let lab = Lab::new("rdma-cm");
-    let server = lab.run(&["rping", "-s", "-a", &lab.address(), "-p", "17474"]);
+    let server = lab.run(["rping", "-s", "-a", &lab.address(), "-p", "17474"]);
     let row = until("the service", || {
         let rows = rdma(&lab, &[], &["res", "show", "cm_id"]);
         rows.get(0).cloned()
@@ -130,7 +130,7 @@ fn services_are_listed_with_their_addresses() {
 fn a_stopped_process_keeps_no_other_from_being_listed() {
     let lab = Lab::new("rdma-stopped");
     let servers = [free_port(), free_port()].map(|port| {
-        let server = lab.run(&["ibv_rc_pingpong", "-g", "1", "-p", &port.to_string()]);
+        let server = lab.run(["ibv_rc_pingpong", "-g", "1", "-p", &port.to_string()]);
         Ready::Tcp(port).wait(&lab, server)
     });
     let pids = || {
@@ -164,7 +164,7 @@ fn long_lists_come_whole() {
     const REGIONS: usize = 20_000;
     let lab = Lab::new("rdma-many");
     let compiled = lab.compile("many_regions");
-    let program = lab.run(&[compiled.to_str().unwrap(), &REGIONS.to_string()]);
+    let program = lab.run([compiled.to_str().unwrap(), &REGIONS.to_string()]);
     until("the regions", || {
         (rdma(&lab, &[], &["res"])[0]["mr"] == REGIONS).then_some(())
     });
@@ -183,7 +183,7 @@ fn counters_are_those_of_the_device() {
         objects.any(|object| !object[name].is_null())
     };
     let names = lab
-        .run(&["ls", "/sys/class/infiniband/fr0/ports/1/hw_counters"])
+        .run(["ls", "/sys/class/infiniband/fr0/ports/1/hw_counters"])
         .success();
     assert!(names.lines().count() > 20, "{names}");
     for name in names.lines().filter(|name| *name != "lifespan") {
@@ -200,7 +200,7 @@ fn writes_are_refused() {
         &["link", "delete", "fr0"],
         &["system", "set", "netns", "shared"],
     ] {
-        let finished = lab.run(&[&["rdma"], args].concat()).finish();
+        let finished = lab.run([&["rdma"], args].concat()).finish();
         assert!(!finished.status.success(), "{finished}");
         assert!(
             finished.stderr.contains("Operation not supported"),

@@ -1,63 +1,61 @@
 //! rsockets: Debian's rstream, riostream, rcopy and udpong, and iperf3 over librspreload.
 
+use ferroce_testing::has;
 use std::fs;
 use std::net::UdpSocket;
 
 use ferroce_interop::lab::{Lab, Ready, free_port};
 
 /// Two ends of rstream or riostream, with the same options.
-fn stream(program: &str, options: &[&str]) {
+fn stream(program: &str, options: &str) {
     let lab = Lab::new(program);
     let (port, address) = (free_port(), lab.address());
     let port_text = port.to_string();
-    let common = [&[program, "-p", &port_text], options].concat();
-    let server = [&common[..], &["-b", &address]].concat();
-    let client = [&common[..], &["-s", &address]].concat();
+    let common = format!("{program} -p {port_text} {options}");
+    let server = format!("{common} -b {address}");
+    let client = format!("{common} -s {address}");
     let [_, output] = lab.pair(&server, Ready::Cm(port), &client);
-    assert!(output.contains("usec/xfer"), "{output}");
+    has(&output, ["usec/xfer"]);
     assert!(!output.contains("failed"), "{output}");
 }
 
 #[test]
 fn data_arrives_as_it_was_sent() {
     for size in ["1", "64", "65536", "1000000"] {
-        stream("rstream", &["-S", size, "-C", "20", "-I", "5", "-T", "v"]);
+        stream("rstream", &format!("-S {size} -C 20 -I 5 -T v"));
     }
 }
 
 #[test]
 fn sockets_block_or_do_not_and_are_polled() {
     for way in ["b", "n", "a", "r"] {
-        stream("rstream", &["-S", "65536", "-C", "50", "-T", way]);
+        stream("rstream", &format!("-S 65536 -C 50 -T {way}"));
     }
 }
 
 /// More messages than the peer has receives for, and more bytes than its buffer holds.
 #[test]
 fn a_sender_waits_for_its_peer() {
-    stream("rstream", &["-S", "16", "-C", "5000"]);
-    stream("rstream", &["-S", "4000000", "-C", "5", "-T", "v"]);
-    stream(
-        "rstream",
-        &["-S", "65536", "-C", "20", "-B", "16384", "-T", "v"],
-    );
+    stream("rstream", "-S 16 -C 5000");
+    stream("rstream", "-S 4000000 -C 5 -T v");
+    stream("rstream", "-S 65536 -C 20 -B 16384 -T v");
 }
 
 #[test]
 fn memory_is_mapped_for_the_peer() {
-    stream("riostream", &["-S", "65536", "-C", "50", "-T", "v"]);
+    stream("riostream", "-S 65536 -C 50 -T v");
 }
 
 /// A server of udpong, which serves for ever, and a client that counts what comes back.
 fn pong(lab: &Lab, between: impl FnOnce(&str)) {
     let (port, address) = (free_port().to_string(), lab.address());
-    let common = ["udpong", "-p", &port, "-T", "b"];
-    let served = lab.run(&[&common[..], &["-b", &address]].concat());
+    let common = format!("udpong -p {port} -T b");
+    let served = lab.run(format!("{common} -b {address}"));
     between(&format!("{address}:{port}"));
-    let options = ["-s", &address, "-S", "1000", "-C", "200", "-T", "e"];
-    let output = lab.run(&[&common[..], &options].concat()).success();
+    let options = format!("-s {address} -S 1000 -C 200 -T e");
+    let output = lab.run(format!("{common} {options}")).success();
     served.kill();
-    assert!(output.contains("custom"), "{output}");
+    has(&output, ["custom"]);
 }
 
 #[test]
@@ -87,7 +85,7 @@ fn datagrams_come_from_more_peers_than_are_kept() {
 fn a_child_of_a_fork_has_sockets_of_its_own() {
     let lab = Lab::new("rsocket_fork");
     let program = lab.compile("rsocket_fork");
-    let output = lab.run(&[program.to_str().unwrap()]).success();
+    let output = lab.run([program.to_str().unwrap()]).success();
     assert_eq!(output, "done\n");
 }
 
@@ -98,9 +96,9 @@ fn a_file_is_copied() {
     let content: Vec<u8> = (0..5_000_000_u32).map(|n| (n % 251) as u8).collect();
     let (from, to) = (lab.path().join("from"), lab.path().join("state/to"));
     fs::write(&from, &content).unwrap();
-    let server = ["rcopy", "-p", &port];
+    let server = format!("rcopy -p {port}");
     let target = format!("{}:{}", lab.address(), to.display());
-    let client = ["rcopy", from.to_str().unwrap(), &target, "-p", &port];
+    let client = format!("rcopy {} {target} -p {port}", from.to_str().unwrap());
     // It serves for ever.
     let served = Ready::Cm(port.parse().unwrap()).wait(&lab, lab.run(&server));
     lab.run(&client).success();
@@ -117,10 +115,10 @@ fn programs_of_sockets_run_preloaded() {
     lab.set("LD_PRELOAD", "librspreload.so")
         .set("LD_LIBRARY_PATH", "/usr/lib/x86_64-linux-gnu/rsocket");
     let address = lab.address();
-    let server = ["iperf3", "-s", "-1", "-p", &port_text, "-B", &address];
-    let client = ["iperf3", "-c", &address, "-p", &port_text, "-n", "100M"];
+    let server = format!("iperf3 -s -1 -p {port_text} -B {address}");
+    let client = format!("iperf3 -c {address} -p {port_text} -n 100M");
     let [served, asked] = lab.pair(&server, Ready::Cm(port), &client);
     for output in [served, asked] {
-        assert!(output.contains("receiver"), "{output}");
+        has(&output, ["receiver"]);
     }
 }

@@ -1,5 +1,6 @@
 //! A process of the device that is stopped (SIGSTOP): the others go on, and those that come later.
 
+use ferroce_testing::has;
 use std::fs;
 use std::process::Command;
 
@@ -9,7 +10,7 @@ use ferroce_interop::lab::{Lab, Ready, Running, free_port, until};
 /// not that of `ferroce run`.
 fn holder(lab: &Lab) -> (Running, String) {
     let port = free_port();
-    let server = lab.run(&["ibv_rc_pingpong", "-g", "1", "-p", &port.to_string()]);
+    let server = lab.run(format!("ibv_rc_pingpong -g 1 -p {}", port));
     let running = Ready::Tcp(port).wait(lab, server);
     let pid = until("a process of the device", || lab.process());
     (running, pid.to_string())
@@ -31,11 +32,11 @@ fn signal(name: &str, pid: &str) {
 fn converse(lab: &Lab, program: &str) {
     let port = free_port();
     let (text, address) = (port.to_string(), lab.address());
-    let server = [program, "-g", "1", "-p", &text];
-    let client = [&server[..], &[&address]].concat();
+    let server = format!("{program} -g 1 -p {text}");
+    let client = format!("{server} {address}");
     let output = lab.pair(&server, Ready::Tcp(port), &client);
     for text in output {
-        assert!(text.contains("1000 iters"), "{text}");
+        has(&text, ["1000 iters"]);
     }
 }
 
@@ -53,7 +54,7 @@ fn others_go_on_beside_a_stopped_process() {
     let address = lab.address();
     let rping = |port: u16, side: &str| {
         let port = port.to_string();
-        lab.run(&["rping", "-a", &address, "-p", &port, "-C", "10", "-V", side])
+        lab.run(format!("rping -a {address} -p {port} -C 10 -V {side}"))
     };
     let servers: Vec<_> = (0..8)
         .map(|_| free_port())
@@ -61,7 +62,7 @@ fn others_go_on_beside_a_stopped_process() {
         .collect();
     // It takes a while for each look, since the stopped process does not answer.
     until("the servers", || {
-        let shown = lab.ferroce(&["-j", "res", "show", "cm_id"]).finish();
+        let shown = lab.ferroce("-j res show cm_id").finish();
         let listens = |port: &u16| shown.to_string().contains(&port.to_string());
         servers.iter().all(|(port, _)| listens(port)).then_some(())
     });

@@ -3,6 +3,7 @@
 //!
 //! `FERROCE_UPDATE=1 cargo test -p ferroce-interop --test web` makes the pictures of docs/web.md anew.
 
+use ferroce_testing::has;
 use std::path::Path;
 use std::{env, fs};
 
@@ -30,7 +31,7 @@ impl Server {
             program.display(),
             said.display()
         );
-        let running = Ready::Tcp(port).wait(lab, lab.beside(&["sh", "-c", &command]));
+        let running = Ready::Tcp(port).wait(lab, lab.beside(["sh", "-c", &command]));
         let link = until("the link", || {
             let said = fs::read_to_string(&said).ok()?;
             let link = said
@@ -103,7 +104,7 @@ fn the_designer_shows_what_the_commands_print() {
             "--retry-cnt",
             "7",
         ];
-        lab.ferroce(&check).success()
+        lab.ferroce(check).success()
     };
     let agree = |profile: &str, timeout: &str| {
         let row = of_check(profile, timeout)
@@ -136,15 +137,16 @@ fn the_designer_shows_what_the_commands_print() {
     assert_eq!(count("#ladder svg .band"), 2);
     assert!(count("#ladder svg circle") > 20);
     let axes = browser.text("#ladder");
-    for text in [
-        "1 ms",
-        "100 ms",
-        "10 s",
-        "time since the first send",
-        "wait",
-    ] {
-        assert!(axes.contains(text), "{text}: {axes}");
-    }
+    has(
+        &axes,
+        [
+            "1 ms",
+            "100 ms",
+            "10 s",
+            "time since the first send",
+            "wait",
+        ],
+    );
     browser.click("#series label:nth-child(2) input");
     assert_eq!(count("#ladder svg path:not(.cross)"), 2);
     browser.click("#series label:nth-child(2) input");
@@ -190,18 +192,17 @@ fn profiles_come_in_and_go_out_in_every_form() {
         browser.click("#read");
     };
     let toml = |profile: &str| {
-        let hex = lab.ferroce(&["adp", "encode", profile]).success();
-        lab.ferroce(&["adp", "decode", hex.trim()]).success()
+        let hex = lab.ferroce(format!("adp encode {profile}")).success();
+        lab.ferroce(format!("adp decode {}", hex.trim())).success()
     };
     let emit = |profile: &str, tool: &str| {
-        lab.ferroce(&["adp", "emit", profile, "--tool", tool, "-d", "0000:3a:00.0"])
+        lab.ferroce(format!("adp emit {profile} --tool {tool} -d 0000:3a:00.0"))
             .success()
     };
 
-    lab.ferroce(&["adp", "apply", "patient", "-d", "fr0"])
-        .success();
+    lab.ferroce("adp apply patient -d fr0").success();
     let table = lab
-        .ferroce(&["mlxreg", "-d", "fr0", "--reg_name", "ROCE_ACCL", "--get"])
+        .ferroce("mlxreg -d fr0 --reg_name ROCE_ACCL --get")
         .success();
     let patient = toml("patient");
     for (form, text) in [
@@ -209,7 +210,7 @@ fn profiles_come_in_and_go_out_in_every_form() {
         ("a table of fields", table),
         (
             "a register dump",
-            lab.ferroce(&["adp", "encode", "backoff"]).success(),
+            lab.ferroce("adp encode backoff").success(),
         ),
         ("a profile file", patient.clone()),
     ] {
@@ -275,24 +276,13 @@ fn devices_are_shown_live_until_the_server_is_gone() {
     assert!(browser.text("#changes").starts_with("Read only."));
     assert!(!browser.text(card).contains("Take the port down"));
 
-    lab.ferroce(&["impair", "set", "fr0", "loss=2%"]).success();
+    lab.ferroce("impair set fr0 loss=2%").success();
     browser.until_text(card, "loss=2%");
-    lab.ferroce(&["adp", "apply", "link-flap", "-d", "fr0"])
-        .success();
+    lab.ferroce("adp apply link-flap -d fr0").success();
     browser.until_text(card, "link-flap");
     let tcp = free_port().to_string();
-    let listen = [
-        "ibv_rc_pingpong",
-        "-g",
-        "1",
-        "-n",
-        "2000",
-        "-p",
-        &tcp,
-        "-d",
-        "fr0",
-    ];
-    let connect = [&listen[..], &["127.0.0.1"]].concat();
+    let listen = format!("ibv_rc_pingpong -g 1 -n 2000 -p {tcp} -d fr0");
+    let connect = format!("{listen} 127.0.0.1");
     lab.pair(&listen, Ready::Tcp(tcp.parse().unwrap()), &connect);
     browser.until_text(card, "rdma_tx_packets");
     browser.until_text(card, "roce_adp_retrans");
@@ -305,15 +295,7 @@ fn devices_are_shown_live_until_the_server_is_gone() {
     assert_eq!(browser.run(lines), 7);
 
     // A program that waits has queue pairs.
-    let waiting = lab.run(&[
-        "ibv_rc_pingpong",
-        "-g",
-        "1",
-        "-p",
-        &free_port().to_string(),
-        "-d",
-        "fr0",
-    ]);
+    let waiting = lab.run(format!("ibv_rc_pingpong -g 1 -p {} -d fr0", free_port()));
     browser.until_text(card, "ibv_rc_pingpong (");
     browser.until_text(&format!("{card} table"), "RC");
     browser.until_text(&format!("{card} table"), "100 Gbit/s");
@@ -444,7 +426,7 @@ fn everything_can_be_done_by_keyboard() {
     tab_to(&browser, "Take the port down");
     browser.keys(key::ENTER);
     browser.until_text("#list", "DOWN");
-    let is_down = || lab.ferroce(&["link"]).success().contains("state DOWN");
+    let is_down = || lab.ferroce("link").success().contains("state DOWN");
     assert!(is_down());
     tab_to(&browser, "Bring it up");
     browser.keys(key::ENTER);
@@ -482,10 +464,10 @@ fn everything_can_be_done_by_keyboard() {
     tab_to(&browser, "Apply");
     browser.keys(key::ENTER);
     browser.until_text("#apply-place", "fr0 has this profile now.");
-    let shown = lab.ferroce(&["adp", "show", "-d", "fr0"]).success();
-    assert!(
-        shown.contains(&format!("timeout_init_low_bound = {} ", before + 1)),
-        "{shown}"
+    let shown = lab.ferroce("adp show -d fr0").success();
+    has(
+        &shown,
+        [&format!("timeout_init_low_bound = {} ", before + 1)],
     );
     assert_eq!(browser.complaints().len(), 1, "the loss that was refused");
     server.running.kill();

@@ -294,7 +294,7 @@ impl State {
 
 impl Drop for State {
     fn drop(&mut self) {
-        // What is left is of no use to anybody, and small.
+        // What is left is useless, and small.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -129,7 +129,7 @@ const MEASURES: &[(&str, &str, Measure)] = &[
     }),
 ];
 
-/// Which figures are held against each other, and the goal.
+/// Which figures are compared with each other, and the goal.
 const RATIOS: &[(&str, &str, &str)] = &[
     ("ib_write_bw 64 KiB", "bare stream 64 KiB", ">= 0.85"),
     ("ib_write_bw 64 KiB", "iperf3", "> 1"),

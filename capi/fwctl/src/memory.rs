@@ -34,7 +34,7 @@ impl UserMemory for OwnMemory {
 
     fn write(&mut self, address: u64, bytes: &[u8]) -> bool {
         if let Some(checked) = self.checked {
-            // SAFETY: the program has asked for the answer to be written here, and nobody of this
+            // SAFETY: the program has asked for the answer to be written here, and no code of this
             // library holds a reference to its memory.
             return unsafe { checked.write(address, bytes) };
         }

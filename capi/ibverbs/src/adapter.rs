@@ -145,7 +145,7 @@ impl Adapter {
     }
 
     /// Runs a verb that ends an object. False in a child of the process that has the object: there
-    /// is nothing to end, and what the library keeps for its events may be locked for good. And of a
+    /// is nothing to end, and what the library keeps for its events may be locked permanently. And of a
     /// device that has failed, which has no objects any more.
     pub(crate) fn end(
         &self,

@@ -82,7 +82,7 @@ impl<A, T: Send + Sync> Arena<A, T> {
             Box::into_raw(memory) as usize
         });
         let object = address as *mut Object<A, T>;
-        // SAFETY: the memory has the object's size and alignment and nobody else uses it: it is
+        // SAFETY: the memory has the object's size and alignment and no other code uses it: it is
         // fresh, or was given back by `remove`.
         unsafe {
             object.write(Object {

@@ -13,7 +13,7 @@ use crate::{mr, pd};
 /// To what buffers are aligned.
 const PAGE: usize = 4096;
 
-/// A buffer, and for whom it was allocated.
+/// A buffer, and the program's domain that it was allocated for.
 struct Buf {
     pd: *mut ibv_pd,
     addr: *mut c_void,

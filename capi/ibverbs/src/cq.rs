@@ -26,7 +26,7 @@ pub(crate) struct Cq {
     pub(crate) context: ContextRef,
     pub(crate) id: CqId,
     channel: *mut ibv_comp_channel,
-    /// Announcements and asynchronous events that the program has got.
+    /// Announcements and asynchronous events that the program has received.
     pub(crate) announced: Reported,
     pub(crate) reported: Reported,
     /// The program asked for an event and has polled no completion since.

@@ -149,7 +149,7 @@ unsafe extern "C" fn end_poll(queue: *mut ibv_cq_ex) {
     }
 }
 
-/// 0, or that there is no completion, which is no error to tell of.
+/// 0, or that there is no completion, which is not an error to report.
 fn advance(call: &str, queue: *mut ibv_cq_ex, cq: &Cq) -> c_int {
     let taken = cq::take(cq, 1, |completion| {
         // SAFETY: a live object, in the hands of one thread.

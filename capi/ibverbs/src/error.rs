@@ -182,7 +182,7 @@ impl Error {
         }
     }
 
-    /// What a program does on purpose is worth a line only to those who ask for it.
+    /// What a program does on purpose is logged only on request.
     fn level(&self) -> Level {
         match self {
             Self::Verbs(VerbsError::Post(PostError::QueueFull { .. })) => Level::Debug,
@@ -250,7 +250,7 @@ pub(crate) fn report(text: &str) {
     log(Level::Error, text);
 }
 
-/// What was said, by its hash. Without a lock, which somebody may have whom a child of `fork` does not
+/// What was said, by its hash. Without a lock, which a thread may hold that a child of `fork` does not
 /// have.
 struct Told<const N: usize> {
     /// 0 for a free place.

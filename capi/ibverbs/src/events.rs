@@ -8,7 +8,7 @@ use libc::{pthread_cond_t, pthread_mutex_t};
 
 use crate::queue::EventQueue;
 
-/// How many events of an object the program has got and must acknowledge.
+/// How many events of an object the program has received and must acknowledge.
 pub(crate) type Reported = Arc<AtomicU32>;
 
 /// An announcement of a completion queue.
@@ -100,7 +100,7 @@ pub(crate) unsafe fn acknowledge(
     }
 }
 
-/// Whether the program has still to acknowledge what was reported to it. The counts come round, and
+/// Whether the program has still to acknowledge what was reported to it. The counts wrap, and
 /// the program's may be ahead.
 fn are_due(completed: u32, reported: u32) -> bool {
     (1..1 << 31).contains(&reported.wrapping_sub(completed))

@@ -202,7 +202,7 @@ fn command_fd(adapter: &Adapter) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: fresh, and owned by nobody else.
+    // SAFETY: fresh, and has no other owner.
     let mut file = unsafe { File::from_raw_fd(fd) };
     let name = &adapter.listed.spec.name;
     writeln!(file, "{MARK} {name} {:x}", adapter.identity)?;

@@ -32,7 +32,7 @@ pub(crate) struct Qp {
     init: InitAttr,
     /// The address vector as the program gave it.
     ah_attr: Mutex<ibv_ah_attr>,
-    /// Asynchronous events that the program has got.
+    /// Asynchronous events that the program has received.
     pub(crate) reported: Reported,
     /// Work requests that `ibv_wr_*` puts together.
     pub(crate) builder: Builder,

@@ -62,7 +62,7 @@ impl<E> EventQueue<E> {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: fresh, and owned by nobody else.
+        // SAFETY: fresh, and has no other owner.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let public = fd.try_clone()?;
         let queue = Self {
@@ -143,7 +143,7 @@ impl<E> EventQueue<E> {
         self.settle(&mut entries);
     }
 
-    /// The descriptor is readable while there are events. Those who wait read what it counts beyond
+    /// The descriptor is readable while there are events. Waiting threads read what it counts beyond
     /// them, and wait on; if no thread does, it is read here, which does not block: a thread that wants to
     /// wait needs the lock.
     fn settle(&self, entries: &mut Entries<E>) {
@@ -176,7 +176,7 @@ impl<E> EventQueue<E> {
     }
 
     /// Takes the oldest event after `got` was the result of reading from the descriptor. `None` if it
-    /// was withdrawn meanwhile, which leaves nothing for whom it has woken.
+    /// was withdrawn meanwhile, which leaves nothing for the thread that it has woken.
     fn take_after<R>(&self, got: isize, seen: impl Fn(&E) -> R) -> io::Result<Option<R>> {
         if got < 0 {
             return Err(io::Error::last_os_error());

@@ -46,7 +46,7 @@ pub(crate) struct AsyncRoute {
     pub(crate) queue: Arc<AsyncQueue>,
     /// The object, as programs know it.
     pub(crate) element: u64,
-    /// How many of its events the program has got.
+    /// How many of its events the program has received.
     pub(crate) reported: Reported,
 }
 

@@ -23,7 +23,7 @@ use crate::{cq, pd, xrc};
 pub(crate) struct Srq {
     context: ContextRef,
     pub(crate) id: SrqId,
-    /// Asynchronous events that the program has got.
+    /// Asynchronous events that the program has received.
     pub(crate) reported: Reported,
 }
 
@@ -104,7 +104,7 @@ fn create(
     let ibv_srq_attr {
         max_wr, max_sge, ..
     } = init.attr;
-    // Other cards give the least there is to those who ask for nothing.
+    // Other cards give the least there is if nothing is asked for.
     let (max_wr, max_sge) = (max_wr.max(1), max_sge.max(1));
     let live = own.adapter.live()?;
     live.join()?;

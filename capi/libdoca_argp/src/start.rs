@@ -72,7 +72,7 @@ unsafe fn start(argc: c_int, argv: *const *const c_char) -> Result<u32, Refusal>
         }
         Err(refusal) => {
             let usage = argp::usage(program, &plan.params);
-            // For whoever has typed it; the program gets the code.
+            // For the user; the program gets the code.
             let _ = write!(stderr(), "{program}: {refusal}\n\n{usage}");
             Ok(refusal.code() as u32)
         }
@@ -92,7 +92,7 @@ unsafe fn arguments(argc: c_int, argv: *const *const c_char) -> Result<Vec<Strin
     if argv.is_null() {
         return Err(Refusal::null("argv"));
     }
-    // SAFETY: `argv` has so many entries, each a C string, which is the caller's word.
+    // SAFETY: `argv` has `argc` entries, each a C string, which is the caller's word.
     let argument = |index| unsafe { text("an argument", *argv.add(index)) };
     (0..count)
         .map(|index| argument(index).map(str::to_owned))
@@ -116,7 +116,7 @@ fn begin() -> Result<Plan, Refusal> {
     })
 }
 
-/// Sets what the log tells of the program and of the libraries.
+/// Sets what the log contains from the program and from the libraries.
 fn set_levels(program: Option<Level>, libraries: Option<Level>) {
     // These levels are right, so the calls do not fail.
     if let Some(level) = program {
@@ -153,7 +153,7 @@ unsafe fn call(callback: Callback, value: Value, config: Config) -> u32 {
     }
 }
 
-/// Prints and ends the program, as somebody asked for nothing else.
+/// Prints and ends the program, as the user asked for nothing else.
 fn end(text: &str) -> ! {
     let _ = stdout().write_all(text.as_bytes());
     // SAFETY: ends the process as `exit(3)` does, with what the program has registered for it.

@@ -67,7 +67,7 @@ unsafe extern "C" {
 }
 
 /// Writes a line by the C library, so that it comes behind what the program has printed, and as a
-/// whole. One that cannot be written is nobody's loss.
+/// whole. One that cannot be written is dropped.
 ///
 /// # Safety
 ///

@@ -15,7 +15,7 @@ use crate::next::next;
 use crate::parameter;
 use crate::redirect::{Room, shown};
 
-/// Functions that hand everything on, but for the path, which stands at the semicolon.
+/// Functions that hand everything on except the path, which stands at the semicolon.
 macro_rules! with_path {
     ($($name:ident($($before:ident: $type_before:ty),*; $($after:ident: $type_after:ty),*) -> $result:ty;)*) => { $(
         /// # Safety
@@ -72,10 +72,10 @@ with_path! {
     ) -> ssize_t;
 }
 
-/// What nobody does to the system's own files.
+/// What no program does to the system's own files.
 const CHANGES: c_int = libc::O_CREAT | libc::O_TRUNC;
 
-/// Whether a file of the tree is to be written and not read, which nobody does but by mistake:
+/// Whether a file of the tree is to be written and not read, which only happens by mistake:
 /// parameters are opened elsewhere, and nodes are opened for both. The error is that of the system.
 fn is_refused(flags: c_int) -> bool {
     let is_refused = flags & libc::O_ACCMODE == libc::O_WRONLY;

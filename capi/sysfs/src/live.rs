@@ -35,7 +35,7 @@ fn renew(age: Duration) {
         let view = open().ok()?;
         Some(Mutex::new(Live { view, written }))
     });
-    // Whoever holds the lock is writing them, or was when this process was forked.
+    // Another thread holds the lock and is writing them, or was when this process was forked.
     let Some(Ok(mut live)) = live.as_ref().map(Mutex::try_lock) else {
         return;
     };

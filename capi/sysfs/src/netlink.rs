@@ -23,7 +23,7 @@ static HAS_SOME: AtomicBool = AtomicBool::new(false);
 /// The longest question.
 const QUESTION_MAX: usize = 1 << 16;
 
-/// Programs that ask and do not read: so many threads hold answers for them, and no more.
+/// The most threads that hold answers for programs that ask and do not read.
 const THREADS_MAX: usize = 16;
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
@@ -199,7 +199,7 @@ unsafe fn is_kernel(to: *const sockaddr, length: socklen_t) -> bool {
     is_whole && unsafe { to.cast::<sockaddr_nl>().read_unaligned() }.nl_pid == 0
 }
 
-/// Whether a descriptor is a socket that [`socket`] has made: nobody else sends to the kernel by such
+/// Whether a descriptor is a socket that [`socket`] has made: no other code sends to the kernel by such
 /// sockets, which does not listen.
 fn is_ours(file: c_int) -> bool {
     let before = errno();

@@ -59,7 +59,7 @@ pub(crate) unsafe fn open(directory: c_int, path: *const c_char, flags: c_int) -
         .and_then(|path| std::str::from_utf8(path).ok())
         .filter(|path| is_parameter(path));
     let memory = parameter.and_then(|path| memory_file(path, flags));
-    // SAFETY: the descriptor was opened above and nobody else has it.
+    // SAFETY: the descriptor was opened above and has no other owner.
     unsafe { libc::syscall(libc::SYS_close, found) };
     memory
 }

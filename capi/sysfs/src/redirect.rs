@@ -31,7 +31,7 @@ const FWCTL_PREFIXES: &[&[u8]] = &[b"/sys/class/fwctl", b"/dev/fwctl"];
 /// Room for a path; the kernel takes none that is longer.
 pub(crate) const PATH_MAX: usize = libc::PATH_MAX as usize;
 
-/// Room for the path that takes the place of another one. On the stack, because a program may
+/// Room for the path that replaces another one. On the stack, because a program may
 /// open files where it must not allocate.
 pub(crate) struct Room([u8; PATH_MAX]);
 
@@ -129,7 +129,7 @@ pub(crate) fn root() -> Option<&'static [u8]> {
     ROOT.value()
 }
 
-/// Whether somebody answers for the nodes of fwctl.
+/// Whether a library answers for the nodes of fwctl.
 fn shows_fwctl() -> bool {
     static FWCTL: Variable = Variable::new(c"FERROCE_FWCTL");
     FWCTL.value().is_some()
@@ -157,7 +157,7 @@ impl Variable {
         if value.is_null() {
             return None; // no memory for the copy
         }
-        // SAFETY: a string that ends with a zero and lives for ever.
+        // SAFETY: a string that ends with a zero and is never freed.
         let value = unsafe { CStr::from_ptr(value) }.to_bytes();
         (!value.is_empty()).then_some(value)
     }

@@ -94,7 +94,7 @@ impl RetryState {
         policy.ack_timeout(self.qp)
     }
 
-    /// So many of those expire.
+    /// This number of those expire.
     pub(crate) fn skip(&mut self, expiries: u64) {
         let add = |count: u64| count.saturating_add(expiries);
         self.uses = u16::try_from(add(self.uses.into())).unwrap_or(u16::MAX);

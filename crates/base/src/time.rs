@@ -31,7 +31,7 @@ pub use span::Span;
 
 const PS_PER_NS: u64 = 1_000;
 
-/// Picoseconds of so many units. The last nanosecond is part of never, so that never stays never in
+/// Picoseconds of a number of units. The last nanosecond is part of never, so that never stays never in
 /// whole nanoseconds and back.
 const fn picos(n: u64, ps_per_unit: u64) -> u64 {
     let ps = n.saturating_mul(ps_per_unit);

@@ -17,7 +17,7 @@ use crate::requests::{Refusal, Requests};
 pub const WAYS_MAX: usize = 1 << 16;
 /// Connection requests that wait for their answer.
 const CONNECTING_MAX: usize = 1 << 14;
-/// Acknowledgements by which the other direction is looked for. Each is held against all directions
+/// Acknowledgements by which the other direction is looked for. Each is compared with all directions
 /// between the two hosts.
 const LOOKS_MAX: u32 = 32;
 /// Packets captured twice, by two interfaces or on both sides of one, follow so closely.

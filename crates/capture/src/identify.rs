@@ -359,7 +359,7 @@ fn common(mut ranges: impl Iterator<Item = RangeInclusive<u8>>) -> Option<RangeI
     Some(if all.is_empty() { 0..=7 } else { all })
 }
 
-/// What lies in both ranges.
+/// What is in both ranges.
 fn both(one: &RangeInclusive<u8>, other: &RangeInclusive<u8>) -> RangeInclusive<u8> {
     *one.start().max(other.start())..=*one.end().min(other.end())
 }

@@ -3,7 +3,7 @@
 use ferroce_base::time::Span;
 use ferroce_wire::Psn;
 
-/// Waits kept of one ladder: more than any policy has before it gives up, but for profiles of
+/// Waits kept of one ladder: more than any policy has before it gives up, except profiles of
 /// hundreds of retries.
 const WAITS_MAX: usize = 1024;
 

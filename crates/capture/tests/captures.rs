@@ -407,7 +407,7 @@ fn other_links_are_named() {
 }
 
 /// Thousands of queue pairs between two hosts, all with the same sequence numbers: none can be told
-/// from the others, and looking for their other ends does not go on for ever.
+/// from the others, and looking for their other ends ends.
 #[test]
 fn queue_pairs_that_look_alike_stay_apart() {
     const COUNT: u32 = 1000;

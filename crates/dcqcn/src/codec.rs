@@ -79,7 +79,7 @@ impl Params {
     }
 }
 
-/// What lies in `bytes` and is selected.
+/// What is in `bytes` and is selected.
 fn values(
     layout: &'static Register,
     bytes: &[u8],

@@ -126,7 +126,7 @@ mod tests {
     fn marks_are_as_frequent_as_the_probability_says() {
         let red = CongestionPoint::new(5_000, 200_000, 200_000).unwrap();
         for queue in [5_000, 5_001, 50_000, 102_500, 199_999, 200_000, 200_001] {
-            // Evenly spread values instead of random ones: the count is exact but for one.
+            // Evenly spread values instead of random ones: the count is exact to within one.
             let marked = (0..1_u32 << 16)
                 .filter(|i| red.mark(u64::from(queue), i << 16))
                 .count();

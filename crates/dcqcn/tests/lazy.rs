@@ -464,7 +464,7 @@ fn a_long_silence_is_answered_at_once() {
     let config = NvidiaConfig::new(&params, &Switches::default(), line);
     let mut flow = NvidiaRp::new(&config);
     flow.on_cnp(&config, at(0));
-    // 1 Mb/s in each microsecond, but for the first few.
+    // 1 Mb/s in each microsecond, except in the first few.
     let rate_mbps = flow.rate(&config, at(200_000_000)).bps() / 1_000_000;
     assert!((200_990..200_999).contains(&rate_mbps), "{rate_mbps}");
     assert_eq!(flow.rate(&config, at(YEAR_NS)), line);

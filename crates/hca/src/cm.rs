@@ -14,6 +14,7 @@ mod connection;
 mod ends;
 mod error;
 mod event;
+mod leftovers;
 mod lookup;
 mod receive;
 mod request;
@@ -26,20 +27,17 @@ use ferroce_transport::{Bytes, Counter, Mtu, Time};
 use ferroce_wire::Psn;
 use ferroce_wire::cm::{Mad, Message, ServiceId};
 
-use bounds::{HALF_OPEN_MAX, Leftovers, OUTBOX_MAX, TIME_WAIT_MAX};
-pub use connection::{CmInfo, CmState};
+use bounds::{HALF_OPEN_MAX, OUTBOX_MAX, TIME_WAIT_MAX};
+pub use connection::{CmInfo, CmState, CommId};
 use connection::{Connection, Origin, RemoteQp};
 use ends::Ends;
 pub use error::{CmError, Overload};
 pub use event::{CmEvent, CmEventKind};
+use leftovers::Leftovers;
 pub use request::{ConnectReply, ConnectRequest, SidrReply, SidrRequest, Transport, ack_timeout};
 
 use crate::secret::{Draw, Secret, shuffle};
 use crate::state::DeviceState;
-
-/// The ID of a connection on this side.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct CommId(pub u32);
 
 /// Bits of a comm id below the slot.
 const INDEX_BITS: u32 = 24;

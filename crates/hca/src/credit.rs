@@ -7,20 +7,26 @@
 //! behind it. The same applies to the responses to this device's READs, which arrive at its own
 //! socket.
 
+mod audit;
 mod lease;
 mod path;
 mod peers;
+mod shares;
 
 use std::collections::VecDeque;
 
-use ferroce_transport::Mtu;
+use ferroce_transport::{Mtu, Span};
 
 pub use self::lease::LeaseTable;
-pub(crate) use self::lease::{BUCKETS, FLOOR_BYTES, QUANTUM_BYTES, bucket};
-pub use self::path::{PathLook, Window};
-pub(crate) use self::path::{PathWindow, Signal};
-pub(crate) use self::peers::{Peer, Peers};
+pub use self::path::Window;
+pub(crate) use self::shares::{Bounds, Leases, Shares};
 
+/// Minimum bytes at a peer, as its buffer counts them, for a turn: no share is smaller, and a queue
+/// pair that waits for room waits for this much. A GSO burst.
+const TURN_BYTES: u64 = 64 << 10;
+/// A queue pair that waits for room at a peer checks at this interval whether what is in flight is
+/// lost.
+const WRITE_OFF_AFTER: Span = Span::from_secs(1);
 /// A small packet's buffer is hardly smaller than that of one of this size.
 const PAYLOAD_MIN: u32 = 1024;
 /// What the kernel adds to a packet's payload in a batch, headers included.
@@ -102,9 +108,9 @@ impl Room {
 
     /// What a queue pair that has taken `own` bytes may have of `bound`. Nothing more if others
     /// waited before it, or if what is left is not worth a turn.
-    pub(crate) fn allowed(&self, index: u32, own: u64, bound: u64, turn_bytes: u64) -> u64 {
+    pub(crate) fn allowed(&self, index: u32, own: u64, bound: u64) -> u64 {
         let left = bound.saturating_sub(self.live());
-        let worth = self.used == 0 || left >= turn_bytes.min(bound / 4);
+        let worth = self.used == 0 || left >= TURN_BYTES.min(bound / 4);
         match self.next().is_none_or(|next| next == index) && worth {
             true => own + left,
             false => own,
@@ -203,17 +209,13 @@ mod tests {
     fn waiting_queue_pairs_go_first() {
         let mut room = Room::default();
         let bound = 1 << 20;
-        assert_eq!(room.allowed(7, 0, bound, 64 << 10), bound);
+        assert_eq!(room.allowed(7, 0, bound), bound);
         assert!(!room.book(0, 900_000));
         room.waiting.extend([3, 4]);
-        assert_eq!(room.allowed(7, 900_000, bound, 64 << 10), 900_000);
-        assert_eq!(room.allowed(3, 0, bound, 64 << 10), bound - 900_000);
+        assert_eq!(room.allowed(7, 900_000, bound), 900_000);
+        assert_eq!(room.allowed(3, 0, bound), bound - 900_000);
         assert!(!room.book(0, bound - 910_000));
-        assert_eq!(
-            room.allowed(3, 0, bound, 64 << 10),
-            0,
-            "10,000 bytes are no burst"
-        );
+        assert_eq!(room.allowed(3, 0, bound), 0, "10,000 bytes are no burst");
         assert!(room.book(900_000, 0));
         room.leave(4);
         room.leave(3);

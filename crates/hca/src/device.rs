@@ -5,30 +5,24 @@
 //! | `config` | the parameters of a new device |
 //! | `control` | registers and settings, read and written from outside |
 //! | `receive` | incoming packets: the impaired link, their destination, and permission checks |
-//! | `port` | packets waiting to be sent, by priority, and which of them may leave |
 //! | `transmit` | outgoing packets: the order of queue pairs, and the impaired link |
 //! | `payload`, `shape` | the bytes of those packets |
 //! | `timers` | deadlines: when the host must call again, and what happens then |
 //! | `queue_pair` | a queue pair in its device |
 //! | `rest` | releases memory that an idle device does not need |
-//! | `credit` | what is in flight, and who may send how much |
 //! | `carrier` | the state of the port's carrier, and the events for it |
 //! | `congestion`, `flows` | congestion control, and its state for display |
-//! | `gid` | queue pairs whose GID was removed |
 //! | `cm` | the connection manager's packets |
-//! | `audit`, `audit_credit` | consistency checks |
+//! | `audit` | consistency checks |
 
 mod audit;
-mod audit_credit;
 mod carrier;
 mod cm;
 mod config;
 mod congestion;
 mod control;
-mod credit;
 mod flows;
 mod payload;
-mod port;
 mod queue_pair;
 mod receive;
 mod rest;
@@ -45,15 +39,11 @@ use ferroce_transport::{Outgoing, Time};
 
 use self::carrier::Carrier;
 pub use self::config::HcaConfig;
-pub(crate) use self::credit::Turn;
 pub use self::flows::{FlowLook, LimitLook};
-use self::port::Port;
-pub(crate) use self::queue_pair::QpEntry;
 pub use self::shape::{Shape, damage};
-use self::timers::Timers;
 use crate::cm::Cm;
 use crate::congestion::Congestion;
-use crate::credit::{Peers, Room};
+use crate::credit::{Bounds, Leases, Shares};
 use crate::event::Event;
 use crate::group::Groups;
 use crate::host::Common;
@@ -64,6 +54,8 @@ use crate::mr::KeyTable;
 use crate::numbers::Numbers;
 use crate::packet::Held;
 use crate::posted::Posted;
+use crate::queue_pair::QpEntry;
+use crate::scheduler::{Port, Scheduler};
 use crate::serializer::Serializer;
 use crate::settings::Settings;
 use crate::state::DeviceState;
@@ -90,25 +82,11 @@ pub struct Hca {
     pub(crate) cm: OnceCell<Box<Cm>>,
     /// [`Event::ConnectionManager`] was told and its events not yet all taken.
     pub(crate) cm_told: bool,
-    /// See [`Hca::take_lacks_lease`].
-    pub(crate) lacks_lease: bool,
     /// The DSCP of acknowledgements, if the settings say one.
     ack_dscp: Option<u8>,
-    port: Port,
-    /// What the queue pair whose turn it is had taken when that began; `None` if it has nothing to
-    /// send but answers.
-    pub(crate) turn_began: Option<Turn>,
-    timers: Timers,
-    /// The devices at the other ends, and what is on the wire to them.
-    pub(crate) peers: Peers,
-    /// What responses to READs may take of the host's own buffer.
-    pub(crate) responses: Room,
-    /// When those who wait for room look whether what is on the wire is lost.
-    pub(crate) written_off_at: Option<Time>,
+    pub(crate) scheduler: Scheduler,
     pub(crate) congestion: Congestion,
     pub(crate) config: HcaConfig,
-    /// Queue pairs that have worked since the device last rested.
-    used: Vec<u32>,
     /// Settings in force.
     settings: Arc<Settings>,
     /// Made when first needed: most ports never go down.
@@ -153,6 +131,17 @@ impl Hca {
         let (generation, settings) = state.load();
         let secret = config.secret.unwrap_or_default();
         let carrier = settings.has_outages().then(|| Carrier::unseen(&state));
+        let mut scheduler = Scheduler::new(Port::new(&config.host));
+        scheduler.admission = config.host.books_room.then(|| {
+            let bounds = Bounds {
+                peer_bytes: config.total_window_bytes,
+                window: config.window,
+                response_bytes: config.response_bytes,
+            };
+            let slot = config.slot;
+            let leases = state.leases().map(|table| Leases { table, slot });
+            Box::new(Shares::new(bounds, leases))
+        });
         let mut hca = Self {
             common: Common {
                 now: Time::ZERO,
@@ -172,14 +161,7 @@ impl Hca {
             xrcds: Table::new(limits.max_xrcd),
             qps: Table::new(limits.max_qp),
             groups: Groups::default(),
-            timers: Timers::default(),
-            port: Port::new(&config.host),
-            used: Vec::new(),
-            turn_began: None,
-            peers: Peers::new(limits.max_qp),
-            written_off_at: None,
-            responses: Room::default(),
-            lacks_lease: false,
+            scheduler,
             departure: Time::ZERO,
             egress: Link::new(Direction::Egress, config.seed ^ 0x9e37_79b9_7f4a_7c15),
             ingress: Link::new(Direction::Ingress, config.seed ^ 0xd1b5_4a32_d192_ed03),
@@ -213,6 +195,12 @@ impl Hca {
     /// Returns the retransmission policy in force.
     pub fn policy(&self) -> &Policy {
         &self.common.policy
+    }
+
+    /// See [`Shares::take_lacks_lease`].
+    pub fn take_lacks_lease(&mut self) -> bool {
+        let admission = self.scheduler.admission.as_mut();
+        admission.is_some_and(|it| it.take_lacks_lease())
     }
 
     /// Returns the next event.

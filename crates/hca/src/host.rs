@@ -10,8 +10,8 @@ use ferroce_transport::{
 };
 use ferroce_wire::{Qpn, Srqn};
 
+use crate::admission::Signal;
 use crate::cq::{Cq, CqId, Pushed, Unpolled};
-use crate::credit::Signal;
 use crate::event::Event;
 use crate::ids::{PdId, XrcdId};
 use crate::mr::{KeyHolder, KeyTable};

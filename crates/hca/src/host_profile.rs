@@ -13,9 +13,6 @@ use ferroce_transport::Span;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)] // what packets need stands first
 pub struct HostProfile {
-    /// Minimum bytes at a peer, as its buffer counts them, for a turn: no share is smaller, and a
-    /// queue pair that waits for room waits for this much.
-    pub turn_bytes: u32,
     /// Rate of the port. A packet is returned when the one before it has left, and its timers start
     /// when it has left itself. Without a rate, all of this happens immediately.
     pub port_rate: Option<Rate>,
@@ -41,9 +38,6 @@ pub struct HostProfile {
     /// Packets arrive in buffers that drop what does not fit, here and at the peers: all queue
     /// pairs together keep what is in flight below a bound.
     pub books_room: bool,
-    /// A queue pair that waits for room at a peer checks at this interval whether what is in flight
-    /// is lost.
-    pub write_off_after: Span,
 }
 
 impl HostProfile {
@@ -60,14 +54,12 @@ impl HostProfile {
         paced_window: Span::from_millis(20),
         // A GSO burst.
         turn_packets: 64,
-        turn_bytes: 64 << 10,
         // The first and the last response carry an AETH, so that fewer of a long READ's responses leave
         // in one call the shorter its pieces are; longer ones overrun the receive buffer where many
         // queue pairs read at once.
         read_bytes: 128 << 10,
         in_bursts: true,
         books_room: true,
-        write_off_after: Span::from_secs(1),
     };
 
     /// Returns [`Self::SOCKETS`], shared by devices.
@@ -93,7 +85,6 @@ impl HostProfile {
             // The port takes one packet at a time, so that nothing is won by a longer turn: it would
             // only make the others wait.
             turn_packets: 1,
-            turn_bytes: 16 << 10,
             // A READ is one request, however long.
             read_bytes: u32::MAX,
             in_bursts: false,

@@ -56,6 +56,7 @@
 //! memory.
 #![deny(unsafe_code)]
 
+mod admission;
 pub mod carrier;
 pub mod cm;
 mod congestion;
@@ -84,7 +85,9 @@ mod packet;
 pub mod port_attr;
 mod port_counter;
 mod posted;
+mod queue_pair;
 mod register;
+mod scheduler;
 mod secret;
 mod serializer;
 mod settings;
@@ -93,9 +96,10 @@ mod state;
 mod table;
 mod verbs;
 
+pub use admission::{Admission, Applicant, Audited, Called, PathLook, Seat, Signal};
 pub use counters::CounterSlab;
 pub use cq::{CqId, CqInit, Notify};
-pub use credit::{LeaseTable, PathLook, Window};
+pub use credit::{LeaseTable, Window};
 pub use device::{FlowLook, Hca, HcaConfig, LimitLook, Shape, damage};
 pub use error::{Object, RegisterError, VerbsError, WriteLockError};
 pub use error_log::{Connection, ERRORS_MAX, ErrorLog, ErrorRecord};

@@ -14,17 +14,17 @@ const RECENT: usize = 4;
 pub(crate) const COUNT: u32 = LOW_MAX - LOW_MIN + 1;
 
 /// How the device numbers its queue pairs and shared receive queues: the slot in the upper 8 bits,
-/// and below it a permutation that only the device knows. Who has one number does not know the
-/// others, and the next owner of the slot has others, so that late packets meet nobody.
+/// and below it a permutation that only the device knows. One number does not reveal the others, and the
+/// next owner of the slot has different ones, so that late packets match nothing.
 #[derive(Debug)]
 #[repr(C)] // the memo first: most packets need no more
 pub(crate) struct Numbers {
-    /// Numbers that were looked up last, by their low bits, and their indices. A packet looks its
-    /// queue pair up several times, and the next packet is most often for the same one.
+    /// Numbers that were looked up last, by their low bits, and their indices: the next request,
+    /// packet or completion is most often for the same queue pair.
     recent: [Cell<(u32, u32)>; RECENT],
     slot: u32,
     /// Factor and summand of each round of the permutation. Multiply and shift: each packet needs it,
-    /// and for whoever does not know the key any two halves have independent results.
+    /// and without the key the results for any two halves are independent.
     rounds: [(u32, u32); ROUNDS],
 }
 

@@ -1,6 +1,6 @@
 //! The numbers of `rdma/rdma_netlink.h` that are used here.
 
-/// The client that tells of devices.
+/// The client that reports devices.
 pub(crate) const NLDEV: u16 = 5;
 
 /// Attributes.

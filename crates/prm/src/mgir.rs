@@ -181,7 +181,7 @@ pub const DEV_BRANCH_TAG: [Field; 28] = bytes!(
 
 const FIELDS: &[&Field] = &in_order();
 
-/// All fields as they lie in the register, of each dword the lowest bits first.
+/// All fields in the order of the register, of each dword the lowest bits first.
 const fn in_order() -> [&'static Field; NUMBERS.len() + PSID_LEN + 28] {
     let mut all = [NUMBERS[0]; NUMBERS.len() + PSID_LEN + 28];
     let (mut at, mut number, mut letter) = (0, 0, 0);

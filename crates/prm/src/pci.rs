@@ -114,7 +114,7 @@ fn parse(text: &str) -> Option<PciAddress> {
     (address.device < 32 && address.function < 8).then_some(address)
 }
 
-/// A number of exactly so many hexadecimal digits.
+/// A number of exactly `digits` hexadecimal digits.
 fn hex(text: &str, digits: usize) -> Option<u32> {
     let is_hex = text.len() == digits && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     is_hex.then(|| u32::from_str_radix(text, 16).ok()).flatten()

@@ -36,7 +36,7 @@ pub enum Design {
     Grid,
     /// The first of each axis, then the second of each, and so on.
     List,
-    /// So many at random.
+    /// This number at random.
     Random(u32),
     /// The given number of combinations, with one value of each axis in each part of its range.
     LatinHypercube(u32),

@@ -49,7 +49,7 @@ mod tests {
         for address in ["127.0.0.1", "127.16.0.9"] {
             assert_eq!(of(address.parse().unwrap()), "lo", "{address}");
         }
-        // Reserved for ever; nobody has it.
+        // Reserved; no interface has it.
         assert_eq!(of("240.0.0.1".parse().unwrap()), "");
     }
 }

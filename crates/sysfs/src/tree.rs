@@ -14,7 +14,7 @@ pub(crate) const MARK: &str = ".ferroce-sysfs";
 /// whatever the devices' addresses are.
 pub const PCI_ROOT: &str = "pci10fe:00";
 
-/// Below it, the functions as the directories of classes that lie in them, by PCI address.
+/// Below it, the functions as the directories of classes that are in them, by PCI address.
 const CLASSES: &str = "classes";
 
 /// Below it, the functions as the other functions of their cards see them, by PCI address.

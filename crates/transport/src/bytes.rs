@@ -18,7 +18,7 @@ enum Repr {
         len: u8,
         bytes: [u8; SHORT],
     },
-    /// So many from there on.
+    /// This number from there on.
     Shared {
         start: u32,
         len: u16,

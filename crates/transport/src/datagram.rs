@@ -51,7 +51,7 @@ fn receive<H: Services>(
     };
     let byte_len = GRH_BYTES + data.len();
     if u64::from(byte_len) > wqe.capacity() {
-        // A stranger must not be able to use up receives, still less to stop the queue pair.
+        // An outsider must not be able to use up receives, still less to stop the queue pair.
         cx.host.count(Counter::RespLocalLengthError, 1);
         cx.receives.give_back(wqe);
         return Ok(());

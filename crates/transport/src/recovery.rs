@@ -119,7 +119,7 @@ impl Recovery {
         };
     }
 
-    /// Whether what follows the oldest packet has been taken for arrived, as nobody knows yet.
+    /// Whether what follows the oldest packet has been taken for arrived, which is not known yet.
     pub(crate) fn has_passed_over(&self) -> bool {
         let attempt = match self.probe {
             Probe::Due { attempt } | Probe::Sent { attempt, .. } => Some(attempt),

@@ -38,7 +38,7 @@ pub(crate) struct Requester {
     pub(crate) timer: RequesterTimer,
     /// Oldest first; the front is the oldest not completed.
     pub(crate) queue: VecDeque<SendWqe>,
-    /// The WQE that `snd` lies in, or the first not started.
+    /// The WQE that `snd` is in, or the first not started.
     pub(crate) cursor: usize,
     /// How many WQEs at the front have PSNs, or are executed local operations between such. The
     /// front itself has PSNs if any has.
@@ -49,7 +49,7 @@ pub(crate) struct Requester {
     next: Psn,
     /// A local error of the WQE at the cursor; reported when everything before it is done.
     local_error: Option<Fault>,
-    /// What the last request wanted that was not sent for want of an allowance.
+    /// What the last request wanted that was not sent for lack of an allowance.
     pub(crate) held_back: Option<HeldBack>,
     /// The window was full, and stays shut until there is room for a burst if the host wants those.
     pub(crate) window_shut: bool,
@@ -63,7 +63,7 @@ pub(crate) struct Requester {
     pub(crate) share_bytes: u32,
     /// What the device allows on the wire for now.
     pub(crate) allowance: Allowance,
-    /// Window for good, which also sizes READ requests.
+    /// Permanent window, which also sizes READ requests.
     pub(crate) window_bytes: u32,
     /// Bytes of the responses that one READ request asks for, at most; half of the window bounds
     /// them, too.
@@ -89,7 +89,7 @@ pub(crate) struct Requester {
 pub(crate) enum RequesterTimer {
     /// When nothing is outstanding, or the timeout is infinite.
     Idle,
-    /// When a packet has left that the peer must answer, it will be `Ack`; nobody answers before.
+    /// When a packet has left that the peer must answer, it will be `Ack`; no answer can come before.
     Departure,
     /// When to give up waiting for an acknowledgement.
     Ack {
@@ -295,7 +295,7 @@ impl Requester {
         } else if config.qp_type.is_reliable() {
             self.keep_time(departure, host);
         } else {
-            // Nobody says that it arrived: what has left is done.
+            // No answer says that it arrived: what has left is done.
             self.acknowledge(self.snd.wrapping_sub(1), config.qpn, host);
         }
         true
@@ -393,7 +393,7 @@ impl Requester {
     }
 
     /// How many responses one READ request asks for. A long READ is asked for in pieces, so that
-    /// its responses, which nobody acknowledges, never overrun this side's receive buffer. The
+    /// its responses, which are not acknowledged, never overrun this side's receive buffer. The
     /// pieces lie on a grid from the start of the READ: one that is asked for again ends where it
     /// ended before, or the peer would not know it for a duplicate.
     pub(crate) fn read_packets(&self, attr: &QpAttr) -> u32 {
@@ -492,7 +492,7 @@ impl Requester {
     }
 
     /// Makes sure that the timer runs while something is outstanding: new timeouts stop it, and a
-    /// QP without one may have got one.
+    /// QP without one may have received one.
     fn keep_time<H: Services>(&mut self, now: Time, host: &H) {
         if self.timer == RequesterTimer::Idle && self.una != self.high {
             self.retry.start(host.policy(), now);
@@ -511,7 +511,7 @@ impl Requester {
         };
     }
 
-    /// The port was free, and nothing has left that would start the timer: nobody waits for it any
+    /// The port was free, and nothing has left that would start the timer: it is not waited for any
     /// longer.
     pub(crate) fn give_up_departure<H: Services>(&mut self, now: Time, host: &H) {
         if self.timer == RequesterTimer::Departure {
@@ -615,7 +615,7 @@ impl Requester {
     }
 
     /// Completes the oldest WQE with `fault` and flushes the rest. If the peer refused it, it is the
-    /// next one to send, for whoever asks (F19).
+    /// next one to send, in answers to queries (F19).
     pub(crate) fn fail<H: Services>(&mut self, host: &mut H, qpn: Qpn, fault: Fault) {
         if let Some(wqe) = self.queue.pop_front() {
             fault.complete(host, wqe.wr_id, wqe.op.wc_opcode(), qpn);
@@ -677,7 +677,7 @@ impl Requester {
         self.timed = None;
     }
 
-    /// As if so many more one-packet requests had been sent and acknowledged, while none is under way.
+    /// As if `count` more one-packet requests had been sent and acknowledged, while none is under way.
     pub(crate) fn fast_forward(&mut self, count: u32) {
         self.next = self.next.wrapping_add(count);
         self.next_ssn += count;

@@ -106,7 +106,7 @@ impl ReceiveSource {
         }
     }
 
-    /// Receive WQEs that the peer may count on, besides `in_use`. A shared queue promises nobody
+    /// Receive WQEs that the peer may count on, besides `in_use`. A shared queue promises no peer
     /// anything (IBA vol 1, 9.7.7.2).
     fn credit(&self, in_use: usize) -> CreditCode {
         match self {
@@ -390,7 +390,7 @@ impl Responder {
         };
         if let Some(message) = begun {
             self.message = message;
-            //= F12: whatever becomes of it.
+            //= F12: whether it succeeds or not.
             cx.host.count(Counter::RxWriteRequests, 1);
         }
         let Message::Write {
@@ -612,7 +612,7 @@ impl Responder {
         }
     }
 
-    /// As if so many more one-packet WRITEs had come, while no message is under way.
+    /// As if `count` more one-packet WRITEs had come, while no message is under way.
     pub(crate) fn fast_forward(&mut self, count: u32) {
         self.epsn += count;
         self.msn = self.msn.wrapping_add(count) & 0xff_ffff;

@@ -7,11 +7,11 @@ use crate::memory::Data;
 use crate::responder::{Context, Failed, Refusal, Responder};
 use crate::services::Services;
 
-/// A packet up to so many PSNs late was repeated or overtaken on its way. One from further back
+/// A packet up to this number of PSNs late was repeated or overtaken on its way. One from further back
 /// belongs to a peer that went on while nothing arrived.
 const LATE_PACKETS_MAX: u32 = 1 << 16;
 
-/// What is different for UC: nobody asks again for what is lost (IBA vol 1, 9.8.2.2).
+/// What is different for UC: lost packets are not asked for again (IBA vol 1, 9.8.2.2).
 impl Responder {
     /// Takes a request packet. A message that misses one is given up, and its receive WQE serves
     /// the next message.

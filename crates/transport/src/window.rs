@@ -7,7 +7,7 @@ use crate::attr::QpAttr;
 use crate::config::{Allowance, HeldBack};
 use crate::requester::Requester;
 
-/// Largest window. Everything in flight must lie in less than half of the PSN circle, with room
+/// Largest window. Everything in flight must fit in less than half of the PSN circle, with room
 /// to tell old from new.
 const WINDOW_PACKETS_MAX: u32 = 1 << 22;
 
@@ -23,13 +23,13 @@ impl Requester {
         self.allowance = allowance;
     }
 
-    /// What the last request wanted that was not sent for want of an allowance.
+    /// What the last request wanted that was not sent for lack of an allowance.
     pub(crate) fn held_back(&self) -> Option<HeldBack> {
         self.held_back
     }
 
     /// PSNs on the wire that count against the allowance: after going back, those that have been
-    /// sent again, but for the first packet, which nobody holds back; and those which may never have
+    /// sent again, except the first packet, which is never held back; and those which may never have
     /// been lost.
     #[inline]
     pub(crate) fn on_wire(&self) -> u32 {
@@ -69,7 +69,7 @@ impl Requester {
 
     /// Whether `span` more PSNs may be outstanding, which stand for responses if the request
     /// `reads`. They always may if no answer is due that could open the window: it may have shrunk
-    /// after the last one was asked for. And the oldest packet is repeated whoever waits, so that a
+    /// after the last one was asked for. And the oldest packet is repeated in any case, so that a
     /// queue pair finds out in its own time that its peer is dead, and then leaves what it was
     /// charged for to the others.
     #[inline]
@@ -99,7 +99,7 @@ impl Requester {
     }
 
     /// Notes when the request at `snd` leaves, which will be answered, for the length of a round
-    /// trip. Of what is sent again nobody can tell which copy is answered.
+    /// trip. Of what is sent again it is unknown which copy is answered.
     pub(crate) fn time(&mut self, now: Time) {
         if self.timed.is_none() && self.snd == self.high {
             self.timed = Some((self.snd, now));

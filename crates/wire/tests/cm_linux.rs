@@ -30,7 +30,7 @@ const DREQ: &str = "\
 /// And its client agrees.
 const DREP: &str = "\
     010702030000000000000002f38f867700160000000000005b13808677868ff3";
-/// Nobody listens.
+/// No listener.
 const REJ: &str = "\
     0107020300000000000000028680135a0012000000000000000000005a13808600000008";
 /// udaddy asks.

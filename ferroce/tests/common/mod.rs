@@ -1,5 +1,5 @@
 //! Runs the program inside the test.
-#![allow(dead_code, reason = "no test file uses all of it")]
+#![allow(dead_code, unused_imports, reason = "no test file uses all of it")]
 
 pub(crate) mod schema;
 
@@ -13,13 +13,15 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 
 use ferroce_registry::Registry;
 use ferroce_testing::said;
+pub(crate) use ferroce_testing::{Words, has};
 use serde_json::Value;
 use tempfile::TempPath;
 
 /// Exit code, standard output and standard error. All JSON is held to its schema, here and below.
 #[track_caller]
-pub(crate) fn run(args: &[&str]) -> (u8, String, String) {
-    let args = ["ferroce"].iter().chain(args).map(OsString::from);
+pub(crate) fn run(args: impl Words) -> (u8, String, String) {
+    let args = ["ferroce"].into_iter().chain(args.words());
+    let args = args.map(OsString::from);
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let code = ferroce::execute(args, &mut out, &mut err);
     let out = String::from_utf8(out).unwrap();
@@ -29,15 +31,15 @@ pub(crate) fn run(args: &[&str]) -> (u8, String, String) {
 
 /// Standard output of a command that succeeds and has nothing to remark.
 #[track_caller]
-pub(crate) fn good(args: &[&str]) -> String {
-    let (code, out, err) = run(args);
+pub(crate) fn good(args: impl Words) -> String {
+    let (code, out, err) = run(&args);
     assert_eq!((code, err.as_str()), (0, ""), "{args:?}");
     out
 }
 
 /// The same as JSON, which is one line.
 #[track_caller]
-pub(crate) fn good_json(args: &[&str]) -> Value {
+pub(crate) fn good_json(args: impl Words) -> Value {
     let out = good(args);
     assert_eq!(out.lines().count(), 1);
     serde_json::from_str(&out).unwrap()
@@ -45,8 +47,8 @@ pub(crate) fn good_json(args: &[&str]) -> Value {
 
 /// Standard error of a command that is refused, and prints nothing else.
 #[track_caller]
-pub(crate) fn bad(args: &[&str]) -> String {
-    let (code, out, err) = run(args);
+pub(crate) fn bad(args: impl Words) -> String {
+    let (code, out, err) = run(&args);
     assert_eq!((code, out.as_str()), (2, ""), "{args:?}");
     err
 }
@@ -63,7 +65,7 @@ impl Place {
     /// With a device, beside fr0.
     pub(crate) fn with(name: &str, address: &str) -> Self {
         let place = Self(tempfile::tempdir().unwrap());
-        assert_eq!(place.good(&["dev", "add", name, address]), "");
+        assert_eq!(place.good(["dev", "add", name, address]), "");
         place
     }
 
@@ -78,17 +80,17 @@ impl Place {
     }
 
     /// The program, with its devices.
-    pub(crate) fn command(&self, args: &[&str]) -> Command {
+    pub(crate) fn command(&self, args: impl Words) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ferroce"));
         command
-            .args(args)
+            .args(args.words())
             .env("FERROCE_DIR", self.0.path().join("registry"))
             .env_remove("FERROCE_DEVICES");
         command
     }
 
     /// Exit code, standard output and standard error, for an answer typed in.
-    pub(crate) fn answer(&self, args: &[&str], typed: &str) -> (i32, String, String) {
+    pub(crate) fn answer(&self, args: impl Words, typed: &str) -> (i32, String, String) {
         let mut child = self
             .command(args)
             .stdin(Stdio::piped())
@@ -104,22 +106,22 @@ impl Place {
     }
 
     /// Exit code, standard output and standard error.
-    pub(crate) fn run(&self, args: &[&str]) -> (i32, String, String) {
+    pub(crate) fn run(&self, args: impl Words) -> (i32, String, String) {
         self.answer(args, "")
     }
 
     /// Standard output of a command that succeeds and has nothing to remark.
     #[track_caller]
-    pub(crate) fn good(&self, args: &[&str]) -> String {
-        let (code, out, err) = self.run(args);
+    pub(crate) fn good(&self, args: impl Words) -> String {
+        let (code, out, err) = self.run(&args);
         assert_eq!((code, err.as_str()), (0, ""), "{args:?}");
         out
     }
 
     /// Standard error of a command that ends with a code.
     #[track_caller]
-    pub(crate) fn bad(&self, expected: i32, args: &[&str]) -> String {
-        let (code, _, err) = self.run(args);
+    pub(crate) fn bad(&self, expected: i32, args: impl Words) -> String {
+        let (code, _, err) = self.run(&args);
         assert_eq!(code, expected, "{args:?}: {err}");
         err
     }
@@ -136,7 +138,7 @@ pub(crate) struct Exporter {
 
 impl Exporter {
     pub(crate) fn start(place: &Place) -> Self {
-        let mut server = place.command(&["serve", "--metrics", "127.0.0.1:0"]);
+        let mut server = place.command(["serve", "--metrics", "127.0.0.1:0"]);
         let mut server = server.stderr(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         let mut said = BufReader::new(server.stderr.take().unwrap());

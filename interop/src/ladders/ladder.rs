@@ -28,19 +28,17 @@ struct Step {
 impl Ladder {
     /// Those of a device without a profile, one for each initial wait. Progress leads back to it.
     pub(super) fn firmware(lab: &Lab) -> Vec<Self> {
-        Self::drawn(lab, &["--personality", "firmware"])
+        Self::drawn(lab, "--personality firmware")
     }
 
     /// Those of a profile from the first wait on, one for each that can be drawn.
     pub(super) fn from_first_send(lab: &Lab, file: &str) -> Vec<Self> {
-        Self::drawn(lab, &[file])
+        Self::drawn(lab, file)
     }
 
-    fn drawn(lab: &Lab, policy: &[&str]) -> Vec<Self> {
-        let max = STEPS.to_string();
+    fn drawn(lab: &Lab, policy: &str) -> Vec<Self> {
         let draw = |draw: u32| {
-            let draw = draw.to_string();
-            let printed = trace(lab, &[policy, &["--max", &max, "--draw", &draw]].concat());
+            let printed = trace(lab, &format!("{policy} --max {STEPS} --draw {draw}"));
             let printed = printed.finish();
             // There is no such draw.
             printed.status.success().then_some(())?;
@@ -56,7 +54,7 @@ impl Ladder {
     /// That of a profile after much progress.
     pub(super) fn settled(lab: &Lab, file: &str) -> Self {
         let events = [&["t"][..], &["a"; 60], &["t"; STEPS]].concat();
-        let trace = json(&trace(lab, &[file, "--events", &events.join(",")]).success());
+        let trace = json(&trace(lab, &format!("{file} --events {}", events.join(","))).success());
         let states = trace["states"].as_array().expect("states");
         Self::of(&trace, states[60..].iter().map(|state| &state["timer_ns"]))
     }
@@ -72,9 +70,10 @@ impl Ladder {
     }
 }
 
-fn trace(lab: &Lab, args: &[&str]) -> Running {
-    let qp = ["-j", "--timeout", TIMEOUT, "--retry-cnt", RETRY_CNT];
-    lab.ferroce(&[&["adp", "trace"], args, &qp].concat())
+fn trace(lab: &Lab, args: &str) -> Running {
+    lab.ferroce(format!(
+        "adp trace {args} -j --timeout {TIMEOUT} --retry-cnt {RETRY_CNT}"
+    ))
 }
 
 fn json(text: &str) -> Value {

@@ -72,7 +72,7 @@ pub(super) fn fault_in(addr: *mut c_void, length: usize, writable: bool) -> Resu
     }
 }
 
-/// Whether mappings that may be read, or also written, cover a range; yes if nobody can tell.
+/// Whether mappings that may be read, or also written, cover a range; yes if that is unknown.
 fn is_mapped(range: Range<u64>, writable: bool) -> bool {
     let Ok(maps) = std::fs::read("/proc/self/maps") else {
         return true;

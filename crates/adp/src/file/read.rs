@@ -83,7 +83,7 @@ impl<'t> Reading<'t> {
         self.count_ranges(&root, range_num, tables);
     }
 
-    /// Settles how many ranges are in use, when the file says `range_num` and has so many tables.
+    /// Settles how many ranges are in use, when the file says `range_num` and has this number of tables.
     fn count_ranges(&mut self, root: &Section<'t>, range_num: Option<u16>, tables: usize) {
         let in_use = range_num.map_or(tables, usize::from);
         self.document.raw.range_num = u8::try_from(in_use).unwrap_or(u8::MAX);

@@ -25,7 +25,7 @@ pub struct Decimal {
 
 /// Digits that always fit.
 const DIGITS_MAX: u32 = 38;
-/// An exponent beyond this is of no use to anybody, and below it all sums fit.
+/// An exponent beyond this is of no use, and below it all sums fit.
 const EXPONENT_MAX: i32 = 1000;
 
 impl Decimal {
@@ -72,7 +72,7 @@ impl Decimal {
         u64::try_from(whole).ok()
     }
 
-    /// The number with its point moved so many places to the right.
+    /// The number with its point moved `places` to the right.
     #[must_use]
     pub(crate) fn shifted(self, places: i32) -> Self {
         Self::new(self.digits, self.exponent.saturating_add(places))

@@ -16,7 +16,7 @@ const TOPS: RangeInclusive<u8> = 16..=31;
 const FIRSTS: RangeInclusive<u8> = 10..=14;
 /// How long a card's first wait may be, in hundredths of a step: its timer starts between two ticks.
 const FIRST_PERCENT: RangeInclusive<u64> = 85..=155;
-/// One of so many ladders.
+/// The weight of choosing one among many ladders.
 const CHOICE: f64 = -4.5;
 /// Older cards go X, 2X.
 const OLDER: f64 = -3.0;

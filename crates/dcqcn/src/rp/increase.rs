@@ -98,7 +98,7 @@ impl Recovery {
     /// nothing to increase, and none is made.
     pub(super) fn run_timer(&mut self, rules: &Increase, until: Time) {
         let mut last = None;
-        // Whoever asks at the end of time asks about all that is due, not about what never is.
+        // At the end of time, all that is due counts, and nothing that never is.
         while self.due(rules) <= until && self.due(rules) != Time::NEVER {
             self.time_stage = self.time_stage.saturating_add(1);
             let step = self.raise(rules, (1, 0));

@@ -7,7 +7,11 @@ use ferroce_transport::{Bytes, Span, Time};
 use ferroce_wire::Qpn;
 use ferroce_wire::cm::ServiceId;
 
-use super::{CommId, Transport};
+use super::Transport;
+
+/// The ID of a connection on this side.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct CommId(pub u32);
 
 /// How far a connection, or a request for a datagram service, has come (IBA vol 1, 12.9.7).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -8,10 +8,8 @@
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::host_profile::HostProfile;
-
-/// Processes share a machine, so their host has sockets.
-pub(crate) const QUANTUM_BYTES: u64 = HostProfile::SOCKETS.turn_bytes as u64;
+/// Leased at a time, at least, and kept beyond what is in use.
+pub(crate) const QUANTUM_BYTES: u64 = super::TURN_BYTES;
 /// What a process may have on the wire to a peer without a lease: two packets of any size.
 pub(crate) const FLOOR_BYTES: u64 = 16 << 10;
 /// Peers share a total if their addresses come to the same number.

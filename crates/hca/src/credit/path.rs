@@ -3,6 +3,7 @@
 use ferroce_transport::{Mtu, Span, Time};
 
 use super::unit;
+use crate::admission::Signal;
 
 /// What a path is tried with first.
 const START_BYTES: u64 = 32 << 10;
@@ -30,26 +31,6 @@ pub enum Window {
     Auto,
     /// So many bytes, as a receive buffer counts them, whatever the peer shows.
     Fixed(u32),
-}
-
-/// What a queue pair has learned about the way to its peer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Signal {
-    /// An answer came so long after its request.
-    RoundTrip {
-        rtt: Span,
-        /// How long the queue pair waits for an answer.
-        wait: Option<Span>,
-    },
-    /// An answer came that says nothing of the kind.
-    Answer,
-    /// A packet was repeated for nothing: the answer to its first copy was late.
-    Spurious,
-    /// Something is to be sent again.
-    Loss {
-        /// The peer has not answered for so long; `None`: it says that it misses a packet.
-        waited: Option<Span>,
-    },
 }
 
 /// By how much a window grows at a time.
@@ -158,29 +139,29 @@ impl PathWindow {
     }
 
     /// A queue pair whose packets are of this size has learned something.
-    pub(crate) fn heed(&mut self, now: Time, signal: Signal, mtu: Mtu) {
+    pub(crate) fn signal(&mut self, now: Time, signal: Signal, mtu: Mtu) {
         match signal {
             Signal::RoundTrip { rtt, wait } => {
                 self.remember(now, rtt);
                 if !self.is_fixed {
-                    self.heed_round_trip(now, rtt, wait);
+                    self.signal_round_trip(now, rtt, wait);
                 }
             }
-            Signal::Loss { waited: None } if !self.is_fixed => self.heed_loss(now),
-            Signal::Spurious if !self.is_fixed => self.heed_spurious(now, mtu),
+            Signal::Loss { waited: None } if !self.is_fixed => self.signal_loss(now),
+            Signal::Spurious if !self.is_fixed => self.signal_spurious(now, mtu),
             // A timeout alone may be anything. What is sent until more is known is a single packet.
             Signal::Answer | Signal::Spurious | Signal::Loss { .. } => {}
         }
     }
 
-    fn heed_round_trip(&mut self, now: Time, rtt: Span, wait: Option<Span>) {
+    fn signal_round_trip(&mut self, now: Time, rtt: Span, wait: Option<Span>) {
         if self.changed.after(rtt) > now {
             return; // about the window before
         }
         let wait = wait.unwrap_or(Span::NEVER);
         let is_short = rtt / 2 <= self.shortest[0].min(self.shortest[1]);
         if rtt > wait / 2 && !is_short {
-            return self.heed_late(now, rtt);
+            return self.signal_late(now, rtt);
         }
         self.late = 0;
         let is_quick = rtt <= (wait / 4).min(QUEUE) || is_short;
@@ -191,14 +172,14 @@ impl PathWindow {
     }
 
     /// Once for all that was on the wire.
-    fn heed_loss(&mut self, now: Time) {
+    fn signal_loss(&mut self, now: Time) {
         if now >= self.changed.after(self.rtt.unwrap_or_default()) {
             self.shrink(now, self.bytes * 7 / 10, Growth::Eighth);
         }
     }
 
     /// A stall makes one round of answers late, a queue that stays all of them.
-    fn heed_late(&mut self, now: Time, rtt: Span) {
+    fn signal_late(&mut self, now: Time, rtt: Span) {
         if self.late_at.after(rtt) > now {
             return; // of the same round
         }
@@ -209,9 +190,9 @@ impl PathWindow {
         }
     }
 
-    fn heed_spurious(&mut self, now: Time, mtu: Mtu) {
+    fn signal_spurious(&mut self, now: Time, mtu: Mtu) {
         // The answer took longer than a timer runs; how long, nobody knows.
-        self.heed_late(now, self.rtt.unwrap_or(QUEUE).max(QUEUE));
+        self.signal_late(now, self.rtt.unwrap_or(QUEUE).max(QUEUE));
         self.debt += unit(mtu);
         if self.debt > SPURIOUS_AHEAD * unit(mtu) {
             self.debt = 0;
@@ -240,17 +221,6 @@ impl PathWindow {
         self.is_used = false;
         self.late = 0;
     }
-}
-
-/// The way to a peer, which all queue pairs towards it share.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct PathLook {
-    /// Bytes that may be on the wire, as a receive buffer counts them.
-    pub window_bytes: u64,
-    /// Bytes that are.
-    pub used_bytes: u64,
-    /// The last round trip that was measured, ns.
-    pub rtt_ns: Option<u64>,
 }
 
 #[cfg(test)]
@@ -282,21 +252,21 @@ mod tests {
                 rtt,
                 wait: Some(WAIT),
             };
-            self.heed(signal)
+            self.signal(signal)
         }
 
-        fn heed(&mut self, signal: Signal) -> u64 {
-            self.window.heed(self.now, signal, Mtu::Mtu1024);
+        fn signal(&mut self, signal: Signal) -> u64 {
+            self.window.signal(self.now, signal, Mtu::Mtu1024);
             self.window.bytes()
         }
 
         fn loss(&mut self) -> u64 {
-            self.heed(Signal::Loss { waited: None })
+            self.signal(Signal::Loss { waited: None })
         }
 
         fn timeout(&mut self) -> u64 {
             self.now = self.now.after(WAIT);
-            self.heed(Signal::Loss { waited: Some(WAIT) })
+            self.signal(Signal::Loss { waited: Some(WAIT) })
         }
 
         fn grown() -> Self {
@@ -321,7 +291,7 @@ mod tests {
                 rtt: Span::from_micros(50),
                 wait: None,
             };
-            path.heed(signal);
+            path.signal(signal);
         }
         assert_eq!(path.window.bytes(), START_BYTES);
     }
@@ -369,11 +339,11 @@ mod tests {
         let mut path = Path::grown();
         assert_eq!(path.timeout(), MAX);
         for _ in 0..SPURIOUS_AHEAD {
-            assert_eq!(path.heed(Signal::Spurious), MAX);
+            assert_eq!(path.signal(Signal::Spurious), MAX);
         }
-        assert_eq!(path.heed(Signal::Spurious), MAX / 2);
+        assert_eq!(path.signal(Signal::Spurious), MAX / 2);
         for _ in 0..10_000 {
-            path.heed(Signal::Spurious);
+            path.signal(Signal::Spurious);
         }
         assert_eq!(path.window.bytes(), FLOOR_BYTES);
     }
@@ -383,7 +353,7 @@ mod tests {
         let mut path = Path::new();
         let packet = unit(Mtu::Mtu1024);
         for _ in 0..100 {
-            path.heed(Signal::Spurious);
+            path.signal(Signal::Spurious);
             path.window.note_return(packet * (SPURIOUS_SHARE - 1));
             assert_eq!(path.round(50_000), START_BYTES);
             path.window.note_return(packet);

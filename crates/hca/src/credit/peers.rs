@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use ferroce_transport::{Mtu, Time};
 
 use super::Room;
-use super::path::{PathWindow, Signal};
-use crate::table::Table;
+use super::path::PathWindow;
+use crate::admission::Signal;
 
 /// A device that queue pairs of this one are connected to.
 #[derive(Debug)]
@@ -32,75 +32,81 @@ pub(crate) struct Peer {
 const _: () = assert!(size_of::<Peer>() <= 3 * 64, "three cache lines");
 
 /// All of them: no more than there are queue pairs.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Peers {
-    table: Table<Box<Peer>>,
+    /// By index.
+    table: Vec<Option<Box<Peer>>>,
     by_address: BTreeMap<IpAddr, u32>,
+    /// Indices without a peer.
+    free: Vec<u32>,
 }
 
 impl Peers {
-    pub(crate) fn new(max: u32) -> Self {
-        Self {
-            table: Table::new(max),
-            by_address: BTreeMap::new(),
-        }
-    }
-
-    /// The peer at an address, which has one user more; `None` if there are too many peers, which
-    /// nobody has who has a queue pair for each. `window` is that of a path nothing is known of.
-    pub(crate) fn join(&mut self, now: Time, address: IpAddr, window: PathWindow) -> Option<u32> {
+    /// The peer at an address, which has one user more. `window` is that of a path about which
+    /// nothing is known.
+    pub(crate) fn join(&mut self, now: Time, address: IpAddr, window: PathWindow) -> u32 {
         let index = match self.by_address.get(&address) {
             Some(index) => *index,
-            None => self.insert(now, address, window)?,
+            None => self.insert(now, address, window),
         };
-        self.table.get_mut(index)?.users += 1;
-        Some(index)
+        if let Some(peer) = self.get_mut(index) {
+            peer.users += 1;
+        }
+        index
     }
 
-    fn insert(&mut self, now: Time, address: IpAddr, window: PathWindow) -> Option<u32> {
-        let index = self.table.insert_with(|_| {
-            Box::new(Peer {
-                address,
-                users: 0,
-                busy: 0,
-                room: Room::default(),
-                window,
-                heard: now,
-                is_silent: false,
-                leased: 0,
-            })
-        })?;
+    fn insert(&mut self, now: Time, address: IpAddr, window: PathWindow) -> u32 {
+        let index = self.free.pop().unwrap_or(self.table.len() as u32);
+        let peer = Some(Box::new(Peer {
+            address,
+            users: 0,
+            busy: 0,
+            room: Room::default(),
+            window,
+            heard: now,
+            is_silent: false,
+            leased: 0,
+        }));
+        match self.table.get_mut(index as usize) {
+            Some(place) => *place = peer,
+            None => self.table.push(peer),
+        }
         self.by_address.insert(address, index);
-        Some(index)
+        index
     }
 
-    /// A user goes, which neither has taken anything any more nor waits.
+    /// A user goes, which neither has anything in flight nor waits.
     pub(crate) fn leave(&mut self, index: u32) {
-        if let Some(peer) = self.table.get_mut(index) {
+        let Some(place) = self.table.get_mut(index as usize) else {
+            return;
+        };
+        if let Some(peer) = place {
             peer.users -= 1;
             if peer.users == 0 {
                 self.by_address.remove(&peer.address);
-                self.table.remove(index);
+                self.free.push(index);
+                *place = None;
             }
         }
     }
 
     #[inline]
     pub(crate) fn get(&self, index: u32) -> Option<&Peer> {
-        self.table.get(index).map(|peer| &**peer)
+        self.table.get(index as usize)?.as_deref()
     }
 
     #[inline]
     pub(crate) fn get_mut(&mut self, index: u32) -> Option<&mut Peer> {
-        self.table.get_mut(index).map(|peer| &mut **peer)
+        self.table.get_mut(index as usize)?.as_deref_mut()
     }
 
     pub(crate) fn rooms(&mut self) -> impl Iterator<Item = &mut Room> {
-        self.table.iter_mut().map(|peer| &mut peer.room)
+        self.table.iter_mut().flatten().map(|peer| &mut peer.room)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Peer)> {
-        self.table.iter().map(|(index, peer)| (index, &**peer))
+        let peers = (0..).zip(&self.table);
+        peers.filter_map(|(index, peer)| Some((index, peer.as_deref()?)))
     }
 }
 
@@ -126,9 +132,9 @@ impl Peer {
 
     /// A queue pair whose packets are of this size has learned something. Tells whether there may be
     /// more room now.
-    pub(crate) fn heed(&mut self, now: Time, signal: Signal, mtu: Mtu) -> bool {
+    pub(crate) fn signal(&mut self, now: Time, signal: Signal, mtu: Mtu) -> bool {
         let before = self.bound();
-        self.window.heed(now, signal, mtu);
+        self.window.signal(now, signal, mtu);
         match signal {
             Signal::Loss {
                 waited: Some(waited),

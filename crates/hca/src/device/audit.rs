@@ -3,10 +3,11 @@
 use ferroce_transport::QpCap;
 use ferroce_wire::Qpn;
 
-use super::{Hca, QpEntry};
+use super::Hca;
 use crate::event::Event;
 use crate::impair::Impairment;
 use crate::limits;
+use crate::queue_pair::QpEntry;
 
 /// Events that an object can cause until the program does something with it: each state of a queue
 /// pair has one, and what is announced once waits to be armed again.
@@ -25,12 +26,7 @@ impl Hca {
             assert_eq!(self.qp_index(entry.qp.qpn()), Some(index));
             self.audit_qp(entry);
         }
-        self.audit_credit();
-        let qps = self.qps.iter();
-        self.port
-            .audit(qps.filter_map(|(index, entry)| Some((entry.ready?, index))));
-        assert!(!self.timers.are_stale(self.qps.len()), "{:?}", self.timers);
-        self.timers.audit(self.common.now);
+        self.scheduler.audit(self.common.now, &self.qps);
         self.audit_users();
         self.audit_bounds();
         self.congestion.audit();

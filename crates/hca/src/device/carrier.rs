@@ -106,9 +106,11 @@ impl Hca {
         self.carrier.as_ref().is_none_or(|it| it.is_up)
     }
 
-    pub(super) fn carrier_waits_until(&self, at: Time) -> bool {
-        let carrier = self.carrier.as_ref();
-        carrier.is_some_and(|it| it.waits_until(at))
+    /// Takes the carrier's entry among the timers, which is due.
+    pub(super) fn handle_carrier_timeout(&mut self, at: Time) {
+        if self.carrier.as_ref().is_some_and(|it| it.waits_until(at)) {
+            self.follow_schedule();
+        }
     }
 
     fn carrier_mut(&mut self) -> &mut Carrier {
@@ -154,7 +156,8 @@ impl Hca {
 
     fn arm_carrier(&mut self, at: Time) {
         self.carrier_mut().timer_at = Some(at);
-        self.wake_at(at, CARRIER);
+        self.scheduler.push_timer(at, CARRIER);
+        self.conclude();
     }
 
     fn take_carrier(&mut self, at: Time, is_up: bool) {

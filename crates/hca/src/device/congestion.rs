@@ -5,7 +5,9 @@ use ferroce_transport::{Counter, Outgoing, Path, Time};
 use ferroce_wire::{BthFlags, PKEY_DEFAULT, Qpn};
 
 use super::Hca;
-use crate::congestion::Limiter;
+use super::queue_pair::Found;
+use crate::congestion::{Congestion, Limiter};
+use crate::host_profile::HostProfile;
 use crate::packet::Received;
 
 impl Hca {
@@ -41,28 +43,6 @@ impl Hca {
         Some(())
     }
 
-    /// A packet marked CE has arrived at a queue pair.
-    #[cold]
-    pub(crate) fn answer_mark(&mut self, index: u32, packet: &Received<'_>) {
-        self.common.state.count(Counter::NpEcnMarkedRocePackets, 1);
-        let Some(entry) = self.qps.get_mut(index) else {
-            return;
-        };
-        let (now, traffic_class) = (self.common.now, packet.traffic_class);
-        if let Some(path) = entry.path {
-            let peer = (path, entry.qp.attr().dest_qpn);
-            let flow = &mut entry.cnp_timer;
-            self.congestion.notify(now, traffic_class, peer, flow);
-        } else if let Some(deth) = packet.headers.deth()
-            && deth.qkey == entry.qp.attr().qkey
-            && !packet.dest.is_multicast()
-        {
-            // From somebody who may write to the queue pair, and a group sends no flood of answers.
-            let sender = (packet.source, deth.src_qp);
-            self.congestion.notify_sender(now, traffic_class, sender);
-        }
-    }
-
     /// Writes the next CNP to `out`; false if there is none.
     pub(crate) fn poll_cnp(&mut self, out: &mut Outgoing) -> bool {
         let made = self.congestion.poll_cnp(out);
@@ -72,42 +52,69 @@ impl Hca {
         made
     }
 
-    /// The window of a queue pair with a limiter, at most `share`; `None` if its turn has not come.
-    pub(crate) fn limited_window(&mut self, index: u32, now: Time, share: u32) -> Option<u32> {
-        let entry = self.qps.get_mut(index)?;
-        let enabled = |path: Path| self.congestion.is_enabled(path.traffic_class);
-        if !entry.path.is_some_and(enabled) {
-            entry.limiter = None;
-            return Some(share);
-        }
-        let limiter = entry.limiter.as_mut()?;
-        let (config, host) = (self.congestion.rp(), &self.config.host);
-        if !limiter.admits(config, host, now) {
-            self.settle(index);
-            return None;
-        }
-        let window = limiter.window_bytes(config, host, now);
-        Some(u32::try_from(window).unwrap_or(u32::MAX).min(share))
-    }
-
-    /// Books a packet of a queue pair with a limiter, which is dropped at full rate.
-    pub(crate) fn charge(&mut self, index: u32, now: Time, packet: &Outgoing) {
-        let bytes = packet.frame_bytes();
-        if let Some(entry) = self.qps.get_mut(index)
-            && let Some(limiter) = &mut entry.limiter
-        {
-            limiter.on_sent(self.congestion.rp(), &self.config.host, now, bytes);
-            if !limiter.is_limited() {
-                entry.limiter = None;
-            }
-        }
-    }
-
     /// The rate to which congestion control limits a queue pair now; `None` if it does not.
     pub fn rate_limit(&mut self, qpn: Qpn, now: Time) -> Option<Rate> {
         let index = self.qp_index(qpn)?;
         let limiter = self.qps.get_mut(index)?.limiter.as_mut()?;
         let rate = limiter.rate(self.congestion.rp(), now);
         limiter.is_limited().then_some(rate)
+    }
+}
+
+impl Found<'_> {
+    /// A packet marked CE has arrived.
+    #[cold]
+    pub(super) fn answer_mark(&mut self, congestion: &mut Congestion, packet: &Received<'_>) {
+        self.common.state.count(Counter::NpEcnMarkedRocePackets, 1);
+        let (now, traffic_class, entry) = (self.common.now, packet.traffic_class, &mut *self.entry);
+        if let Some(path) = entry.path {
+            let peer = (path, entry.qp.attr().dest_qpn);
+            congestion.notify(now, traffic_class, peer, &mut entry.cnp_timer);
+        } else if let Some(deth) = packet.headers.deth()
+            && deth.qkey == entry.qp.attr().qkey
+            && !packet.dest.is_multicast()
+        {
+            // From a sender that may write to the queue pair. A group causes no flood of answers.
+            let sender = (packet.source, deth.src_qp);
+            congestion.notify_sender(now, traffic_class, sender);
+        }
+    }
+
+    /// Has a queue pair with a limiter keep to its window; false if it has to wait.
+    pub(super) fn limit(&mut self, congestion: &Congestion, host: &HostProfile, now: Time) -> bool {
+        let share = self.scheduler.share(self.index, self.entry);
+        let enabled = |path: Path| congestion.is_enabled(path.traffic_class);
+        let window = if !self.entry.path.is_some_and(enabled) {
+            self.entry.limiter = None;
+            share
+        } else if let Some(limiter) = &mut self.entry.limiter {
+            let config = congestion.rp();
+            if !limiter.admits(config, host, now) {
+                self.scheduler.follow_deadline(self.index, self.entry);
+                return false;
+            }
+            let window = limiter.window_bytes(config, host, now);
+            u32::try_from(window).unwrap_or(u32::MAX).min(share)
+        } else {
+            share
+        };
+        self.entry.qp.share_window(window);
+        true
+    }
+
+    /// Charges a packet to a queue pair with a limiter, which is dropped at full rate.
+    pub(super) fn charge(
+        &mut self,
+        congestion: &Congestion,
+        host: &HostProfile,
+        now: Time,
+        packet: &Outgoing,
+    ) {
+        if let Some(limiter) = &mut self.entry.limiter {
+            limiter.on_sent(congestion.rp(), host, now, packet.frame_bytes());
+            if !limiter.is_limited() {
+                self.entry.limiter = None;
+            }
+        }
     }
 }

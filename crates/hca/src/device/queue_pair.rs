@@ -1,118 +1,105 @@
 //! A queue pair in its device.
 
-use std::net::IpAddr;
-
-use ferroce_dcqcn::np::CnpTimer;
 use ferroce_transport::{Attr, Path, Qp, QpAttr, QpModify, QpState, Time};
 use ferroce_wire::Qpn;
 
 use super::Hca;
-use super::Turn;
-use super::timers::earlier;
-use crate::congestion::Limiter;
-use crate::cq::Unpolled;
+use crate::admission::Signal;
 use crate::error_log::Connection;
 use crate::event::Event;
-use crate::host::{QpHost, QpObjects, Trouble};
+use crate::host::{Common, QpHost, Trouble};
+use crate::queue_pair::QpEntry;
+use crate::scheduler::Scheduler;
+use crate::table::Table;
 
-/// A queue pair and what the device knows about it; what packets need stands together.
-#[derive(Debug)]
-#[repr(C, align(64))]
-pub(crate) struct QpEntry {
-    /// It waits for the port, in this priority.
-    pub(super) ready: Option<u8>,
-    /// It is on the list of those that have worked.
-    pub(super) used: bool,
-    /// The GID it was bound to is gone: nothing of it leaves or arrives any more (F21).
-    pub(crate) is_severed: bool,
-    pub(crate) path: Option<Path>,
-    /// The device at its other end, if its requests are answered.
-    pub(crate) peer: Option<u32>,
-    pub(crate) objects: QpObjects,
-    pub(crate) unpolled: Unpolled,
-    /// While its peer's CNPs slow it down.
-    pub(crate) limiter: Option<Box<Limiter>>,
-    /// Its entry in the timer heap.
-    pub(super) timer_at: Option<Time>,
-    /// What it has taken of the buffers there and here.
-    pub(crate) turn: Turn,
-    pub(crate) qp: Qp,
-    /// Of the CNPs that answer its packets.
-    pub(crate) cnp_timer: CnpTimer,
-    /// CNPs of its peers that it has heeded.
-    pub(crate) cnps: u32,
-    /// How often it is open (`ibv_open_qp`).
-    pub(crate) handles: u32,
-    /// The address from which its own multicasts come back, if it wants none of them.
-    pub(crate) blocked_echo: Option<IpAddr>,
+/// A queue pair that was looked up, and the parts of its device that calls to it change.
+/// [`Hca::conclude`] follows when it is no longer at hand.
+pub(crate) struct Found<'a> {
+    pub(super) index: u32,
+    pub(crate) entry: &'a mut QpEntry,
+    pub(super) common: &'a mut Common,
+    pub(super) scheduler: &'a mut Scheduler,
 }
 
-const _: () = {
-    // Its place in the table, and two entries in the timer heap.
-    let around = size_of::<usize>() + 2 * size_of::<(Time, u32)>();
-    assert!(size_of::<QpEntry>() + around <= 1024, "a QP at rest");
-};
+impl<'a> Found<'a> {
+    #[inline]
+    pub(super) fn at(
+        index: u32,
+        qps: &'a mut Table<Box<QpEntry>>,
+        common: &'a mut Common,
+        scheduler: &'a mut Scheduler,
+    ) -> Option<Self> {
+        Some(Self {
+            index,
+            entry: qps.get_mut(index)?,
+            common,
+            scheduler,
+        })
+    }
 
-impl QpEntry {
-    pub(crate) fn new(qp: Qp, objects: QpObjects) -> Self {
-        Self {
+    /// Runs `f` on the queue pair with the device around it; then its deadline is noted, and what it
+    /// has learned about the path to its peer.
+    pub(crate) fn run<R>(&mut self, f: impl FnOnce(&mut Qp, &mut QpHost<'_>) -> R) -> R {
+        self.scheduler.note_use(self.index, self.entry);
+        let QpEntry {
             qp,
             objects,
-            unpolled: Unpolled::default(),
-            path: None,
-            peer: None,
-            turn: Turn::default(),
-            handles: 1,
-            blocked_echo: None,
-            cnp_timer: CnpTimer::default(),
-            cnps: 0,
-            limiter: None,
-            timer_at: None,
-            ready: None,
-            used: false,
-            is_severed: false,
+            unpolled,
+            path,
+            ..
+        } = &mut *self.entry;
+        let mut host = QpHost::new(self.common, qp.qpn(), objects, unpolled);
+        let result = f(qp, &mut host);
+        let signal = host.signal;
+        if host.trouble != Trouble::default() {
+            settle(qp, *path, &mut host);
         }
+        self.scheduler.follow_deadline(self.index, self.entry);
+        if let Some(signal) = signal {
+            self.signal(signal);
+        }
+        result
     }
 
-    /// Whether it waits for the port.
-    pub(crate) fn is_ready(&self) -> bool {
-        self.ready.is_some()
-    }
-
-    /// The traffic class of its next packet: that of its path, or of the datagram that is next.
-    pub(super) fn traffic_class(&self) -> u8 {
-        let datagram = || self.qp.next_datagram().map(|to| to.path);
-        self.path
-            .or_else(datagram)
-            .map_or(0, |path| path.traffic_class)
-    }
-
-    /// Whether its limiter makes it wait.
-    pub(crate) fn sleeps(&self) -> bool {
-        let limiter = self.limiter.as_ref();
-        limiter.is_some_and(|it| it.wait_until().is_some())
-    }
-
-    /// Its deadline, if that is earlier than its entry in the timer heap. It is to get another one.
     #[inline]
-    pub(super) fn next_deadline(&mut self) -> Option<Time> {
-        let deadline = self.deadline()?;
-        if self.timer_at.is_some_and(|at| at <= deadline) {
-            return None;
-        }
-        self.timer_at = Some(deadline);
-        Some(deadline)
+    fn signal(&mut self, signal: Signal) {
+        let now = self.common.now;
+        self.scheduler.signal(now, self.index, self.entry, signal);
     }
 
-    /// Whether it finds out by itself that its peer is dead.
-    pub(crate) fn has_timeout(&self) -> bool {
-        self.qp.attr().timeout != 0
+    /// Books what the queue pair has in flight, after a call that was not its turn to send.
+    #[inline]
+    pub(crate) fn book(&mut self) {
+        self.scheduler.book(self.index, self.entry);
     }
 
-    /// When it wants to be looked at: a timeout, or the end of a limiter's wait.
-    pub(super) fn deadline(&self) -> Option<Time> {
-        let turn = self.limiter.as_ref().and_then(|it| it.wait_until());
-        earlier(self.qp.poll_timeout(), turn)
+    /// After a call that was not its turn to send: books what it has in flight, and has it wait for
+    /// the port, as it may have something to send.
+    pub(crate) fn settle(&mut self) {
+        self.book();
+        self.begin_late();
+        self.make_ready();
+    }
+
+    /// Begins its turn anew if that began with answers alone, as it may have got a request.
+    #[inline]
+    pub(crate) fn begin_late(&mut self) {
+        self.scheduler.begin_late(self.index, self.entry);
+    }
+
+    /// Takes over another path, or none. What the old peer has said is forgotten.
+    pub(crate) fn follow(&mut self, path: Option<Path>) {
+        self.entry.path = path;
+        self.entry.is_severed = false;
+        (self.entry.limiter, self.entry.cnps) = (None, 0);
+        let now = self.common.now;
+        self.scheduler.follow_path(now, self.index, self.entry);
+    }
+
+    /// Has it wait for the port.
+    #[inline]
+    pub(crate) fn make_ready(&mut self) {
+        self.scheduler.make_ready(self.index, self.entry);
     }
 }
 
@@ -151,68 +138,54 @@ impl Hca {
         self.qps.get_mut(index).map(|entry| &mut **entry)
     }
 
+    /// Looks a queue pair up.
+    #[inline]
+    pub(crate) fn find(&mut self, qpn: Qpn) -> Option<Found<'_>> {
+        let index = self.qp_index(qpn)?;
+        Found::at(index, &mut self.qps, &mut self.common, &mut self.scheduler)
+    }
+
     /// Runs `f` on a queue pair with the device around it, then books what it left behind: its
-    /// deadline, what it has on the wire, and that it may have something to send.
+    /// deadline, what it has in flight, and that it may have something to send.
     pub(crate) fn with_qp<R>(
         &mut self,
         qpn: Qpn,
         f: impl FnOnce(&mut Qp, &mut QpHost<'_>) -> R,
     ) -> Option<R> {
-        let index = self.qp_index(qpn)?;
-        let result = self.with_index(index, f)?;
-        self.book(index);
-        self.allot_late(index);
-        self.make_ready(index);
+        let mut found = self.find(qpn)?;
+        let result = found.run(f);
+        found.settle();
+        self.conclude();
         Some(result)
     }
 
-    /// The same for one whose turn it is to send: what it has on the wire is booked at the end of
-    /// the turn.
-    pub(crate) fn with_index<R>(
-        &mut self,
-        index: u32,
-        f: impl FnOnce(&mut Qp, &mut QpHost<'_>) -> R,
-    ) -> Option<R> {
-        let entry = self.qps.get_mut(index)?;
-        if !entry.used {
-            entry.used = true;
-            self.used.push(index);
+    /// Does what is left to do when no queue pair is at hand: those that waited for room are called,
+    /// and useless timers are dropped.
+    #[inline]
+    pub(crate) fn conclude(&mut self) {
+        if let Some(called) = self.scheduler.take_pending() {
+            self.call(called);
         }
-        let QpEntry {
-            qp,
-            objects,
-            unpolled,
-            path,
-            ..
-        } = &mut **entry;
-        let mut host = QpHost::new(&mut self.common, qp.qpn(), objects, unpolled);
-        let result = f(qp, &mut host);
-        let signal = host.signal;
-        if host.trouble != Trouble::default() {
-            settle(qp, *path, &mut host);
-        }
-        let deadline = entry.next_deadline();
-        if let Some(signal) = signal {
-            self.heed(index, signal);
-        }
-        if let Some(at) = deadline {
-            self.wake_at(at, index);
-        }
-        Some(result)
     }
 
-    /// Forgets what the lists know of a queue pair that is gone.
-    pub(crate) fn forget(&mut self, entry: &QpEntry) {
-        let Some(index) = self.qp_index(entry.qp.qpn()) else {
-            return;
-        };
-        self.leave_peer(index, entry.peer, entry.turn);
-        if let Some(priority) = entry.ready {
-            self.port.remove(priority, index);
-        }
-        if entry.used {
-            self.used.retain(|used| *used != index);
+    #[cold]
+    fn call(&mut self, called: [Option<u32>; 3]) {
+        for index in called.into_iter().flatten() {
+            self.make_ready(index);
         }
         self.tidy_timers();
+    }
+
+    /// Calls queue pairs that have waited for long, if what is in flight seems to be lost.
+    pub(super) fn look_for_room(&mut self, now: Time) {
+        for index in self.scheduler.handle_timeout(now) {
+            self.make_ready(index);
+        }
+    }
+
+    fn make_ready(&mut self, index: u32) {
+        if let Some(entry) = self.qps.get_mut(index) {
+            self.scheduler.make_ready(index, entry);
+        }
     }
 }

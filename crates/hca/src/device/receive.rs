@@ -3,10 +3,13 @@
 use ferroce_transport::{Counter, Path, Time, frame_bytes};
 use ferroce_wire::{Opcode, Qpn, Service};
 
-use super::{Hca, QpEntry};
+use super::Hca;
+use super::queue_pair::Found;
 use crate::grh::grh;
+use crate::host::Common;
 use crate::link::Release;
 use crate::packet::{CE, Held, Received};
+use crate::queue_pair::QpEntry;
 
 impl Hca {
     /// Handles a packet from the link.
@@ -95,14 +98,15 @@ impl Hca {
     }
 
     fn deliver_to(&mut self, qpn: Qpn, packet: &Received<'_>) {
-        let state = &self.common.state;
         let index = self.qp_index(qpn);
-        let Some((index, entry)) = index.and_then(|index| Some((index, self.qps.get(index)?)))
-        else {
-            state.count(Counter::RxUnknownQp, 1);
+        let (qps, common, scheduler) = (&mut self.qps, &mut self.common, &mut self.scheduler);
+        let found = index.and_then(|index| Found::at(index, qps, common, scheduler));
+        let Some(mut found) = found else {
+            self.common.state.count(Counter::RxUnknownQp, 1);
             return;
         };
-        if let Err(cause) = self.check(entry, packet) {
+        let state = &found.common.state;
+        if let Err(cause) = check(found.entry, found.common, packet) {
             state.count(cause, 1);
             return;
         }
@@ -112,42 +116,43 @@ impl Hca {
             state.count(Counter::RxMulticastPackets, 1);
         }
         if packet.traffic_class & CE == CE {
-            self.answer_mark(index, packet);
+            found.answer_mark(&mut self.congestion, packet);
         }
-        let (now, headers, data) = (self.common.now, packet.headers, packet.data);
+        let (now, headers, data) = (found.common.now, packet.headers, packet.data);
         if headers.opcode().service() == Service::Ud {
             let grh = grh(packet);
-            self.with_index(index, |qp, host| {
-                qp.handle_datagram(headers, &grh, data, host)
-            });
+            found.run(|qp, host| qp.handle_datagram(headers, &grh, data, host));
         } else {
-            self.with_index(index, |qp, host| qp.handle_packet(now, headers, data, host));
+            found.run(|qp, host| qp.handle_packet(now, headers, data, host));
         }
-        self.book(index);
-        self.make_ready_unless_quiet(index);
+        found.book();
+        if !found.entry.is_quiet() {
+            found.make_ready();
+        }
+        self.conclude();
     }
+}
 
-    /// Whether the queue pair may have the packet, or why not.
-    #[inline]
-    fn check(&self, entry: &QpEntry, packet: &Received<'_>) -> Result<(), Counter> {
-        let headers = packet.headers;
-        let qp_type = entry.qp.config().qp_type;
-        if !qp_type.takes(headers.opcode()) {
-            return Err(Counter::RxWrongService);
-        }
-        // Of a program that ends, only what needs none of its memory is still looked at.
-        let needs_memory = headers.opcode().operation() != Opcode::RcAcknowledge;
-        if !entry.qp.takes_packets() || self.common.keys.is_revoked() && needs_memory {
-            return Err(Counter::RxWrongState);
-        }
-        let is_peer = |path: Path| path.dest == packet.source && !entry.is_severed;
-        if qp_type.is_connected() && !entry.path.is_some_and(is_peer) {
-            return Err(Counter::RxWrongPeer);
-        }
-        // The default partition, as full or limited member.
-        if headers.pkey | 0x8000 != ferroce_wire::PKEY_DEFAULT {
-            return Err(Counter::RxWrongPkey);
-        }
-        Ok(())
+/// Whether the queue pair may have the packet, or why not.
+#[inline]
+fn check(entry: &QpEntry, common: &Common, packet: &Received<'_>) -> Result<(), Counter> {
+    let headers = packet.headers;
+    let qp_type = entry.qp.config().qp_type;
+    if !qp_type.takes(headers.opcode()) {
+        return Err(Counter::RxWrongService);
     }
+    // Of a program that ends, only what needs none of its memory is still looked at.
+    let needs_memory = headers.opcode().operation() != Opcode::RcAcknowledge;
+    if !entry.qp.takes_packets() || common.keys.is_revoked() && needs_memory {
+        return Err(Counter::RxWrongState);
+    }
+    let is_peer = |path: Path| path.dest == packet.source && !entry.is_severed;
+    if qp_type.is_connected() && !entry.path.is_some_and(is_peer) {
+        return Err(Counter::RxWrongPeer);
+    }
+    // The default partition, as full or limited member.
+    if headers.pkey | 0x8000 != ferroce_wire::PKEY_DEFAULT {
+        return Err(Counter::RxWrongPkey);
+    }
+    Ok(())
 }

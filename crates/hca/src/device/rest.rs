@@ -12,7 +12,7 @@ impl Hca {
     /// queue pair that was used and rests then takes no more than 1 KiB with its queues.
     pub fn rest(&mut self) -> bool {
         for _ in 0..QPS {
-            let Some(index) = self.used.pop() else {
+            let Some(index) = self.scheduler.used.pop() else {
                 break;
             };
             let Some(entry) = self.qps.get_mut(index) else {
@@ -30,12 +30,12 @@ impl Hca {
                 srq.shrink();
             }
         }
-        if !self.used.is_empty() {
+        if !self.scheduler.used.is_empty() {
             return true;
         }
-        self.used.shrink_to_fit();
-        self.port.shrink();
-        self.timers.shrink();
+        self.scheduler.used.shrink_to_fit();
+        self.scheduler.port.shrink();
+        self.scheduler.timers.shrink();
         self.common.events.shrink_to_fit();
         self.congestion.shrink();
         self.egress.shrink();

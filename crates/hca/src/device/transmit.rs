@@ -3,9 +3,12 @@
 use ferroce_transport::{Counter, Outgoing, Time};
 
 use super::Hca;
-use super::port::Priorities;
+use super::queue_pair::Found;
+use crate::congestion::Congestion;
+use crate::host_profile::HostProfile;
 use crate::link::{HeldPacket, Release};
 use crate::packet::force_ack_dscp;
+use crate::scheduler::Priorities;
 
 /// What a queue pair has for the port.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -58,12 +61,12 @@ impl Hca {
     /// On a port without a rate everything has priority 0.
     pub fn set_paused(&mut self, now: Time, priorities: u8) {
         self.common.now = now;
-        self.port.set_paused(priorities);
+        self.scheduler.port.set_paused(priorities);
     }
 
     /// The priorities that are paused, one bit for each.
     pub fn paused(&self) -> u8 {
-        self.port.paused()
+        self.scheduler.port.paused()
     }
 
     /// Whether [`Self::poll_transmit`] may have something at once.
@@ -78,7 +81,7 @@ impl Hca {
             true => self.priorities_of_others(),
             false => 0,
         };
-        self.port.highest(others)
+        self.scheduler.port.highest(others)
     }
 
     /// The priorities of what waits that no queue pair of a program sends.
@@ -100,12 +103,12 @@ impl Hca {
 
     fn cnp_priority(&self) -> Option<u8> {
         let class = self.congestion.next_traffic_class();
-        class.map(|class| self.port.priority_of(class))
+        class.map(|class| self.scheduler.port.priority_of(class))
     }
 
     fn mad_priority(&self) -> Option<u8> {
         let class = self.cm.get().and_then(|cm| cm.next_traffic_class());
-        class.map(|class| self.port.priority_of(class))
+        class.map(|class| self.scheduler.port.priority_of(class))
     }
 
     /// Whether an impairment holds packets back that left the device, so that it must live on for
@@ -165,117 +168,67 @@ impl Hca {
 
     /// The next packet of this priority, of the queue pair whose turn it is.
     fn poll_ready(&mut self, priority: u8, now: Time, out: &mut Outgoing) -> bool {
-        while let Some(index) = self.port.front(priority) {
-            let polled = self.poll_qp(index, now, out);
+        while let Some(index) = self.scheduler.port.front(priority) {
+            let (qps, common, scheduler) = (&mut self.qps, &mut self.common, &mut self.scheduler);
+            let Some(mut found) = Found::at(index, qps, common, scheduler) else {
+                debug_assert!(false, "a queue pair that is gone waits for the port");
+                self.scheduler.port.pop(priority);
+                continue;
+            };
+            let polled = found.poll_transmit(&self.congestion, &self.config.host, now, out);
             let made = polled != Polled::Nothing;
-            let has_more = made && !self.is_quiet(index);
-            if !made || self.port.count_packet(index) || !has_more {
-                self.next_turn(priority, index, has_more);
+            let has_more = made && !found.entry.is_quiet();
+            if !made || found.scheduler.port.count_packet(index) || !has_more {
+                found.end_turn(has_more);
             }
+            self.conclude();
             if polled == Polled::Packet {
+                if let Some(dscp) = self.ack_dscp {
+                    force_ack_dscp(out, dscp);
+                }
                 return true;
             }
         }
         false
     }
+}
 
-    /// Whether a queue pair has nothing to send, and waits for no room to send it.
-    #[inline]
-    fn is_quiet(&self, index: u32) -> bool {
-        self.qps
-            .get(index)
-            .is_some_and(|entry| entry.qp.is_quiet() && !entry.turn.waits())
-    }
-
-    /// Has a queue pair wait for the port to which something has come, if there is more to it.
-    #[inline]
-    pub(super) fn make_ready_unless_quiet(&mut self, index: u32) {
-        if !self.is_quiet(index) {
-            self.make_ready(index);
+impl Found<'_> {
+    fn poll_transmit(
+        &mut self,
+        congestion: &Congestion,
+        host: &HostProfile,
+        now: Time,
+        out: &mut Outgoing,
+    ) -> Polled {
+        if self.scheduler.port.in_turn().is_none() {
+            self.scheduler.begin_turn(self.index, self.entry);
         }
-    }
-
-    fn poll_qp(&mut self, index: u32, now: Time, out: &mut Outgoing) -> Polled {
-        if self.port.in_turn().is_none() {
-            self.allot(index);
-        }
-        let Some(entry) = self.qps.get(index) else {
-            return Polled::Nothing;
-        };
-        let (path, limited, is_severed) = (entry.path, entry.limiter.is_some(), entry.is_severed);
-        if limited && !self.limit(index, now) {
+        let limited = self.entry.limiter.is_some();
+        if limited && !self.limit(congestion, host, now) {
             return Polled::Nothing;
         }
-        // A datagram has a path of its own, and nobody slows datagrams down; any other queue pair has
-        // one from RTR on, and sends nothing before.
-        if let Some(path) = path {
-            out.path = self.congestion.mark_capable(path);
+        // A datagram has a path of its own, and is never slowed down; any other queue pair has one
+        // from RTR on, and sends nothing before.
+        if let Some(path) = self.entry.path {
+            out.path = congestion.mark_capable(path);
         }
-        let made = self.with_index(index, |qp, host| qp.poll_transmit(now, host, out));
-        if made != Some(true) {
+        if !self.run(|qp, host| qp.poll_transmit(now, host, out)) {
             return Polled::Nothing;
         }
-        if is_severed {
+        if self.entry.is_severed {
             self.common.state.count(Counter::TxDropped, 1);
             return Polled::Lost;
         }
-        if let Some(dscp) = self.ack_dscp {
-            force_ack_dscp(out, dscp);
-        }
         if limited {
-            self.charge(index, now, out);
+            self.charge(congestion, host, now, out);
         }
         Polled::Packet
     }
 
-    /// Has a queue pair that is slowed down keep to its window; false if it is to wait.
-    fn limit(&mut self, index: u32, now: Time) -> bool {
-        let share = self.qps.get(index).map_or(0, |entry| self.share(entry));
-        let window = self.limited_window(index, now, share);
-        if let (Some(window), Some(entry)) = (window, self.qps.get_mut(index)) {
-            entry.qp.share_window(window);
-        }
-        window.is_some()
-    }
-
-    /// Ends the turn of the queue pair at the front of its priority. It goes to the back if it has
-    /// more to send, and leaves if not.
-    fn next_turn(&mut self, priority: u8, index: u32, has_more: bool) {
-        self.port.pop(priority);
-        self.port.end_turn();
-        if let Some(entry) = self.qps.get_mut(index) {
-            entry.ready = None;
-        }
-        self.end_turn(index);
-        if has_more {
-            self.make_ready(index);
-        }
-    }
-
-    /// Has a queue pair wait for the port.
-    #[inline]
-    pub(crate) fn make_ready(&mut self, index: u32) {
-        if let Some(entry) = self.qps.get_mut(index)
-            && entry.ready.is_none()
-        {
-            let priority = match self.port.has_priorities() {
-                true => self.port.priority_of(entry.traffic_class()),
-                false => 0,
-            };
-            entry.ready = Some(priority);
-            self.port.push(priority, index);
-        }
-    }
-
-    /// A queue pair that waits for the port may be of another priority now.
-    pub(crate) fn change_priority(&mut self, index: u32) {
-        if let Some(entry) = self.qps.get_mut(index)
-            && let Some(priority) = entry.ready
-            && self.port.priority_of(entry.traffic_class()) != priority
-        {
-            entry.ready = None;
-            self.port.remove(priority, index);
-            self.make_ready(index);
-        }
+    /// Ends its turn; see [`Scheduler::end_turn`](crate::scheduler::Scheduler::end_turn).
+    fn end_turn(&mut self, has_more: bool) {
+        let (now, index) = (self.common.now, self.index);
+        self.scheduler.end_turn(now, index, self.entry, has_more);
     }
 }

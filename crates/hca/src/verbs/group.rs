@@ -6,10 +6,11 @@ use ferroce_transport::QpType;
 use ferroce_wire::Qpn;
 
 use super::no_such;
-use crate::device::{Hca, QpEntry};
+use crate::device::Hca;
 use crate::error::{Object, VerbsError};
 use crate::event::Event;
 use crate::group::group_of_mgid;
+use crate::queue_pair::QpEntry;
 
 impl Hca {
     /// Attaches a UD queue pair to a multicast group, by its GID, so that it receives packets for

@@ -3,8 +3,8 @@
 use ferroce_transport::{Path, Qp};
 use ferroce_wire::Srqn;
 
+use crate::admission::PathLook;
 use crate::cq::CqId;
-use crate::credit::PathLook;
 use crate::device::Hca;
 use crate::ids::PdId;
 
@@ -78,7 +78,7 @@ impl Hca {
                 .srq
                 .map(|srq| Srqn::new(self.common.numbers.number(srq.0))),
             path: entry.path,
-            window: self.look_at_window(entry),
+            window: self.scheduler.path(entry),
         })
     }
 

@@ -9,7 +9,7 @@ use ferroce_wire::Qpn;
 use super::mw::expect_kind;
 use super::{in_range, no_such, not_busy};
 use crate::cq::{CqId, Unpolled};
-use crate::device::{Hca, QpEntry};
+use crate::device::Hca;
 use crate::error::{Object, VerbsError};
 use crate::host::{QpHost, QpObjects};
 use crate::ids::PdId;
@@ -17,6 +17,7 @@ use crate::limits;
 use crate::mr::{MwId, MwType};
 use crate::packet::is_unicast;
 use crate::posted::Posted;
+use crate::queue_pair::QpEntry;
 use crate::srq::SrqId;
 
 /// What a queue pair is created with.
@@ -172,9 +173,8 @@ impl Hca {
     /// without completions, and so do those of its completions that were not polled, as with the
     /// card's own library. One that was opened more than once is closed once.
     pub fn destroy_qp(&mut self, qpn: Qpn) -> Result<(), VerbsError> {
-        let index = self
-            .qp_index(qpn)
-            .ok_or_else(|| no_such(Object::Qp, qpn.value()))?;
+        let unknown = || no_such(Object::Qp, qpn.value());
+        let index = self.qp_index(qpn).ok_or_else(unknown)?;
         not_busy(Object::Qp, self.groups.count_of(qpn) as u32)?;
         if let Some(entry) = self.qps.get_mut(index)
             && entry.handles > 1
@@ -182,11 +182,9 @@ impl Hca {
             entry.handles -= 1;
             return Ok(());
         }
-        let entry = self
-            .qps
-            .remove(index)
-            .ok_or_else(|| no_such(Object::Qp, qpn.value()))?;
-        self.forget(&entry);
+        let mut entry = self.qps.remove(index).ok_or_else(unknown)?;
+        self.scheduler.forget(self.common.now, index, &mut entry);
+        self.conclude();
         self.forget_completions(qpn, entry.objects);
         self.common.keys.unbind_all_of(qpn);
         self.count_users(entry.objects, -1)
@@ -233,34 +231,29 @@ impl Hca {
             let max = self.config.port_mtu as u64;
             in_range("path_mtu", change.attr.path_mtu as u64, 1, max)?;
         }
-        let is_connected = |qp: &Qp| qp.config().qp_type.is_connected();
+        let unknown = || no_such(Object::Qp, qpn.value());
+        let mut found = self.find(qpn).ok_or_else(unknown)?;
         if let Some(Path { dest, .. }) = path
             && !is_unicast(dest)
-            && self.qp(qpn).is_some_and(is_connected)
+            && found.entry.qp.config().qp_type.is_connected()
         {
             return Err(VerbsError::NotUnicast { dest });
         }
-        self.with_qp(qpn, |qp, host| qp.modify(change, host))
-            .ok_or_else(|| no_such(Object::Qp, qpn.value()))??;
+        let changed = found.run(|qp, host| qp.modify(change, host));
+        found.settle();
         let reset = change.mask.contains(Attr::STATE) && change.state == QpState::Reset;
-        let Some(entry) = self.qp_entry_mut(qpn) else {
-            return Ok(()); // it was there a moment ago
-        };
-        if path.is_some() || reset {
-            entry.path = path;
-            entry.is_severed = false;
-            (entry.limiter, entry.cnps) = (None, 0); // what the old peer has said
-            if let Some(index) = self.qp_index(qpn) {
-                self.follow_path(index);
-                self.change_priority(index);
-            }
+        if changed.is_ok() && (path.is_some() || reset) {
+            found.follow(path);
         }
-        if reset && let Some(entry) = self.qp_entry_mut(qpn) {
-            entry.unpolled = Unpolled::default();
-            let objects = entry.objects;
+        if changed.is_ok() && reset {
+            found.entry.unpolled = Unpolled::default();
+        }
+        let objects = found.entry.objects;
+        self.conclude();
+        if changed.is_ok() && reset {
             self.forget_completions(qpn, objects);
         }
-        Ok(())
+        Ok(changed?)
     }
 
     /// State, attributes and path of a queue pair; the PSNs are those that come next.
@@ -319,12 +312,11 @@ impl Hca {
         writers: impl IntoIterator<Item = impl FnOnce(&mut SendWr) -> Result<(), E>>,
     ) -> Result<(), E> {
         let unknown = || no_such(Object::Qp, qpn.value());
-        let index = self.qp_index(qpn).ok_or_else(unknown)?;
-        // Behind requests that cannot leave before an answer comes: nor can these.
-        let is_stuck = |entry: &QpEntry| !entry.is_ready() && entry.qp.has_unsent();
-        let is_stuck = self.qps.get(index).is_some_and(|entry| is_stuck(entry));
         let mut posted = self.posted;
-        let outcome = self.with_index(index, |qp, host| {
+        let mut found = self.find(qpn).ok_or_else(unknown)?;
+        // Behind requests that cannot leave before an answer comes: nor can these.
+        let is_stuck = !found.entry.is_ready() && found.entry.qp.has_unsent();
+        let outcome = found.run(|qp, host| {
             let is_answered = qp.config().qp_type.is_reliable();
             let max = qp.config().cap.max_send_wr;
             writers.into_iter().try_for_each(|write| {
@@ -352,12 +344,15 @@ impl Hca {
             })
         });
         if !is_stuck {
-            self.posted = posted;
-            // Nothing of it is on the wire yet, so there is nothing to book.
-            self.allot_late(index);
-            self.make_ready(index);
+            // Nothing of it is in flight yet, so there is nothing to book.
+            found.begin_late();
+            found.make_ready();
         }
-        outcome.unwrap_or_else(|| Err(unknown().into()))
+        self.conclude();
+        if !is_stuck {
+            self.posted = posted;
+        }
+        outcome
     }
 
     /// What has been posted since the last call and may leave, for hosts that collect it into batches.
@@ -438,10 +433,8 @@ mod tests {
         let wr = SendWr::new(1, SendOp::Send { imm: None }, sge);
         hca.post_send(qpn, wr).unwrap();
         assert!(hca.poll_transmit(Time::ZERO).is_some());
-        assert_eq!(hca.peers.iter().count(), 1);
         hca.audit();
         hca.destroy_qp(qpn).unwrap();
-        assert_eq!(hca.peers.iter().count(), 0);
         hca.audit();
     }
 }

@@ -51,11 +51,11 @@ enum Way {
     Ring(usize),
     /// By UDP as long as the slot has this owner: packets that change their way overtake others.
     Udp(Peer),
-    /// By UDP for the next packets, of this number: it is not a device of this directory.
+    /// By UDP: it is not a device of this directory, for this number of further packets.
     Foreign(u32),
 }
 
-/// The rings to all peers of this process.
+/// The rings to all processes that this one sends to.
 #[derive(Debug)]
 pub(super) struct Outlets {
     reader: Reader,

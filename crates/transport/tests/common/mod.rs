@@ -668,7 +668,7 @@ impl Pair {
     }
 }
 
-/// What came of it.
+/// The outcome.
 impl Pair {
     /// Takes the completions of one queue.
     pub fn completions(&mut self, id: Id, queue: WorkQueue) -> Vec<Completion> {

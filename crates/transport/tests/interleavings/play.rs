@@ -13,7 +13,7 @@ use crate::common::{A, B, Dice, Fate, Id, Mr, Packet, Pair, Setup};
 use crate::oracle;
 use crate::scenario::{Message, Scenario, policy};
 
-/// What came of a scenario that broke no promise.
+/// The outcome of a scenario that broke no promise.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outcome {
     /// Neither queue pair failed.
@@ -51,7 +51,7 @@ const PART: u32 = 40 << 10;
 const TARGET_BYTES: u32 = Target::bytes(PART);
 
 /// Plays a scenario, and if its connection ages in it, once more without that: then the packets must
-/// be the same, but for their PSNs and message sequence numbers.
+/// be the same, except for their PSNs and message sequence numbers.
 pub(crate) fn play(scenario: &Scenario) -> Outcome {
     if scenario.ages.is_empty() {
         return play_once(scenario, None);

@@ -13,7 +13,7 @@ pub(crate) struct Scenario {
     pub(crate) window_packets: u32,
     pub(crate) rd_atomic: u8,
     pub(crate) srq: bool,
-    /// A sends over XRC, and B to nobody.
+    /// A sends over XRC, and B does not send.
     pub(crate) xrc: bool,
     pub(crate) timeout: u8,
     pub(crate) retry_cnt: u8,
@@ -38,7 +38,7 @@ pub(crate) struct Scenario {
 #[derive(Clone, Debug)]
 pub(crate) struct Message {
     pub(crate) kind: Kind,
-    /// Full packets, and so many bytes more or less.
+    /// Full packets, and this number of bytes more or less.
     pub(crate) packets: u32,
     pub(crate) delta: i32,
     pub(crate) place: u32,

@@ -53,7 +53,7 @@ fn if_nothing_has_arrived_the_rest_follows_at_once() {
     assert_eq!(pair.sent(B)[0], "ACK 0");
 }
 
-/// The acknowledgement says that all is there but for the atomic, whose response is asked for.
+/// The acknowledgement says that all is there except the atomic, whose response is asked for.
 #[test]
 fn if_everything_has_arrived_nothing_follows() {
     let pair = mixed(B);
@@ -136,7 +136,7 @@ fn new_columns_show_missing_values() {
     assert_eq!(pair.sent(B)[..2], ["ACK 0", "NAK sequence 1"]);
 }
 
-/// Without a timer, nobody would miss the new packet if that is lost.
+/// Without a timer, the new packet would not be missed if it is lost.
 #[test]
 fn skipped_packets_are_sent_before_the_timeout() {
     let mut pair = posted_meanwhile();
@@ -219,7 +219,7 @@ fn requests_posted_meanwhile_wait_for_the_answer() {
     pair.expect_sent(A, 0..4);
 }
 
-/// Without a timer, nobody would miss a probe that is lost.
+/// Without a timer, a lost probe would not be missed.
 #[test]
 fn a_queue_pair_that_loses_its_timer_sends_everything() {
     let mut pair = Setup::default().connect();

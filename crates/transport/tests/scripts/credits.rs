@@ -80,7 +80,7 @@ fn without_credit_one_packet_at_a_time_asks_for_some() {
     pair.transmit();
     assert_eq!(pair.sent(A), ["SEND first 1"]);
     assert!(pair.log[0].headers.asks_for_ack());
-    // Nobody posts a receive: the one packet is refused.
+    // No receive is posted: the one packet is refused.
     pair.run_for(10_000);
     assert_eq!(pair.sent(B), ["RNR 1"]);
     pair.recv(B, 1, 4000);

@@ -88,7 +88,7 @@ fn nobody_is_answered_with_what_an_earlier_lap_asked_for() {
     }
 }
 
-/// A READ that nobody has asked for again for less than half a lap is still known.
+/// A READ that was not asked for again for less than half a lap is still known.
 #[test]
 fn a_repeated_read_is_answered_up_to_half_a_lap_later() {
     for (distance, known) in [(LAP / 4, true), (LAP / 2 - 1, true), (LAP / 2, false)] {
@@ -219,7 +219,7 @@ fn unreliable_messages_arrive_at_any_distance() {
         age(&mut pair, distance);
         pair.send(A, 1, 3000);
         pair.run();
-        // A whole message is lost, and a packet comes twice.
+        // A whole message is lost, and a packet is repeated.
         pair.lose(1, Opcode::UcSendOnly);
         pair.send(A, 2, 10);
         pair.rule(1, crate::common::Fate::Twice(0), |_| true);

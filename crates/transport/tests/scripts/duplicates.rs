@@ -120,7 +120,7 @@ fn a_repeated_read_beyond_the_original_is_dropped() {
     assert_eq!(pair.count(B, Counter::DuplicateRequest), 2);
 }
 
-/// The key may have been closed since for good reason, and the packet may be very late.
+/// The key may have been closed since with reason, and the packet may be very late.
 #[test]
 fn a_repeated_read_of_closed_memory_is_dropped() {
     let mut pair = Setup::default().connect();

@@ -21,7 +21,7 @@ fn timeouts(pair: &Pair) -> u64 {
     pair.count(A, Counter::LocalAckTimeoutErr)
 }
 
-/// Nothing is lost for ever: everything is done, in order, and the bytes are there.
+/// Nothing stays lost: everything is done, in order, and the bytes are there.
 fn finish(pair: &mut Pair, wr_ids: impl IntoIterator<Item = u64>) {
     pair.run();
     pair.expect_sent(A, wr_ids);

@@ -272,7 +272,7 @@ fn reset_forgets_everything_and_a_new_connection_works() {
             assert!(!pair[id].qp.has_answers());
             assert_eq!(*pair[id].qp.attr(), QpAttr::default());
         }
-        // Whatever is still on the wire finds nobody.
+        // Packets still on the wire find no queue pair.
         pair.run();
         for id in [A, B] {
             let side = &mut pair[id].host;
@@ -470,7 +470,7 @@ fn a_peer_set_up_with_the_queried_psns_goes_on() {
     pair.expect_sent(B, 4..5);
 }
 
-/// The oldest request of a queue pair that the program moves to ERR tells of that.
+/// The oldest request of a queue pair that the program moves to ERR reports that.
 #[test]
 fn stopping_a_queue_pair_shows_in_vendor_errors() {
     let mut pair = Setup::default().connect();

@@ -180,7 +180,7 @@ fn a_write_that_is_not_permitted_is_dropped() {
     assert!(untouched != pair.bytes(A, pair[A].local.part(0, 100)));
 }
 
-/// The receive that the immediate data takes tells of it; nobody tells the peer.
+/// The receive that the immediate data takes reports it; the peer is not told.
 #[test]
 fn a_write_with_immediate_data_and_a_wrong_key_fails_its_receive() {
     let mut pair = uc().connect();

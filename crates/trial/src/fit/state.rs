@@ -176,7 +176,7 @@ impl State {
     }
 }
 
-/// What a search depends on, but for the number of its rounds: more may follow.
+/// What a search depends on, except for the number of its rounds: more may follow.
 fn words(question: &Question) -> BTreeMap<String, String> {
     let Question {
         outages,

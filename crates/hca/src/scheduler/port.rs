@@ -14,7 +14,7 @@ const PRIORITIES: usize = 8;
 
 /// Who waits for the port of a device.
 #[derive(Debug)]
-pub(super) struct Port {
+pub(crate) struct Port {
     /// It has a rate.
     has_priorities: bool,
     ready: ReadyQueues,
@@ -28,10 +28,10 @@ pub(super) struct Port {
 }
 
 /// A set of priorities, one bit for each.
-pub(super) type Priorities = u8;
+pub(crate) type Priorities = u8;
 
 impl Port {
-    pub(super) fn new(host: &HostProfile) -> Self {
+    pub(crate) fn new(host: &HostProfile) -> Self {
         // What may be sent changes between two packets that do not leave at once.
         let turn_packets = match host.port_rate {
             Some(_) => 1,
@@ -48,7 +48,7 @@ impl Port {
     }
 
     /// The priority of packets with this traffic class.
-    pub(super) fn priority_of(&self, traffic_class: u8) -> u8 {
+    pub(crate) fn priority_of(&self, traffic_class: u8) -> u8 {
         match self.has_priorities() {
             true => traffic_class >> 5,
             false => 0,
@@ -57,23 +57,23 @@ impl Port {
 
     /// Whether there is more than one.
     #[inline]
-    pub(super) fn has_priorities(&self) -> bool {
+    pub(crate) fn has_priorities(&self) -> bool {
         self.has_priorities
     }
 
     /// The highest of these priorities, or of those that queue pairs wait with, that is not paused.
     #[inline]
-    pub(super) fn highest(&self, others: Priorities) -> Option<u8> {
+    pub(crate) fn highest(&self, others: Priorities) -> Option<u8> {
         let ready = (self.ready.waiting | others) & !self.paused;
         ready.checked_ilog2().map(|priority| priority as u8) // below 8
     }
 
     /// Stops these priorities, and no others any more.
-    pub(super) fn set_paused(&mut self, paused: Priorities) {
+    pub(crate) fn set_paused(&mut self, paused: Priorities) {
         self.paused = paused;
     }
 
-    pub(super) fn paused(&self) -> Priorities {
+    pub(crate) fn paused(&self) -> Priorities {
         self.paused
     }
 
@@ -81,13 +81,13 @@ impl Port {
 
     /// The queue pair that has sent something in its turn and may go on.
     #[inline]
-    pub(super) fn in_turn(&self) -> Option<u32> {
+    pub(crate) fn in_turn(&self) -> Option<u32> {
         (self.turn_left < self.turn_packets).then_some(self.turn)
     }
 
     /// A queue pair has sent a packet; tells whether its turn is over.
     #[inline]
-    pub(super) fn count_packet(&mut self, index: u32) -> bool {
+    pub(crate) fn count_packet(&mut self, index: u32) -> bool {
         self.turn = index;
         self.turn_left -= 1;
         self.turn_left == 0
@@ -95,7 +95,7 @@ impl Port {
 
     /// Nobody's turn has begun.
     #[inline]
-    pub(super) fn end_turn(&mut self) {
+    pub(crate) fn end_turn(&mut self) {
         self.turn_left = self.turn_packets;
     }
 
@@ -103,18 +103,18 @@ impl Port {
 
     /// The queue pair whose turn it is in this priority.
     #[inline]
-    pub(super) fn front(&self, priority: u8) -> Option<u32> {
+    pub(crate) fn front(&self, priority: u8) -> Option<u32> {
         self.ready.queue(priority)?.front().copied()
     }
 
     #[inline]
-    pub(super) fn push(&mut self, priority: u8, index: u32) {
+    pub(crate) fn push(&mut self, priority: u8, index: u32) {
         self.ready.waiting |= 1 << priority;
         self.ready.queue_mut(priority).push_back(index);
     }
 
     #[inline]
-    pub(super) fn pop(&mut self, priority: u8) {
+    pub(crate) fn pop(&mut self, priority: u8) {
         let queue = self.ready.queue_mut(priority);
         queue.pop_front();
         if queue.is_empty() {
@@ -123,7 +123,7 @@ impl Port {
     }
 
     /// Takes out a queue pair that waits in this priority.
-    pub(super) fn remove(&mut self, priority: u8, index: u32) {
+    pub(crate) fn remove(&mut self, priority: u8, index: u32) {
         if self.in_turn() == Some(index) {
             self.end_turn();
         }
@@ -135,7 +135,7 @@ impl Port {
     }
 
     /// Gives back the memory that its queues took.
-    pub(super) fn shrink(&mut self) {
+    pub(crate) fn shrink(&mut self) {
         self.ready.shrink();
     }
 
@@ -143,7 +143,7 @@ impl Port {
     ///
     /// # Panics
     /// Panics if not.
-    pub(super) fn audit(&self, listed: impl Iterator<Item = (u8, u32)>) {
+    pub(crate) fn audit(&self, listed: impl Iterator<Item = (u8, u32)>) {
         let mut count = 0;
         for (priority, index) in listed {
             let queue = self.ready.queue(priority);
