@@ -1,7 +1,4 @@
-//! The time a path takes when it carries nothing else.
-
-use ferroce_base::time::Span;
-use ferroce_dcqcn::Rate;
+//! Paths from host to host.
 
 use crate::route::Routes;
 use crate::topology::{NodeId, Ports, Topology};
@@ -52,32 +49,13 @@ impl Path {
             }
         }
     }
-
-    /// Returns the rate of the slowest cable.
-    #[must_use]
-    pub fn rate(&self, topology: &Topology) -> Rate {
-        let rates = self.cables(topology).map(|cable| cable.rate);
-        rates.min().unwrap_or_default()
-    }
-
-    /// Returns how long a frame of this length takes to the other host: every switch receives all
-    /// of it before it forwards it.
-    #[must_use]
-    pub fn latency(&self, topology: &Topology, frame_bytes: u32) -> Span {
-        let times = self.cables(topology);
-        times
-            .map(|it| it.delay + it.rate.transmission(frame_bytes))
-            .sum()
-    }
-
-    fn cables(&self, topology: &Topology) -> impl Iterator<Item = crate::Cable> {
-        let hops = self.hops.iter();
-        hops.map(|hop| topology.cables[hop.cable as usize])
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use ferroce_base::time::Span;
+    use ferroce_dcqcn::Rate;
+
     use super::*;
     use crate::topology::{CableSpec, LeafSpine};
 
@@ -87,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cable_counts() {
+    fn paths_lead_from_host_to_host() {
         let topology = LeafSpine {
             leaves: 2,
             spines: 2,
@@ -99,14 +77,6 @@ mod tests {
         let topology = topology.build().unwrap();
         let path = first_path(&topology, [0, 3]).unwrap();
         assert_eq!(path.hops.len(), 4);
-        assert_eq!(path.rate(&topology), Rate::from_mbps(40_000));
-        let serialization = 2 * Span::from_nanos(80) + 2 * Span::from_nanos(200);
-        assert_eq!(
-            path.latency(&topology, 1_000),
-            Span::from_micros(8) + serialization
-        );
-        let local = first_path(&topology, [0, 1]).unwrap();
-        assert_eq!(local.latency(&topology, 0), Span::from_micros(2));
         assert_eq!(first_path(&topology, [0, 0]), None);
         assert_eq!(first_path(&topology, [0, 4]), None);
         assert_eq!(first_path(&topology, [9, 0]), None);
