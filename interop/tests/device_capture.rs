@@ -14,17 +14,12 @@ use ferroce_hca::{
     AccessFlags, Buffer, Counter, CqId, Direction, Hca, Impairment, Memory, MrInfo, Mtu, QpAttr,
     QpInit, QpType, RecvWr, SendOp, SendWr, Sge, Sges, WcStatus, WriteLockError,
 };
-use ferroce_interop::Tool;
+use ferroce_interop::tshark::fields;
 use ferroce_os::{Tap, TapDirection};
 use ferroce_registry::impairment;
 use ferroce_runtime::{Device, DeviceConfig, Endpoint};
 use ferroce_wire::{IcrcFlow, IpPair, Opcode, Psn, Qpn};
 use tempfile::TempDir;
-
-const TSHARK: Tool = Tool {
-    program: "tshark",
-    debian_package: "tshark",
-};
 
 const LEN: usize = 64 << 10;
 
@@ -143,19 +138,6 @@ fn record(path: &Path, hosts: [u8; 2], impairment: &Impairment) {
     b.succeed(3);
     drop((a, b));
     tap.finish().unwrap();
-}
-
-fn fields(path: &Path, filter: &str, fields: &[&str]) -> Vec<Vec<String>> {
-    let mut args = vec!["-n", "-r", path.to_str().unwrap(), "-Y", filter];
-    args.extend(["-T", "fields", "-E", "occurrence=l"]);
-    args.extend(["-o", "ip.check_checksum:TRUE"]);
-    args.extend(["-o", "udp.check_checksum:TRUE"]);
-    args.extend(fields.iter().flat_map(|field| ["-e", field]));
-    TSHARK
-        .run(&args, &[])
-        .lines()
-        .map(|line| line.split('\t').map(str::to_string).collect())
-        .collect()
 }
 
 /// A captured packet as tshark takes it apart.

@@ -57,7 +57,7 @@ fn a_program_that_posts_now_and_then_needs_no_watch() {
     }
 }
 
-/// Its queue pair has as many READs outstanding as it may: others do not leave when they are posted.
+/// Its queue pair may have a limited number of READs outstanding: others do not leave when posted.
 #[test]
 fn requests_that_cannot_leave_need_no_watch() {
     let mut world = World::new();

@@ -33,7 +33,7 @@ impl Scene {
         self.helper.look(self.now, self.polled)
     }
 
-    /// Drives the device, which takes `packets` and sends all it has.
+    /// Drives the device, which takes this many packets and sends all it has.
     fn drive(&mut self, packets: usize, deadline: Option<Time>) -> Next {
         let Look::Drive { is_around } = self.look() else {
             panic!("{:?} does not drive", self.helper);

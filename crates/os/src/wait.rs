@@ -245,11 +245,11 @@ struct Shared {
     state: AtomicU8,
 }
 
-/// The waiter is not in a wait, and has not been woken.
+/// The waiter is not in a wait, and no thread has woken it.
 const AWAKE: u8 = 0;
 /// The waiter sleeps or is about to, and needs the event to wake.
 const ASLEEP: u8 = 1;
-/// It was woken since the last wait ended.
+/// A thread has woken it since the last wait ended.
 const SIGNALLED: u8 = 2;
 
 impl Shared {

@@ -60,7 +60,7 @@ fn a_card_is_listed_with_its_vfs_which_come_and_go_with_it() {
 }
 
 #[test]
-fn a_vf_needs_free_numbers() {
+fn a_vf_needs_a_free_name_and_addresses() {
     let place = Place::new();
     let registry = place.registry();
     let pci = |text: &str| Some(text.parse().unwrap());

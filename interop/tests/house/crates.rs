@@ -13,6 +13,7 @@ const LEVELS: &[(&str, u8)] = &[
     ("ferroce-base", 0),
     ("ferroce-wire", 0),
     ("ferroce-prm", 0),
+    ("ferroce-picture", 0),
     ("ferroce-adp", 1),
     ("ferroce-dcqcn", 1),
     ("ferroce-designer", 2),

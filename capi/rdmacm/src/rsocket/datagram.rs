@@ -479,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn unread_events_do_not_grow() {
+    fn unread_datagrams_are_bounded() {
         let mut inbox = Inbox::default();
         for number in 0..=WAITING_MAX {
             inbox.keep(([10, 0, 0, 1], number as u16).into(), b"data");

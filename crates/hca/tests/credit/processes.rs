@@ -101,7 +101,7 @@ fn two_processes_do_not_drown_one() {
 
 /// One that has died, or sleeps, has everything.
 #[test]
-fn another_devices_numbers_do_not_conflict() {
+fn leases_of_another_process_stop_no_queue_pair() {
     let shared = shared();
     let leases = shared.memory.leases;
     let mut link = link(shared);

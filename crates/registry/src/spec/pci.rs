@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn undecidable_input_is_refused() {
+    fn bad_places_are_refused() {
         for text in ["3a", "3a:20.0", "10000:3a:00.0"] {
             let error = parse(text).unwrap_err().to_string();
             assert!(error.contains("pci is"), "{text}: {error}");

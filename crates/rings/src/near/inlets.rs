@@ -112,7 +112,7 @@ impl Inlets {
         self.was_woken = true;
         if !inlet.line.is_open() {
             inlet.is_closed = true;
-            // It would come up without end.
+            // It would come up again and again.
             self.lines.remove(&inlet.line);
             if !inlet.consumer.has_some() {
                 self.remove(index);

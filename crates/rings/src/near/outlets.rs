@@ -51,11 +51,11 @@ enum Way {
     Ring(usize),
     /// By UDP as long as the slot has this owner: packets that change their way overtake others.
     Udp(Peer),
-    /// By UDP: it is not a device of this directory, for this number of further packets.
+    /// By UDP for the next packets, of this number: it is not a device of this directory.
     Foreign(u32),
 }
 
-/// The rings to all processes that this one sends to.
+/// The rings to all peers of this process.
 #[derive(Debug)]
 pub(super) struct Outlets {
     reader: Reader,

@@ -345,7 +345,7 @@ proptest! {
         }
     }
 
-    /// No bytes make the reader panic, read outside, or loop without end.
+    /// No bytes make the reader panic, read outside, or go on without end.
     #[test]
     fn any_bytes_are_packets_or_refused(
         patches in prop::collection::vec((0..16_usize, any::<u64>()), 0..40),
