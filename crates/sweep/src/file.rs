@@ -126,9 +126,7 @@ fn read<'t>(reader: &mut Reader<'t>, table: &'t DeTable<'t>) -> Option<Sweep> {
     let root = &reader.root(table, ROOT);
     let mut text = |name| reader.string(root, name).unwrap_or_default().to_owned();
     let [title, assumption, scenario] = ["title", "assumption", "scenario"].map(&mut text);
-    if !root.has("scenario") {
-        reader.missing(root, "scenario", "\"FILE.toml\"");
-    }
+    reader.require(root, "scenario", "\"FILE.toml\"");
     let seeds = count(reader, root, "seeds", (1, MANY)).unwrap_or(1);
     let first_seed = count(reader, root, "first_seed", (0, i64::MAX - MANY));
     let baseline = reader.flag(root, "baseline").unwrap_or(false);
@@ -207,9 +205,7 @@ fn axis<'t>(reader: &mut Reader<'t>, section: &Section<'t>, design: Design) -> O
 }
 
 fn field<'t>(reader: &mut Reader<'t>, section: &Section<'t>) -> Option<String> {
-    if !section.has("field") {
-        reader.missing(section, "field", "\"fault[0].for\", for example");
-    }
+    reader.require(section, "field", "\"fault[0].for\", for example");
     let field = reader.string(section, "field")?;
     if field == "seed" {
         let text = "seeds have keys of their own: seeds = 20, first_seed = 1";
@@ -272,7 +268,7 @@ fn spread<'t>(
             return None;
         }
         (false, false) => {
-            reader.missing(section, "points", "9, for example");
+            reader.require(section, "points", "9, for example");
             return None;
         }
         (true, false) => {}

@@ -109,9 +109,7 @@ pub(super) fn read<'t>(
     let mut spans = Vec::new();
     let names = link_names(topology);
     for (entry, section) in sections.iter().enumerate() {
-        if !section.has("kind") {
-            reader.missing(section, "kind", "\"link-down\"");
-        }
+        reader.require(section, "kind", "\"link-down\"");
         let Some(kind) = reader.word(section, "kind", Kind::ALL) else {
             continue;
         };
@@ -230,9 +228,7 @@ fn effect<'t>(
     let mut may = vec!["kind", "at", "for", "every", "count", "times"];
     for (name, example) in needed(kind) {
         may.push(name);
-        if !section.has(name) {
-            reader.missing(section, name, example);
-        }
+        reader.require(section, name, example);
     }
     if matches!(kind, Kind::LinkDown | Kind::SwitchReboot) {
         may.push("reroute_after");

@@ -99,15 +99,11 @@ fn workload<'t>(
     seed: u64,
     resolve: &mut Resolver<'_>,
 ) -> Option<Workload> {
-    if !section.has("workload") {
-        reader.missing(section, "workload", "\"ring-all-reduce\"");
-    }
+    reader.require(section, "workload", "\"ring-all-reduce\"");
     let kind = reader.word(section, "workload", Kind::ALL)?;
     let (needed, may) = keys_of(kind);
     for (name, example) in needed {
-        if !section.has(name) {
-            reader.missing(section, name, example);
-        }
+        reader.require(section, name, example);
     }
     let is_idle =
         |name: &&&str| !may.contains(*name) && !needed.iter().any(|(needed, _)| needed == *name);
@@ -282,8 +278,8 @@ fn on_error<'t>(reader: &mut Reader<'t>, section: &Section<'t>) -> OnError {
         return OnError::Abort;
     }
     let table = reader.section(section, "on_error", keys::ON_ERROR);
-    if table.is_there() && !table.has("reconnect") {
-        reader.missing(&table, "reconnect", "\"1s\"");
+    if table.is_there() {
+        reader.require(&table, "reconnect", "\"1s\"");
     }
     match reader.span(&table, "reconnect", 0) {
         Some(after) => OnError::Reconnect(after),

@@ -53,16 +53,12 @@ pub(super) fn read<'t>(
         );
         return None;
     }
-    if !section.has("kind") {
-        reader.missing(&section, "kind", "\"leaf-spine\"");
-    }
+    reader.require(&section, "kind", "\"leaf-spine\"");
     let kind = reader.word(&section, "kind", Kind::ALL);
     let cables = cables(reader, &section);
     let kind = kind?;
     for name in needed(kind, &section) {
-        if !section.has(name) {
-            reader.missing(&section, name, example(name));
-        }
+        reader.require(&section, name, example(name));
     }
     reader.idle(
         &section,
