@@ -100,7 +100,7 @@ fn run_delay() -> Option<Duration> {
         .map(Duration::from_nanos)
 }
 
-/// A socket on a port nobody uses, at loopback address 127.0.0.`host`.
+/// A socket on an unused port, at loopback address 127.0.0.`host`.
 fn bind(host: u8, options: &Options) -> Result<Socket, BindError> {
     Socket::bind(
         SocketAddr::from((Ipv4Addr::new(127, 0, 0, host), 0)),

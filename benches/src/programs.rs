@@ -82,7 +82,7 @@ impl StateDir {
 
 impl Drop for StateDir {
     fn drop(&mut self) {
-        // What is left is of no use to anybody, and small.
+        // What is left is useless, and small.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -103,6 +103,30 @@ pub struct Bench {
 }
 
 impl Bench {
+    /// With the program `ferroce`, or the one beside this program.
+    ///
+    /// # Errors
+    ///
+    /// This program is nowhere.
+    pub fn new(
+        ferroce: Option<&Path>,
+        state: &StateDir,
+        addresses: [IpAddr; 2],
+        seconds: u32,
+    ) -> io::Result<Self> {
+        let ferroce = match ferroce {
+            Some(path) => path.to_owned(),
+            None => std::env::current_exe()?.with_file_name("ferroce"),
+        };
+        Ok(Self {
+            ferroce,
+            state: state.path().to_owned(),
+            addresses,
+            seconds,
+            link: "udp",
+        })
+    }
+
     /// Bandwidth by a program of perftest, which posts 128 messages at once, with more arguments.
     pub fn perftest(&self, tool: &str, bytes: usize, more: &[&str]) -> Result<Rate, Error> {
         let (size, seconds) = (bytes.to_string(), self.seconds.to_string());

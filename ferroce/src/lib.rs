@@ -27,7 +27,6 @@ pub mod run;
 pub mod serve;
 mod sim;
 mod spelling;
-mod svg;
 mod sweep;
 
 use std::ffi::OsString;

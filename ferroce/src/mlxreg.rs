@@ -45,7 +45,7 @@ fn bad_text(complaint: TextError<'_>) -> Failure {
 impl Mlxreg {
     pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
         let options = match Options::parse(&self.args)? {
-            Parsed::Help => return to.text(&print::help()),
+            Parsed::Help => return to.text(print::HELP),
             Parsed::Version => {
                 let version = env!("CARGO_PKG_VERSION");
                 return to.text(&format!("mlxreg, ferroce {version}\n"));

@@ -247,19 +247,5 @@ mod tests {
     fn keys_and_values_are_two_words_or_one() {
         let all = assignments(&words("loss 1% delay=50us carrier"), |it| it == "carrier");
         assert_eq!(all.unwrap(), ["loss=1%", "delay=50us", "carrier"]);
-        let error = assignments(&words("loss"), |_| false)
-            .unwrap_err()
-            .to_string();
-        assert_eq!(error, "error: \"loss\" has no value; write loss VALUE\n");
-    }
-
-    #[test]
-    fn two_devices_are_refused() {
-        let arg = DeviceArg {
-            name: Some("fr0".to_owned()),
-            device: Some("fr1".to_owned()),
-        };
-        let error = arg.named().unwrap_err().to_string();
-        assert!(error.contains("fr0 and fr1"), "{error}");
     }
 }

@@ -221,6 +221,8 @@ pub(crate) fn old(newer: &str, to: &mut Output<'_>) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
+    use ferroce_testing::rows;
+
     use super::*;
 
     fn spelled(text: &str) -> String {
@@ -262,56 +264,41 @@ mod tests {
 
     #[test]
     fn dev_may_stand_before_a_device() {
-        for (said, plain) in [
-            ("ferroce link set dev fr0 down", "ferroce link set fr0 down"),
-            ("ferroce link show link fr0/1", "ferroce link show fr0/1"),
-            (
-                "ferroce adp apply link-flap dev fr0",
-                "ferroce adp apply link-flap fr0",
-            ),
-            (
-                "ferroce reg get -j dev fr0 MGIR",
-                "ferroce reg get -j fr0 MGIR",
-            ),
-            (
-                "ferroce stat hist clear dev fr0",
-                "ferroce stat hist clear fr0",
-            ),
-            ("ferroce dev del dev", "ferroce dev del dev"),
-            ("ferroce run dev fr0", "ferroce run dev fr0"),
-            ("ferroce dev show fr0", "ferroce dev show fr0"),
-        ] {
+        let cases = rows(
+            "
+            ferroce link set dev fr0 down => ferroce link set fr0 down
+            ferroce link show link fr0/1 => ferroce link show fr0/1
+            ferroce adp apply link-flap dev fr0 => ferroce adp apply link-flap fr0
+            ferroce reg get -j dev fr0 MGIR => ferroce reg get -j fr0 MGIR
+            ferroce stat hist clear dev fr0 => ferroce stat hist clear fr0
+            ferroce dev del dev => ferroce dev del dev
+            ferroce run dev fr0 => ferroce run dev fr0
+            ferroce dev show fr0 => ferroce dev show fr0
+            ",
+        );
+        for [said, plain] in cases {
             assert_eq!(spelled(said), plain);
         }
     }
 
     #[test]
     fn details_were_asked_for_by_d() {
-        for (said, plain, notes) in [
-            ("ferroce res show qp -d", "ferroce res show qp --details", 1),
-            ("ferroce res show -d qp", "ferroce res show --details qp", 1),
-            (
-                "ferroce stat -d show fr0",
-                "ferroce stat --details show fr0",
-                1,
-            ),
-            ("ferroce dev -d", "ferroce dev --details", 1),
-            (
-                "ferroce --color never dev -d",
-                "ferroce --color never dev --details",
-                1,
-            ),
-            (
-                "ferroce dev show -jd fr0",
-                "ferroce dev show --details -j fr0",
-                1,
-            ),
-            ("ferroce dev show -d fr0", "ferroce dev show -d fr0", 0),
-            ("ferroce -d dev show", "ferroce -d dev show", 0),
-            ("ferroce cc show -d fr0", "ferroce cc show -d fr0", 0),
-        ] {
+        let cases = rows(
+            "
+            ferroce res show qp -d => ferroce res show qp --details => 1
+            ferroce res show -d qp => ferroce res show --details qp => 1
+            ferroce stat -d show fr0 => ferroce stat --details show fr0 => 1
+            ferroce dev -d => ferroce dev --details => 1
+            ferroce --color never dev -d => ferroce --color never dev --details => 1
+            ferroce dev show -jd fr0 => ferroce dev show --details -j fr0 => 1
+            ferroce dev show -d fr0 => ferroce dev show -d fr0 => 0
+            ferroce -d dev show => ferroce -d dev show => 0
+            ferroce cc show -d fr0 => ferroce cc show -d fr0 => 0
+            ",
+        );
+        for [said, plain, notes] in cases {
             assert_eq!(spelled(said), plain);
-            assert_eq!(newer(said), notes, "{said}");
+            assert_eq!(newer(said).to_string(), notes, "{said}");
         }
     }
 

@@ -41,7 +41,7 @@ fn settings_are_shown_in_every_vocabulary() {
 }
 
 #[test]
-fn a_shown_device_can_be_loaded_by_another() {
+fn shown_parameters_can_be_set_from_a_file() {
     let place = Place::empty();
     let file = place.path().join("shown");
     let path = file.to_str().unwrap();

@@ -18,7 +18,7 @@ use common::{Words, address, has, registry};
 use ferroce_hca::{Counter, QpInit, QpType};
 use ferroce_registry::Registry;
 use ferroce_runtime::{AttachOptions, Device};
-use ferroce_testing::skip;
+use ferroce_testing::{rows, skip};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
@@ -318,48 +318,31 @@ fn parameters_are_files_that_act_or_refuse() {
     assert!(cc.wait().unwrap().success());
 
     // Each way to write: a shell's own, by a stream, by a program, from another directory.
-    for (value, shell, script) in [
-        (11, "dash", "echo 11 > $e/roce_rp/rpg_ai_rate"),
-        (12, "bash", "echo 12 > $e/roce_rp/rpg_ai_rate"),
-        (13, "bash", "printf '13\\n' >> $e/roce_rp/rpg_ai_rate"),
-        (14, "dash", "/bin/echo 14 > $e/roce_rp/rpg_ai_rate"),
-        (
-            15,
-            "dash",
-            "echo 15 | tee $e/roce_rp/rpg_ai_rate > /dev/null",
-        ),
-        (16, "dash", "cd $e/roce_rp && echo 16 > rpg_ai_rate"),
-        (
-            17,
-            "bash",
-            "exec 5> $e/../ecn/roce_rp/rpg_ai_rate; echo 17 >&5",
-        ),
-        (
-            18,
-            "dash",
-            "perl -e 'open F, \">\", shift; print F \"18\\n\"; close F or die' $e/roce_rp/rpg_ai_rate",
-        ),
-        (
-            19,
-            "dash",
-            "echo 19 > /sys/class/infiniband/fr0/device/ecn/roce_rp/rpg_ai_rate",
-        ),
-        (
-            20,
-            "bash",
-            "echo 0x14 > /sys/kernel/debug/mlx5/10fe:00:00.0/cc_params/rp_ai_rate",
-        ),
-        (21, "dash", "echo 21 > f; cat f > $e/roce_rp/rpg_ai_rate"),
-        (22, "dash", "echo 22 > f; cp f $e/roce_rp/rpg_ai_rate"),
-        (23, "dash", "$D/print > $e/roce_rp/rpg_ai_rate"),
-    ] {
+    let ways = rows(
+        r#"
+        11 => dash => echo 11 > $e/roce_rp/rpg_ai_rate
+        12 => bash => echo 12 > $e/roce_rp/rpg_ai_rate
+        13 => bash => printf '13\n' >> $e/roce_rp/rpg_ai_rate
+        14 => dash => /bin/echo 14 > $e/roce_rp/rpg_ai_rate
+        15 => dash => echo 15 | tee $e/roce_rp/rpg_ai_rate > /dev/null
+        16 => dash => cd $e/roce_rp && echo 16 > rpg_ai_rate
+        17 => bash => exec 5> $e/../ecn/roce_rp/rpg_ai_rate; echo 17 >&5
+        18 => dash => perl -e 'open F, ">", shift; print F "18\n"; close F or die' $e/roce_rp/rpg_ai_rate
+        19 => dash => echo 19 > /sys/class/infiniband/fr0/device/ecn/roce_rp/rpg_ai_rate
+        20 => bash => echo 0x14 > /sys/kernel/debug/mlx5/10fe:00:00.0/cc_params/rp_ai_rate
+        21 => dash => echo 21 > f; cat f > $e/roce_rp/rpg_ai_rate
+        22 => dash => echo 22 > f; cp f $e/roce_rp/rpg_ai_rate
+        23 => dash => $D/print > $e/roce_rp/rpg_ai_rate
+        "#,
+    );
+    for [value, shell, script] in ways {
         let script = script.replace("> f;", "> $D/f;").replace(" f ", " $D/f ");
         let script = format!(
             "D={}; {script}; cat $e/roce_rp/rpg_ai_rate",
             ferroce.path("").display()
         );
         good(shell, &script, &format!("{value}\n"));
-        assert_eq!(is_set("fr0", "rpg_ai_rate"), value.to_string(), "{script}");
+        assert_eq!(is_set("fr0", "rpg_ai_rate"), value, "{script}");
     }
     assert_eq!(
         is_set("fr1", "rpg_ai_rate"),

@@ -4,15 +4,7 @@ mod common;
 
 use std::net::TcpListener;
 
-use common::{bad, has, run};
-
-#[test]
-fn an_address_has_a_port() {
-    for option in ["--listen", "--metrics"] {
-        let text = bad(format!("serve {option} 127.0.0.1"));
-        has(&text, ["must be ADDR:PORT, HOST:PORT, :PORT or PORT"]);
-    }
-}
+use common::{has, run};
 
 #[test]
 fn a_taken_port_is_named_with_the_way_out() {

@@ -368,28 +368,6 @@ fn in_browser(page: &Path) -> Option<String> {
 }
 
 #[test]
-fn bad_scenarios_are_named_with_file_and_line() {
-    let (_directory, path) = file("[topology]\nkind = 'star'\nhosts = 4\nrate = '0bit'\n");
-    let refused = bad(format!("sim run {path}"));
-    has(
-        &refused,
-        [
-            &format!("{path}:4: error: invalid topology.rate \"0bit\""),
-            "missing [[job]]",
-        ],
-    );
-    let json = {
-        let (code, out, _) = run(format!("sim check {path} -j"));
-        assert_eq!(code, 2);
-        serde_json::from_str::<Value>(&out).unwrap()
-    };
-    assert_eq!(
-        (&json["valid"], &json["errors"][1]["line"]),
-        (&false.into(), &4.into())
-    );
-}
-
-#[test]
 fn the_list_and_the_schema_are_what_they_say() {
     let list = good_json("sim list -j");
     let list = list["scenarios"].as_array().unwrap();

@@ -123,6 +123,12 @@ fn from_the_plan_to_the_table() {
     let (code, _, err) = run(format!("sweep launch {sweep} -o {other} --on local"));
     assert_eq!(code, 0, "{err}");
     assert_eq!(table(&directory, "out"), table(&directory, "other"));
+
+    let (code, _, err) = run(format!(
+        "sweep launch {sweep} -o {out}-k8s --on k8s --dry-run --shards 8"
+    ));
+    assert_eq!(code, 2);
+    has(&err, ["write --shards 1 or less"]);
 }
 
 #[test]
@@ -251,47 +257,6 @@ fn a_full_disk_is_said_and_leaves_nothing_half_written() {
     assert!(files(&directory, "part-").is_empty() && files(&directory, ".unfinished").is_empty());
     assert_eq!(run(format!("sweep run {out}")).0, 0);
     assert_eq!(run(format!("sweep collect {out}")).0, 0);
-}
-
-#[test]
-fn bad_input_is_named() {
-    let directory = place(10);
-    let (sweep, out) = (path(&directory, "sweep.toml"), path(&directory, "out"));
-    let replaced = |old: &str, new: &str| {
-        assert!(SWEEP.contains(old));
-        fs::write(&sweep, SWEEP.replace(old, new)).unwrap();
-        bad(format!("sweep plan {sweep}"))
-    };
-    let err = replaced("seeds = 10", "seed = 10");
-    has(
-        &err,
-        ["sweep.toml:4: error: unknown key seed; did you mean seeds?"],
-    );
-    let err = replaced("fault[0].probability", "fault[0].probabilty");
-    has(
-        &err,
-        [
-            "axis fault[0].probabilty = \"0.1%\": unknown key",
-            "did you mean probability?",
-        ],
-    );
-    let err = replaced("\"1%\"", "\"101%\"");
-    has(&err, ["axis fault[0].probability = \"101%\""]);
-    let err = replaced("\"scenario.toml\"", "\"none.toml\"");
-    has(&err, ["none.toml", "relative to the sweep file"]);
-    assert!(bad("sweep plan no-such-sweep").contains("name a sweep file"));
-    assert!(bad(format!("sweep collect {out}")).contains("ferroce sweep plan FILE.toml -o"));
-    write_sweep(directory.path(), 10);
-    let shard = bad(format!("sweep run {sweep} --shard 4/4"));
-    has(&shard, ["from 0 to S-1"]);
-    let shards = bad(format!("sweep run {sweep} --shards 4"));
-    has(&shards, ["write --shard 0/8"]);
-    let launch = bad(format!("sweep launch {sweep} --on k8s"));
-    has(&launch, ["add --dry-run"]);
-    let small = format!("sweep launch {sweep} -o {out} --on k8s --dry-run --shards 8");
-    let (code, _, err) = run(&small);
-    assert_eq!(code, 2);
-    has(&err, ["write --shards 1 or less"]);
 }
 
 /// A directory with programs of these texts, to stand first in PATH.

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use common::{Place, address, has};
 use ferroce_hca::{QpAttr, QpInit, QpType, SendOp, SendWr, Sge};
 use ferroce_runtime::{AttachOptions, Device, Endpoint};
+use ferroce_testing::rows;
 use ferroce_wire::Psn;
 use serde_json::{Value, json};
 
@@ -355,74 +356,25 @@ fn changes_do_what_the_commands_do() {
 #[test]
 fn a_bad_change_is_explained() {
     let server = Server::new(7, "--allow-changes");
-    let cases = [
-        (
-            "/api/link",
-            json!({"device": "web0", "state": "sideways"}),
-            "invalid state \"sideways\": must be up, down",
-        ),
-        (
-            "/api/link",
-            json!({"device": "web0", "state": "times /etc/passwd"}),
-            "invalid state \"times",
-        ),
-        (
-            "/api/link",
-            json!({"device": "web0", "state": "down for 3"}),
-            "invalid time for which the port is down",
-        ),
-        (
-            "/api/link",
-            json!({"device": "web9", "state": "down"}),
-            "web9",
-        ),
-        (
-            "/api/link",
-            json!({"device": 1, "state": "down"}),
-            "invalid device 1: must be text",
-        ),
-        (
-            "/api/link",
-            json!({"device": "web0"}),
-            "invalid state null: must be text",
-        ),
-        (
-            "/api/link",
-            json!({"device": "web0", "status": "down"}),
-            "invalid key \"status\"",
-        ),
-        (
-            "/api/link",
-            json!(["web0"]),
-            "must be a JSON object; its keys are device, state",
-        ),
-        (
-            "/api/impairment",
-            json!({"device": "web0", "direction": "up", "impairment": ""}),
-            "invalid direction \"up\": must be egress, ingress or both",
-        ),
-        (
-            "/api/impairment",
-            json!({"device": "web0", "direction": "egress", "impairment": "loss=150%"}),
-            "invalid loss \"150%\": must be a probability",
-        ),
-        (
-            "/api/profile",
-            json!({"device": "web0", "text": "time_base = 5"}),
-            "is missing",
-        ),
-        (
-            "/api/profile",
-            json!({"device": "../../etc", "text": ""}),
-            "no device \"../../etc\"; available: ",
-        ),
-        (
-            "/api/profile",
-            json!({"device": "web0", "text": "", "force": 1}),
-            "invalid force 1",
-        ),
-    ];
-    for (path, body, expected) in cases {
+    let cases = rows(
+        r#"
+        /api/link => {"device": "web0", "state": "sideways"} => invalid state "sideways": must be up, down
+        /api/link => {"device": "web0", "state": "times /etc/passwd"} => invalid state "times
+        /api/link => {"device": "web0", "state": "down for 3"} => invalid time for which the port is down
+        /api/link => {"device": "web9", "state": "down"} => web9
+        /api/link => {"device": 1, "state": "down"} => invalid device 1: must be text
+        /api/link => {"device": "web0"} => invalid state null: must be text
+        /api/link => {"device": "web0", "status": "down"} => invalid key "status"
+        /api/link => ["web0"] => must be a JSON object; its keys are device, state
+        /api/impairment => {"device": "web0", "direction": "up", "impairment": ""} => invalid direction "up": must be egress, ingress or both
+        /api/impairment => {"device": "web0", "direction": "egress", "impairment": "loss=150%"} => invalid loss "150%": must be a probability
+        /api/profile => {"device": "web0", "text": "time_base = 5"} => is missing
+        /api/profile => {"device": "../../etc", "text": ""} => no device "../../etc"; available: 
+        /api/profile => {"device": "web0", "text": "", "force": 1} => invalid force 1
+        "#,
+    );
+    for [path, body, expected] in cases {
+        let body: Value = serde_json::from_str(body).unwrap();
         let answer = server.post(path, &body);
         assert_eq!(answer.0, 400, "{body}: {}", answer.1);
         let text = complaint(&answer);

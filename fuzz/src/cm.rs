@@ -90,7 +90,7 @@ impl Stage {
         }
     }
 
-    /// A message that nobody sent: any bytes, or one that was sent with some changed.
+    /// A message that was never sent: any bytes, or one that was sent with some changed.
     fn invent(&mut self, side: usize, input: &mut Cursor<'_>) {
         let sent = self.world.net().under_way().next();
         let mut payload = match sent {

@@ -5,11 +5,11 @@
 //! and whether that agrees. `programs/card_faults.txt` has them, with figures that differ from run to
 //! run left out; `FERROCE_UPDATE=1` writes it anew.
 
-use ferroce_testing::has;
 use std::fs;
 use std::path::Path;
 
 use ferroce_interop::lab::{Lab, undisturbed};
+use ferroce_testing::has;
 use serde_json::Value;
 
 /// A line without what differs from run to run: a figure is either the card's, or within its range.

@@ -1,10 +1,10 @@
 //! Programs under debuggers and sanitizers: each line of `docs/debugging.md`.
 
-use ferroce_testing::has;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
 use ferroce_interop::lab::{Finished, Lab, Ready, free_port};
+use ferroce_testing::has;
 
 /// The cases of `programs/debugged.c` in which no checker may find anything.
 const CLEAN: [&str; 3] = ["whole", "open_at_end", "threads"];

@@ -14,17 +14,12 @@ use ferroce_hca::{
     AccessFlags, Buffer, Counter, CqId, Direction, Hca, Impairment, Memory, MrInfo, Mtu, QpAttr,
     QpInit, QpType, RecvWr, SendOp, SendWr, Sge, Sges, WcStatus, WriteLockError,
 };
-use ferroce_interop::Tool;
+use ferroce_interop::tshark::fields;
 use ferroce_os::{Tap, TapDirection};
 use ferroce_registry::impairment;
 use ferroce_runtime::{Device, DeviceConfig, Endpoint};
 use ferroce_wire::{IcrcFlow, IpPair, Opcode, Psn, Qpn};
 use tempfile::TempDir;
-
-const TSHARK: Tool = Tool {
-    program: "tshark",
-    debian_package: "tshark",
-};
 
 const LEN: usize = 64 << 10;
 
@@ -145,19 +140,6 @@ fn record(path: &Path, hosts: [u8; 2], impairment: &Impairment) {
     tap.finish().unwrap();
 }
 
-fn fields(path: &Path, filter: &str, fields: &[&str]) -> Vec<Vec<String>> {
-    let mut args = vec!["-n", "-r", path.to_str().unwrap(), "-Y", filter];
-    args.extend(["-T", "fields", "-E", "occurrence=l"]);
-    args.extend(["-o", "ip.check_checksum:TRUE"]);
-    args.extend(["-o", "udp.check_checksum:TRUE"]);
-    args.extend(fields.iter().flat_map(|field| ["-e", field]));
-    TSHARK
-        .run(&args, &[])
-        .lines()
-        .map(|line| line.split('\t').map(str::to_string).collect())
-        .collect()
-}
-
 /// A captured packet as tshark takes it apart.
 struct Seen {
     flow: IcrcFlow,
@@ -174,7 +156,7 @@ fn packets(path: &Path) -> Vec<Seen> {
         "ip.id",
         "udp.payload",
     ];
-    let rows = fields(path, "udp", &columns);
+    let rows = fields(path, "udp", columns);
     rows.iter()
         .map(|row| {
             let [src, dst, from, to, id, payload] = &row[..] else {
@@ -206,9 +188,9 @@ fn every_packet_is_well_formed_and_its_icrc_right() {
     record(&path, [1, 2], &none);
 
     let remarks = "_ws.malformed || _ws.expert.severity >= note";
-    let remarked = fields(&path, remarks, &["frame.number", "_ws.expert.message"]);
+    let remarked = fields(&path, remarks, ["frame.number", "_ws.expert.message"]);
     assert_eq!(remarked, Vec::<Vec<String>>::new());
-    let roce = fields(&path, "infiniband", &["infiniband.bth.opcode"]);
+    let roce = fields(&path, "infiniband", ["infiniband.bth.opcode"]);
     let all = packets(&path);
     assert_eq!(roce.len(), all.len(), "tshark takes all for InfiniBand");
     assert!(all.iter().all(is_good));
@@ -300,11 +282,11 @@ fn marks_and_cnps_are_well_formed() {
 
     assert!(packets(&path).iter().all(is_good));
     let remarks = "_ws.malformed || _ws.expert.severity >= note";
-    assert!(fields(&path, remarks, &["frame.number"]).is_empty());
+    assert!(fields(&path, remarks, ["frame.number"]).is_empty());
     let marked = fields(
         &path,
         "infiniband.bth.opcode < 11 && ip.dsfield.ecn == 3",
-        &["ip.dsfield"],
+        ["ip.dsfield"],
     );
     assert!(!marked.is_empty());
     let columns = [
@@ -320,7 +302,7 @@ fn marks_and_cnps_are_well_formed() {
         "infiniband.bth.a",
         "infiniband.bth.psn",
     ];
-    let cnps = fields(&path, "infiniband.bth.opcode == 0x81", &columns);
+    let cnps = fields(&path, "infiniband.bth.opcode == 0x81", columns);
     // Marked packets may still have come after the count was taken.
     let answers = sent as usize..=marked.len();
     assert!(
@@ -389,7 +371,7 @@ fn a_port_of_the_fabric_is_well_formed() {
         let rows = fields(
             &path,
             &format!("ip.src == {source}"),
-            &["frame.packet_flags_direction"],
+            ["frame.packet_flags_direction"],
         );
         let number = |row: &Vec<String>| u32::from_str_radix(row[0].trim_start_matches("0x"), 16);
         assert!(!rows.is_empty());
@@ -399,14 +381,14 @@ fn a_port_of_the_fabric_is_well_formed() {
         );
     }
     let remarks = "_ws.malformed || _ws.expert.severity >= note";
-    let remarked = fields(&path, remarks, &["frame.number", "_ws.expert.message"]);
+    let remarked = fields(&path, remarks, ["frame.number", "_ws.expert.message"]);
     assert!(remarked.len() <= bad, "{remarked:?}");
     assert!(
-        !fields(&path, "ip.dsfield.ecn == 3", &["frame.number"]).is_empty(),
+        !fields(&path, "ip.dsfield.ecn == 3", ["frame.number"]).is_empty(),
         "marks"
     );
     assert!(
-        !fields(&path, "infiniband.bth.opcode == 0x81", &["frame.number"]).is_empty(),
+        !fields(&path, "infiniband.bth.opcode == 0x81", ["frame.number"]).is_empty(),
         "CNPs"
     );
 }

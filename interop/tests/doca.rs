@@ -1,7 +1,6 @@
 //! The DOCA libraries, called from C: `programs/doca_adp_retx.c`, compiled by way of the pkg-config
 //! files that `ferroce install` lays out.
 
-use ferroce_testing::has;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use ferroce_interop::Tool;
 use ferroce_interop::lab::{Finished, Lab, Ready, Running, free_port};
+use ferroce_testing::has;
 use ferroce_testing::{said, skip};
 use serde_json::Value;
 

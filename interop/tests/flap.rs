@@ -239,7 +239,7 @@ fn draw(prometheus: &Prometheus, file: &Path, (from, to): (f64, f64)) {
         ),
         panel("Link flaps", "Link flaps within 1 s", 1.0, Kind::Lines),
     ];
-    fs::write(file, chart::svg(&drawn, to - from)).unwrap();
+    fs::write(file, chart::svg(&drawn, to - from).unwrap()).unwrap();
 }
 
 fn legend(format: &str, series: &Series) -> String {

@@ -1,11 +1,11 @@
 //! Programs on virtual functions.
 
-use ferroce_testing::has;
 use std::net::Ipv4Addr;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use ferroce_interop::lab::{Lab, Ready, free_port, until};
+use ferroce_testing::has;
 use serde_json::Value;
 
 /// A lab with a card `fr1` that has two VFs, and a device `fr2` for their peers.

@@ -1,12 +1,12 @@
 //! What `ferroce install` lays out, as the programs see it that it is for: shells and `man`.
 
-use ferroce_testing::has;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use ferroce_interop::Tool;
 use ferroce_interop::lab::{Lab, program};
+use ferroce_testing::has;
 
 const BASH: Tool = Tool {
     program: "bash",

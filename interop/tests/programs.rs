@@ -1,23 +1,18 @@
 //! Debian's verbs and rdma_cm programs, unmodified and unprivileged, on one device that two
 //! processes share.
 
-use ferroce_testing::has;
 use std::fs;
 use std::net::Ipv4Addr;
 
 use ferroce_interop::lab::{Lab, Ready, free_port, until};
+use ferroce_testing::{Words, has};
 
 /// Two ends of one of libibverbs' ping-pong examples.
-fn pingpong(program: &str, options: &[&str]) {
+fn pingpong(program: &str, options: &str) {
     let lab = Lab::new(program);
     let port = free_port();
-    let port_text = port.to_string();
-    let common = [
-        &[program, "-d", "fr0", "-g", "1", "-p", &port_text],
-        options,
-    ]
-    .concat();
-    let client = [&common[..], &["127.0.0.1"]].concat();
+    let common = format!("{program} -d fr0 -g 1 -p {port} {options}");
+    let client = format!("{common} 127.0.0.1");
     let outputs = lab.pair(&common, Ready::Tcp(port), &client);
     for output in &outputs {
         assert!(
@@ -28,31 +23,23 @@ fn pingpong(program: &str, options: &[&str]) {
 }
 
 /// Two ends of a perftest program.
-fn perftest(program: &str, options: &[&str]) -> [String; 2] {
+fn perftest(program: &str, options: &str) -> [String; 2] {
     let lab = Lab::new(program);
     for name in ["xrc_domain", "xrc_domain_client", "xrc_domain_server"] {
         // perftest's name for an XRC domain; another user's would be in the way.
         let _ = fs::remove_file(std::env::temp_dir().join(name));
     }
     let port = free_port();
-    let port_text = port.to_string();
-    let common = [&[program, "-d", "fr0", "-F", "-p", &port_text], options].concat();
-    let by_cm = options.contains(&"-R");
-    let peer = if by_cm {
-        lab.address()
-    } else {
-        "127.0.0.1".into()
+    let common = format!("{program} -d fr0 -F -p {port} {options}");
+    let (peer, ready) = match options.contains("-R") {
+        true => (lab.address(), Ready::Cm(port)),
+        false => ("127.0.0.1".into(), Ready::Tcp(port)),
     };
-    let client = [&common[..], &[&peer]].concat();
-    let ready = if by_cm {
-        Ready::Cm(port)
-    } else {
-        Ready::Tcp(port)
-    };
+    let client = format!("{common} {peer}");
     let outputs = lab.pair(&common, ready, &client);
     // Of a latency test only the client prints a table.
     let [_, client] = &outputs;
-    check_figures(client, options);
+    check_figures(client, &options.words());
     outputs
 }
 
@@ -90,68 +77,68 @@ fn check_figures(output: &str, options: &[&str]) {
 }
 
 macro_rules! pingpongs {
-    ($($name:ident: $program:literal $($option:literal)*;)*) => {
-        $(#[test] fn $name() { pingpong($program, &[$($option),*]); })*
+    ($($name:ident: $program:literal $options:literal;)*) => {
+        $(#[test] fn $name() { pingpong($program, $options); })*
     };
 }
 
 macro_rules! perftests {
-    ($($name:ident: $program:literal $($option:literal)*;)*) => {
-        $(#[test] fn $name() { perftest($program, &[$($option),*]); })*
+    ($($name:ident: $program:literal $options:literal;)*) => {
+        $(#[test] fn $name() { perftest($program, $options); })*
     };
 }
 
 pingpongs! {
-    rc_pingpong: "ibv_rc_pingpong" "-n" "2000" "-c";
-    rc_pingpong_with_events: "ibv_rc_pingpong" "-n" "1000" "-e" "-c";
-    rc_pingpong_with_timestamps: "ibv_rc_pingpong" "-n" "500" "-t";
-    rc_pingpong_on_demand: "ibv_rc_pingpong" "-n" "500" "-o";
-    rc_pingpong_by_new_send: "ibv_rc_pingpong" "-n" "500" "-N";
-    rc_pingpong_in_device_memory: "ibv_rc_pingpong" "-n" "500" "-j";
-    uc_pingpong: "ibv_uc_pingpong" "-n" "1000" "-c";
-    ud_pingpong: "ibv_ud_pingpong" "-n" "1000" "-c";
-    ud_pingpong_with_events: "ibv_ud_pingpong" "-n" "500" "-e";
-    srq_pingpong: "ibv_srq_pingpong" "-n" "500" "-c";
-    srq_pingpong_with_events: "ibv_srq_pingpong" "-n" "500" "-e" "-q" "4";
-    xsrq_pingpong: "ibv_xsrq_pingpong" "-n" "500";
+    rc_pingpong: "ibv_rc_pingpong" "-n 2000 -c";
+    rc_pingpong_with_events: "ibv_rc_pingpong" "-n 1000 -e -c";
+    rc_pingpong_with_timestamps: "ibv_rc_pingpong" "-n 500 -t";
+    rc_pingpong_on_demand: "ibv_rc_pingpong" "-n 500 -o";
+    rc_pingpong_by_new_send: "ibv_rc_pingpong" "-n 500 -N";
+    rc_pingpong_in_device_memory: "ibv_rc_pingpong" "-n 500 -j";
+    uc_pingpong: "ibv_uc_pingpong" "-n 1000 -c";
+    ud_pingpong: "ibv_ud_pingpong" "-n 1000 -c";
+    ud_pingpong_with_events: "ibv_ud_pingpong" "-n 500 -e";
+    srq_pingpong: "ibv_srq_pingpong" "-n 500 -c";
+    srq_pingpong_with_events: "ibv_srq_pingpong" "-n 500 -e -q 4";
+    xsrq_pingpong: "ibv_xsrq_pingpong" "-n 500";
 }
 
 perftests! {
-    write_bw: "ib_write_bw" "-n" "1000";
-    write_bw_all_sizes: "ib_write_bw" "-a" "-n" "100";
-    write_bw_both_ways: "ib_write_bw" "-b" "-n" "500";
-    write_bw_many_qps: "ib_write_bw" "-q" "64" "-n" "100" "-s" "4096";
-    write_bw_inline: "ib_write_bw" "-s" "64" "-I" "64" "-n" "2000";
-    write_bw_unreliable: "ib_write_bw" "-c" "UC" "-n" "500";
-    write_bw_xrc: "ib_write_bw" "-c" "XRC" "-n" "500";
-    write_bw_in_lists: "ib_write_bw" "-l" "16" "-n" "1024" "-s" "512";
-    write_bw_timeouts: "ib_write_bw" "--qp-timeout" "10" "--retry_count" "3" "-n" "500";
-    write_bw_by_cm: "ib_write_bw" "-R" "-n" "500";
-    write_bw_by_cm_timeouts: "ib_write_bw" "-R" "--qp-timeout" "12" "--retry_count" "7" "-n" "500";
-    write_lat: "ib_write_lat" "-n" "1000";
-    write_lat_all_sizes: "ib_write_lat" "-a" "-n" "50";
-    read_bw: "ib_read_bw" "-n" "1000";
-    read_bw_all_sizes: "ib_read_bw" "-a" "-n" "100";
-    read_bw_by_cm: "ib_read_bw" "-R" "-n" "300";
-    read_bw_both_ways: "ib_read_bw" "-b" "-n" "300";
-    read_lat: "ib_read_lat" "-n" "1000";
-    read_lat_with_events: "ib_read_lat" "-e" "-n" "300";
-    send_bw: "ib_send_bw" "-n" "1000";
-    send_bw_all_sizes: "ib_send_bw" "-a" "-n" "100";
-    send_bw_with_events: "ib_send_bw" "-e" "-n" "500";
-    send_bw_shared_receive_queue: "ib_send_bw" "--use-srq" "-q" "4" "-n" "300";
-    send_bw_unreliable: "ib_send_bw" "-c" "UC" "-n" "300" "-s" "1024" "-t" "16";
-    send_bw_datagrams: "ib_send_bw" "-c" "UD" "-n" "300" "-s" "1024" "-t" "16";
-    send_bw_by_cm: "ib_send_bw" "-R" "-n" "500";
-    send_bw_both_ways: "ib_send_bw" "-b" "-n" "500";
-    send_lat: "ib_send_lat" "-n" "1000";
-    send_lat_datagrams: "ib_send_lat" "-c" "UD" "-n" "500";
-    send_lat_datagrams_by_cm: "ib_send_lat" "-c" "UD" "-R" "-n" "300";
-    send_lat_xrc: "ib_send_lat" "-c" "XRC" "-n" "300";
-    send_lat_by_cm_with_events: "ib_send_lat" "-R" "-e" "-n" "300";
-    atomic_bw_fetch_and_add: "ib_atomic_bw" "-n" "1000";
-    atomic_bw_compare_and_swap: "ib_atomic_bw" "-A" "CMP_AND_SWAP" "-n" "1000";
-    atomic_lat: "ib_atomic_lat" "-n" "1000";
+    write_bw: "ib_write_bw" "-n 1000";
+    write_bw_all_sizes: "ib_write_bw" "-a -n 100";
+    write_bw_both_ways: "ib_write_bw" "-b -n 500";
+    write_bw_many_qps: "ib_write_bw" "-q 64 -n 100 -s 4096";
+    write_bw_inline: "ib_write_bw" "-s 64 -I 64 -n 2000";
+    write_bw_unreliable: "ib_write_bw" "-c UC -n 500";
+    write_bw_xrc: "ib_write_bw" "-c XRC -n 500";
+    write_bw_in_lists: "ib_write_bw" "-l 16 -n 1024 -s 512";
+    write_bw_timeouts: "ib_write_bw" "--qp-timeout 10 --retry_count 3 -n 500";
+    write_bw_by_cm: "ib_write_bw" "-R -n 500";
+    write_bw_by_cm_timeouts: "ib_write_bw" "-R --qp-timeout 12 --retry_count 7 -n 500";
+    write_lat: "ib_write_lat" "-n 1000";
+    write_lat_all_sizes: "ib_write_lat" "-a -n 50";
+    read_bw: "ib_read_bw" "-n 1000";
+    read_bw_all_sizes: "ib_read_bw" "-a -n 100";
+    read_bw_by_cm: "ib_read_bw" "-R -n 300";
+    read_bw_both_ways: "ib_read_bw" "-b -n 300";
+    read_lat: "ib_read_lat" "-n 1000";
+    read_lat_with_events: "ib_read_lat" "-e -n 300";
+    send_bw: "ib_send_bw" "-n 1000";
+    send_bw_all_sizes: "ib_send_bw" "-a -n 100";
+    send_bw_with_events: "ib_send_bw" "-e -n 500";
+    send_bw_shared_receive_queue: "ib_send_bw" "--use-srq -q 4 -n 300";
+    send_bw_unreliable: "ib_send_bw" "-c UC -n 300 -s 1024 -t 16";
+    send_bw_datagrams: "ib_send_bw" "-c UD -n 300 -s 1024 -t 16";
+    send_bw_by_cm: "ib_send_bw" "-R -n 500";
+    send_bw_both_ways: "ib_send_bw" "-b -n 500";
+    send_lat: "ib_send_lat" "-n 1000";
+    send_lat_datagrams: "ib_send_lat" "-c UD -n 500";
+    send_lat_datagrams_by_cm: "ib_send_lat" "-c UD -R -n 300";
+    send_lat_xrc: "ib_send_lat" "-c XRC -n 300";
+    send_lat_by_cm_with_events: "ib_send_lat" "-R -e -n 300";
+    atomic_bw_fetch_and_add: "ib_atomic_bw" "-n 1000";
+    atomic_bw_compare_and_swap: "ib_atomic_bw" "-A CMP_AND_SWAP -n 1000";
+    atomic_lat: "ib_atomic_lat" "-n 1000";
 }
 
 #[test]
@@ -209,34 +196,30 @@ fn asyncwatch_waits_for_events() {
 
 #[test]
 fn rping() {
-    for options in [
-        &["-C", "50", "-v", "-V"][..],
-        &["-C", "20", "-S", "60000"],
-        &["-C", "10", "-q"],
-    ] {
+    for options in ["-C 50 -v -V", "-C 20 -S 60000", "-C 10 -q"] {
         let lab = Lab::new("rping");
         let (port, address) = (free_port(), lab.address());
-        let port_text = port.to_string();
-        let common = [&["rping", "-a", &address, "-p", &port_text], options].concat();
-        let server = [&common[..], &["-s"]].concat();
-        let client = [&common[..], &["-c"]].concat();
-        lab.pair(&server, Ready::Cm(port), &client);
+        let common = format!("rping -a {address} -p {port} {options}");
+        lab.pair(
+            format!("{common} -s"),
+            Ready::Cm(port),
+            format!("{common} -c"),
+        );
     }
 }
 
 #[test]
 fn rdma_client_and_server() {
     for (server, client, options) in [
-        ("rdma_server", "rdma_client", &[][..]),
-        ("rdma_xserver", "rdma_xclient", &[]),
+        ("rdma_server", "rdma_client", ""),
+        ("rdma_xserver", "rdma_xclient", ""),
         // An XRC queue pair and shared receive queue.
-        ("rdma_xserver", "rdma_xclient", &["-c", "x"]),
+        ("rdma_xserver", "rdma_xclient", "-c x"),
     ] {
         let lab = Lab::new("rdma-client");
         let (port, address) = (free_port(), lab.address());
-        let port_text = port.to_string();
-        let server = [&[server, "-p", &port_text], options].concat();
-        let client = [&[client, "-s", &address, "-p", &port_text], options].concat();
+        let server = format!("{server} -p {port} {options}");
+        let client = format!("{client} -s {address} -p {port} {options}");
         let [served, asked] = lab.pair(&server, Ready::Cm(port), &client);
         assert!(
             served.contains("end 0") && asked.contains("end 0"),
@@ -249,18 +232,11 @@ fn rdma_client_and_server() {
 fn connections_by_ucmatose() {
     let lab = Lab::new("ucmatose");
     let (port, address) = (free_port(), lab.address());
-    let port_text = port.to_string();
-    let common = [
-        "ucmatose", "-p", &port_text, "-c", "20", "-C", "10", "-S", "4096",
-    ];
-    let client = [&common[..], &["-s", &address]].concat();
-    let outputs = lab.pair(common, Ready::Cm(port), &client);
-    assert!(
-        outputs
-            .iter()
-            .all(|output| output.contains("return status 0")),
-        "{outputs:?}"
-    );
+    let common = format!("ucmatose -p {port} -c 20 -C 10 -S 4096");
+    let client = format!("{common} -s {address}");
+    for output in lab.pair(&common, Ready::Cm(port), client) {
+        has(&output, ["return status 0"]);
+    }
 }
 
 #[test]
@@ -269,15 +245,10 @@ fn datagrams_by_udaddy() {
     const PORT: u16 = 7174;
     let lab = Lab::new("udaddy");
     let address = lab.address();
-    let common = ["udaddy", "-c", "5", "-C", "10", "-S", "512"];
-    let client = [&common[..], &["-s", &address]].concat();
-    let outputs = lab.pair(common, Ready::Cm(PORT), &client);
-    assert!(
-        outputs
-            .iter()
-            .all(|output| output.contains("return status 0")),
-        "{outputs:?}"
-    );
+    let common = "udaddy -c 5 -C 10 -S 512";
+    for output in lab.pair(common, Ready::Cm(PORT), format!("{common} -s {address}")) {
+        has(&output, ["return status 0"]);
+    }
 }
 
 /// How the kernel shows a group that is joined.
@@ -295,16 +266,14 @@ fn multicast_by_mckey() {
         let address = lab.address();
         // A group of this test alone, as the device is.
         let group = address.replacen("127.", "239.", 1);
-        let options = [
-            "mckey", "-m", &group, "-b", &address, "-p", space, "-c", "2", "-C", "5",
-        ];
-        let receiver = lab.run(options);
+        let options = format!("mckey -m {group} -b {address} -p {space} -c 2 -C 5");
+        let receiver = lab.run(&options);
         // The sender sends three seconds after it has joined.
         until("the receiver's group", || {
             let joined = fs::read_to_string("/proc/net/igmp").unwrap();
             joined.contains(&in_igmp(&group)).then_some(())
         });
-        let sent = lab.run([&options[..], &["-s"]].concat()).success();
+        let sent = lab.run(format!("{options} -s")).success();
         for output in [receiver.success(), sent] {
             has(&output, ["data transfers complete", "return status 0"]);
         }
@@ -315,11 +284,10 @@ fn multicast_by_mckey() {
 fn connection_times_by_cmtime() {
     let lab = Lab::new("cmtime");
     let (port, address) = (free_port(), lab.address());
-    let port_text = port.to_string();
-    let common = ["cmtime", "-p", &port_text, "-c", "50"];
-    let client = [&common[..], &["-s", &address]].concat();
+    let common = format!("cmtime -p {port} -c 50");
+    let client = format!("{common} -s {address}");
     // The server of this version serves for ever.
-    let server = Ready::Cm(port).wait(&lab, lab.run(common));
+    let server = Ready::Cm(port).wait(&lab, lab.run(&common));
     lab.run(&client).success();
     server.kill();
 }

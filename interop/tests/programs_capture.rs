@@ -6,34 +6,17 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ferroce_interop::Tool;
 use ferroce_interop::lab::{Lab, Ready, free_port};
-
-const TSHARK: Tool = Tool {
-    program: "tshark",
-    debian_package: "tshark",
-};
+use ferroce_interop::tshark::fields;
 
 /// The destination queue pairs of all packets; every one must be a whole RoCE packet.
 fn queue_pairs(capture: &Path) -> HashSet<String> {
-    let capture = capture.to_str().unwrap();
-    let fields = [
-        "-r",
-        capture,
-        "-T",
-        "fields",
-        "-e",
-        "infiniband.bth.destqp",
-        "-e",
-        "_ws.malformed",
-    ];
-    let rows = TSHARK.run(&fields, &[]);
-    let qp = |row: &str| {
-        let (qp, malformed) = row.split_once('\t').unwrap();
-        assert!(!qp.is_empty() && malformed.is_empty(), "{row:?}");
-        qp.to_owned()
+    let rows = fields(capture, "frame", "infiniband.bth.destqp _ws.malformed");
+    let qp = |row: Vec<String>| {
+        assert!(!row[0].is_empty() && row[1].is_empty(), "{row:?}");
+        row[0].clone()
     };
-    rows.lines().map(qp).collect()
+    rows.into_iter().map(qp).collect()
 }
 
 /// Takes off the block that a killed process has written in part: the kernel ends a `write` of

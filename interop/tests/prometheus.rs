@@ -1,6 +1,5 @@
 //! A real Prometheus scrapes `ferroce serve` while packets are lost, and evaluates our rules.
 
-use ferroce_testing::has;
 use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
@@ -8,6 +7,7 @@ use std::process::Command;
 use ferroce_interop::http;
 use ferroce_interop::lab::{Lab, Ready, free_port, until};
 use ferroce_interop::prometheus::{Prometheus, dashboards};
+use ferroce_testing::has;
 use serde_json::Value;
 
 #[test]

@@ -1,11 +1,11 @@
 //! Two rails that fail over and back while ports flap, as programs do that have two ports; and a card
 //! that is pulled out.
 
-use ferroce_testing::has;
 use std::env;
 use std::time::Duration;
 
 use ferroce_interop::lab::{Lab, Ready, free_port, until};
+use ferroce_testing::has;
 
 /// The devices of [`two_rails`](../programs/two_rails.c): from and to, of each rail.
 const DEVICES: [&str; 4] = ["from0", "to0", "from1", "to1"];

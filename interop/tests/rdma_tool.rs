@@ -6,24 +6,24 @@ use ferroce_interop::lab::{Lab, Ready, free_port, until};
 use serde_json::Value;
 
 /// What `rdma -j ARGS` prints, under the options of `ferroce run`.
-fn rdma(lab: &Lab, options: &[&str], args: &[&str]) -> Value {
+fn rdma(lab: &Lab, options: &str, args: &str) -> Value {
     let printed = lab
-        .run_with(options, [&["rdma", "-j", "-d"], args].concat())
+        .run_with(options, format!("rdma -j -d {args}"))
         .success();
     serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{args:?}: {error}: {printed}"))
 }
 
 /// What `ferroce -j ARGS` prints under a key.
-fn ferroce(lab: &Lab, args: &[&str], key: &str) -> Value {
-    let printed = lab.ferroce([&["-j"], args].concat()).success();
+fn ferroce(lab: &Lab, args: &str, key: &str) -> Value {
+    let printed = lab.ferroce(format!("-j {args}")).success();
     serde_json::from_str::<Value>(&printed).unwrap()[key].take()
 }
 
 #[test]
 fn devices_and_links_are_shown_as_ferroce_shows_them() {
     let lab = Lab::new("rdma-dev");
-    let theirs = rdma(&lab, &[], &["dev"]);
-    let ours = ferroce(&lab, &["dev"], "devices");
+    let theirs = rdma(&lab, "", "dev");
+    let ours = ferroce(&lab, "dev", "devices");
     for (key, own) in [
         ("ifindex", "index"),
         ("ifname", "device"),
@@ -34,7 +34,7 @@ fn devices_and_links_are_shown_as_ferroce_shows_them() {
         assert_eq!(theirs[0][key], ours[0][own], "{key}: {theirs}");
     }
     assert_eq!(theirs[0]["node_type"], "ca", "{theirs}");
-    let links = rdma(&lab, &[], &["link"]);
+    let links = rdma(&lab, "", "link");
     assert_eq!(links.as_array().unwrap().len(), 1, "{links}");
     for (key, value) in [
         ("ifname", "fr0"),
@@ -53,17 +53,17 @@ fn devices_that_look_like_hardware_do_so_here_too() {
     let mut lab = Lab::new("rdma-as");
     let devices = format!("fr0@{},fr1@127.0.0.1", lab.address());
     lab.set("FERROCE_DEVICES", &devices);
-    let names = |options: &[&str]| {
-        let devices = rdma(&lab, options, &["dev"]);
+    let names = |options: &str| {
+        let devices = rdma(&lab, options, "dev");
         let names = devices.as_array().unwrap().iter();
         names
             .map(|row| row["ifname"].as_str().unwrap().to_owned())
             .collect::<Vec<_>>()
     };
-    assert_eq!(names(&[]), ["fr0", "fr1"]);
-    assert_eq!(names(&["--as", "mlx5"]), ["mlx5_0", "mlx5_1"]);
-    assert_eq!(names(&["--as", "rxe"]), ["rxe0", "rxe1"]);
-    let soft = rdma(&lab, &["--as", "rxe"], &["dev", "show", "rxe1"]);
+    assert_eq!(names(""), ["fr0", "fr1"]);
+    assert_eq!(names("--as mlx5"), ["mlx5_0", "mlx5_1"]);
+    assert_eq!(names("--as rxe"), ["rxe0", "rxe1"]);
+    let soft = rdma(&lab, "--as rxe", "dev show rxe1");
     assert_eq!(soft[0]["fw"], Value::Null, "{soft}");
 }
 
@@ -72,10 +72,10 @@ fn objects_of_programs_are_counted_and_listed() {
     let lab = Lab::new("rdma-res");
     let server = lab.run(["ibv_rc_pingpong", "-g", "1", "-p", "18999"]);
     let summary = until("the server's queue pair", || {
-        let summary = rdma(&lab, &[], &["res"]);
+        let summary = rdma(&lab, "", "res");
         (summary[0]["mr"] == 1 && summary[0]["qp"] == 1).then_some(summary)
     });
-    let expected = ferroce(&lab, &["res"], "objects");
+    let expected = ferroce(&lab, "res", "objects");
     for kind in ["pd", "cq", "qp", "cm_id", "mr", "ctx", "srq"] {
         assert_eq!(summary[0][kind], expected[0][kind], "{kind}: {summary}");
     }
@@ -86,8 +86,8 @@ fn objects_of_programs_are_counted_and_listed() {
         ("pd", "pdn"),
         ("ctx", "ctxn"),
     ] {
-        let theirs = rdma(&lab, &[], &["res", "show", kind]);
-        let ours = ferroce(&lab, &["res", "show", kind], "objects");
+        let theirs = rdma(&lab, "", &format!("res show {kind}"));
+        let ours = ferroce(&lab, &format!("res show {kind}"), "objects");
         assert_eq!(theirs.as_array().unwrap().len(), 1, "{kind}: {theirs}");
         for key in [key, "pid", "comm"] {
             assert_eq!(
@@ -96,16 +96,12 @@ fn objects_of_programs_are_counted_and_listed() {
             );
         }
     }
-    let qp = rdma(&lab, &[], &["res", "show", "qp"]);
+    let qp = rdma(&lab, "", "res show qp");
     for key in ["type", "state", "rq-psn", "sq-psn", "pdn", "port"] {
         assert!(!qp[0][key].is_null(), "{key}: {qp}");
     }
     let number = qp[0]["lqpn"].to_string();
-    let one = rdma(
-        &lab,
-        &[],
-        &["res", "show", "qp", "link", "fr0/1", "lqpn", &number],
-    );
+    let one = rdma(&lab, "", &format!("res show qp link fr0/1 lqpn {number}"));
     assert_eq!(one[0]["lqpn"], qp[0]["lqpn"], "{one}");
     server.kill();
 }
@@ -115,7 +111,7 @@ fn services_are_listed_with_their_addresses() {
     let lab = Lab::new("rdma-cm");
     let server = lab.run(["rping", "-s", "-a", &lab.address(), "-p", "17474"]);
     let row = until("the service", || {
-        let rows = rdma(&lab, &[], &["res", "show", "cm_id"]);
+        let rows = rdma(&lab, "", "res show cm_id");
         rows.get(0).cloned()
     });
     for (key, value) in [("state", "LISTEN"), ("ps", "TCP"), ("comm", "rping")] {
@@ -134,7 +130,7 @@ fn a_stopped_process_keeps_no_other_from_being_listed() {
         Ready::Tcp(port).wait(&lab, server)
     });
     let pids = || {
-        let rows = rdma(&lab, &[], &["res", "show", "qp"]);
+        let rows = rdma(&lab, "", "res show qp");
         let rows = rows.as_array().unwrap().iter();
         rows.map(|row| row["pid"].to_string()).collect::<Vec<_>>()
     };
@@ -149,7 +145,7 @@ fn a_stopped_process_keeps_no_other_from_being_listed() {
     };
     signal("-STOP");
     assert_eq!(pids(), both[1..]);
-    let links = rdma(&lab, &[], &["link"]);
+    let links = rdma(&lab, "", "link");
     assert_eq!(links[0]["state"], "ACTIVE", "{links}");
     signal("-CONT");
     assert_eq!(until("both again", two), both);
@@ -166,9 +162,9 @@ fn long_lists_come_whole() {
     let compiled = lab.compile("many_regions");
     let program = lab.run([compiled.to_str().unwrap(), &REGIONS.to_string()]);
     until("the regions", || {
-        (rdma(&lab, &[], &["res"])[0]["mr"] == REGIONS).then_some(())
+        (rdma(&lab, "", "res")[0]["mr"] == REGIONS).then_some(())
     });
-    let rows = rdma(&lab, &[], &["res", "show", "mr"]);
+    let rows = rdma(&lab, "", "res show mr");
     assert_eq!(rows.as_array().unwrap().len(), REGIONS);
     program.kill();
 }
@@ -176,7 +172,7 @@ fn long_lists_come_whole() {
 #[test]
 fn counters_are_those_of_the_device() {
     let lab = Lab::new("rdma-stat");
-    let shown = rdma(&lab, &[], &["stat"]);
+    let shown = rdma(&lab, "", "stat");
     // The counters may take more than one message, and so more than one object.
     let find = |name: &str| {
         let mut objects = shown.as_array().unwrap().iter();
@@ -195,12 +191,12 @@ fn counters_are_those_of_the_device() {
 fn writes_are_refused() {
     let lab = Lab::new("rdma-set");
     for args in [
-        &["link", "add", "rxe9", "type", "rxe", "netdev", "lo"][..],
-        &["dev", "set", "fr0", "name", "fr9"],
-        &["link", "delete", "fr0"],
-        &["system", "set", "netns", "shared"],
+        "link add rxe9 type rxe netdev lo",
+        "dev set fr0 name fr9",
+        "link delete fr0",
+        "system set netns shared",
     ] {
-        let finished = lab.run([&["rdma"], args].concat()).finish();
+        let finished = lab.run(format!("rdma {args}")).finish();
         assert!(!finished.status.success(), "{finished}");
         assert!(
             finished.stderr.contains("Operation not supported"),

@@ -1,10 +1,10 @@
 //! rsockets: Debian's rstream, riostream, rcopy and udpong, and iperf3 over librspreload.
 
-use ferroce_testing::has;
 use std::fs;
 use std::net::UdpSocket;
 
 use ferroce_interop::lab::{Lab, Ready, free_port};
+use ferroce_testing::has;
 
 /// Two ends of rstream or riostream, with the same options.
 fn stream(program: &str, options: &str) {

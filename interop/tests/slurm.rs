@@ -1,6 +1,5 @@
 //! Sweeps on a real Slurm: a controller and two nodes on this machine.
 
-use ferroce_testing::has;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +8,7 @@ use std::time::{Duration, Instant};
 use std::{env, thread};
 
 use ferroce_interop::lab::{free_port, program};
-use ferroce_testing::said;
+use ferroce_testing::{Words, has, said};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -45,10 +44,10 @@ impl Slurm {
         };
         fs::create_dir(slurm.path().join("state")).unwrap();
         fs::write(slurm.config(), slurm.configuration()).unwrap();
-        slurm.controller = Some(slurm.daemon("slurmctld", &["-D", "-c"]));
+        slurm.controller = Some(slurm.daemon("slurmctld", "-D -c"));
         slurm.nodes = ["n0", "n1"].map(|name| Some(slurm.node(name))).into();
         slurm.until("both nodes are idle", |slurm| {
-            let nodes = slurm.ask(&["sinfo", "-h", "-N", "-o", "%T"]);
+            let nodes = slurm.ask("sinfo -h -N -o %T");
             nodes.lines().filter(|state| *state == "idle").count() == 2
         });
         slurm
@@ -125,10 +124,10 @@ SchedulerParameters=batch_sched_delay=0,sched_min_interval=0,sched_interval=1,bf
         command
     }
 
-    fn daemon(&self, name: &str, args: &[&str]) -> Daemon {
+    fn daemon(&self, name: &str, args: impl Words) -> Daemon {
         let started = self
             .command(&format!("{SYSTEM}/{name}"))
-            .args(args)
+            .args(args.words())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -137,11 +136,12 @@ SchedulerParameters=batch_sched_delay=0,sched_min_interval=0,sched_interval=1,bf
     }
 
     fn node(&self, name: &str) -> Daemon {
-        self.daemon("slurmd", &["-D", "-N", name])
+        self.daemon("slurmd", format!("-D -N {name}"))
     }
 
     /// Standard output of a program that asks the controller, which may be busy or not yet there.
-    fn ask(&self, words: &[&str]) -> String {
+    fn ask(&self, words: &str) -> String {
+        let words = words.words();
         let output = self.command(words[0]).args(&words[1..]).output();
         String::from_utf8(output.expect("slurm-client").stdout).unwrap()
     }
@@ -159,7 +159,7 @@ SchedulerParameters=batch_sched_delay=0,sched_min_interval=0,sched_interval=1,bf
     }
 
     fn logs(&self) -> String {
-        let mut text = self.ask(&["squeue", "-a"]) + &self.ask(&["sinfo", "-N", "-l"]);
+        let mut text = self.ask("squeue -a") + &self.ask("sinfo -N -l");
         for name in ["slurmctld.log", "slurmd.n0.log", "slurmd.n1.log"] {
             let log = fs::read_to_string(self.path().join(name)).unwrap_or_default();
             let lines: Vec<_> = log.lines().rev().take(15).collect();
@@ -171,35 +171,33 @@ SchedulerParameters=batch_sched_delay=0,sched_min_interval=0,sched_interval=1,bf
     }
 
     /// `ferroce ARGS`: exit code, standard output and standard error.
-    fn ferroce(&self, args: &[&str]) -> (Option<i32>, String, String) {
+    fn ferroce(&self, args: impl Words) -> (Option<i32>, String, String) {
         let program = program();
         let mut command = self.command(program.to_str().unwrap());
         let output = command
-            .args(args)
+            .args(args.words())
             .current_dir(self.path())
             .output()
             .unwrap();
         said(output)
     }
 
-    fn good(&self, args: &[&str]) -> String {
-        let (code, out, err) = self.ferroce(args);
+    fn good(&self, args: impl Words) -> String {
+        let (code, out, err) = self.ferroce(&args);
         assert_eq!(code, Some(0), "{args:?}: {out}{err}\n{}", self.logs());
         out
     }
 
     fn collected(&self, directory: &str) -> Value {
-        let (_, out, err) = self.ferroce(&["sweep", "collect", directory, "-j"]);
+        let (_, out, err) = self.ferroce(format!("sweep collect {directory} -j"));
         serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}{err}"))
     }
 
     /// Has eight shards run, each of which waits behind its first point until the gate is there; returns
     /// the array's number.
     fn launch_gated(&self, directory: &str, gate: &Path) -> String {
-        let launch = [
-            "sweep", "launch", directory, "--on", "slurm", "--shards", "8",
-        ];
-        let script = self.good(&[&launch[..], &["--shard-time", "0", "--dry-run"]].concat());
+        let launch = format!("sweep launch {directory} --on slurm --shards 8");
+        let script = self.good(format!("{launch} --shard-time 0 --dry-run"));
         let last = script.lines().last().unwrap();
         let work = last.strip_prefix("exec ").unwrap();
         let gate = gate.display();
@@ -207,7 +205,7 @@ SchedulerParameters=batch_sched_delay=0,sched_min_interval=0,sched_interval=1,bf
             format!("{work} --points 1\nwhile [ ! -e '{gate}' ]; do sleep 0.1; done\n{last}");
         let path = self.path().join("gated.sbatch");
         fs::write(&path, script.replace(last, &wait)).unwrap();
-        let job = self.ask(&["sbatch", "--parsable", path.to_str().unwrap()]);
+        let job = self.ask(&format!("sbatch --parsable {}", path.to_str().unwrap()));
         job.trim().to_owned()
     }
 
@@ -222,11 +220,9 @@ SchedulerParameters=batch_sched_delay=0,sched_min_interval=0,sched_interval=1,bf
 
     /// State and node of each task of an array.
     fn tasks(&self, job: &str) -> Vec<(String, String)> {
-        let text = self.ask(&[
-            "squeue", "-h", "-a", "-r", "-t", "all", "-j", job, "-o", "%T %N",
-        ]);
+        let text = self.ask(&format!("squeue -h -a -r -t all -j {job} -o %T,%N"));
         let task = |line: &str| {
-            let mut words = line.split_whitespace().map(str::to_owned);
+            let mut words = line.split(',').map(str::to_owned);
             (
                 words.next().unwrap_or_default(),
                 words.next().unwrap_or_default(),
@@ -248,7 +244,7 @@ impl Drop for Slurm {
             .args(["--state", "pending"])
             .output();
         let begun = Instant::now();
-        while begun.elapsed() < Duration::from_secs(5) && !self.ask(&["squeue", "-h"]).is_empty() {
+        while begun.elapsed() < Duration::from_secs(5) && !self.ask("squeue -h").is_empty() {
             thread::sleep(Duration::from_millis(100));
         }
     }
@@ -287,33 +283,17 @@ fn shards_run_on_slurm_whatever_happens_to_nodes() {
     fs::write(slurm.path().join("sweep.toml"), SWEEP).unwrap();
 
     // (e)
-    let too_many = [
-        "sweep",
-        "launch",
-        "sweep.toml",
-        "--on",
-        "slurm",
-        "--shards",
-        "18",
-    ];
-    let (code, _, err) = slurm.ferroce(&too_many);
+    let too_many = "sweep launch sweep.toml --on slurm --shards 18";
+    let (code, _, err) = slurm.ferroce(too_many);
     assert_eq!(code, Some(2), "{err}");
     has(&err, ["arrays of 17 tasks at most", "write --shards 17"]);
 
-    slurm.good(&[
-        "sweep",
-        "launch",
-        "sweep.toml",
-        "-o",
-        "local",
-        "--on",
-        "local",
-    ]);
-    slurm.good(&["sweep", "collect", "local", "--csv", "local.csv"]);
+    slurm.good("sweep launch sweep.toml -o local --on local");
+    slurm.good("sweep collect local --csv local.csv");
 
     // (a), (b), (c): each task runs a point and waits until the test lets it go on.
     let gate = slurm.path().join("gate");
-    slurm.good(&["sweep", "plan", "sweep.toml", "-o", "shards"]);
+    slurm.good("sweep plan sweep.toml -o shards");
     let job = slurm.launch_gated("shards", &gate);
     slurm.until("a point is done on both nodes", |slurm| {
         let tasks = slurm.tasks(&job);
@@ -332,20 +312,20 @@ fn shards_run_on_slurm_whatever_happens_to_nodes() {
     );
     slurm.nodes[1] = None;
     slurm.until("a node is down", |slurm| {
-        let states = slurm.ask(&["sinfo", "-h", "-N", "-o", "%N %T"]);
-        states.lines().any(|line| line.starts_with("n1 down"))
+        let states = slurm.ask("sinfo -h -N -o %N=%T");
+        states.lines().any(|line| line.starts_with("n1=down"))
     });
     fs::write(&gate, "open").unwrap();
     slurm.until("all shards are over", |slurm| {
         let tasks = slurm.tasks(&job);
         tasks.len() == 8 && tasks.iter().all(|(state, _)| state == "COMPLETED")
     });
-    slurm.good(&["sweep", "collect", "shards", "--csv", "shards.csv"]);
+    slurm.good("sweep collect shards --csv shards.csv");
     let table = |name: &str| fs::read_to_string(slurm.path().join(name)).unwrap();
     assert_eq!(table("local.csv"), table("shards.csv"));
 
     // (d)
-    slurm.good(&["sweep", "run", "shards", "--shard", "3/8", "--again"]);
+    slurm.good("sweep run shards --shard 3/8 --again");
     let collected = slurm.collected("shards");
     assert!(collected["duplicates"].as_u64().unwrap() > 0, "{collected}");
     assert_eq!(collected["unequal"], Value::Array(Vec::new()));

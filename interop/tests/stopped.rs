@@ -1,10 +1,10 @@
 //! A process of the device that is stopped (SIGSTOP): the others go on, and those that come later.
 
-use ferroce_testing::has;
 use std::fs;
 use std::process::Command;
 
 use ferroce_interop::lab::{Lab, Ready, Running, free_port, until};
+use ferroce_testing::has;
 
 /// A program that has a queue pair on the device and waits for its peer, and its process, which is
 /// not that of `ferroce run`.

@@ -3,16 +3,12 @@
 use std::fmt::LowerHex;
 use std::fs::File;
 use std::io::BufWriter;
+use std::path::PathBuf;
 
-use ferroce_interop::{Tool, build, meta, sample};
+use ferroce_interop::{build, meta, sample, tshark};
 use ferroce_wire::pcapng::{UdpMeta, Writer};
 use ferroce_wire::{BthFlags, Headers, Opcode, Packet, Psn, Qpn, Service};
 use tempfile::TempDir;
-
-const TSHARK: Tool = Tool {
-    program: "tshark",
-    debian_package: "tshark",
-};
 
 /// 2025-01-01T00:00:00Z and a bit that only fits into nanoseconds.
 const START_NS: u64 = 1_735_689_600_000_000_001;
@@ -83,30 +79,13 @@ impl Capture {
         Self { dir, packets }
     }
 
-    /// Runs tshark on the capture, with verification of checksums.
-    fn tshark(&self, args: &[&str]) -> String {
-        let file = self.dir.path().join(FILE);
-        let mut all = vec!["-n", "-r", file.to_str().unwrap()];
-        all.extend([
-            "-o",
-            "ip.check_checksum:TRUE",
-            "-o",
-            "udp.check_checksum:TRUE",
-        ]);
-        all.extend(args);
-        TSHARK.run(&all, &[])
+    fn path(&self) -> PathBuf {
+        self.dir.path().join(FILE)
     }
 
     /// One row per packet that passes the filter, one column per field.
     fn fields(&self, filter: &str, fields: &[&str]) -> Vec<Vec<String>> {
-        // tshark knows some numbers twice, as an item and as the tree around it.
-        let mut args = vec!["-Y", filter, "-T", "fields", "-E", "occurrence=l"];
-        args.extend(fields.iter().flat_map(|field| ["-e", field]));
-        let output = self.tshark(&args);
-        output
-            .lines()
-            .map(|line| line.split('\t').map(str::to_string).collect())
-            .collect()
+        tshark::fields(&self.path(), filter, fields)
     }
 
     /// Checks that the fields of every packet read as `expected` prints them.
@@ -302,7 +281,7 @@ fn nothing_is_malformed() {
     let capture = every_opcode("malformed");
     let remarks = capture.fields(REMARKS, &["frame.comment", "_ws.expert.message"]);
     assert_eq!(remarks, Vec::<Vec<String>>::new());
-    let details = capture.tshark(&["-V"]);
+    let details = tshark::run(&capture.path(), &["-V"]);
     let datagrams = details.lines().filter(|line| *line == "InfiniBand").count();
     assert_eq!(datagrams, capture.packets.len());
     for line in details.lines() {

@@ -4,7 +4,8 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::net::IpAddr;
 
-use ferroce_interop::{Tool, build, meta};
+use ferroce_interop::{build, meta, tshark};
+use ferroce_testing::{Words, rows};
 use ferroce_wire::cm::{
     AddressHeader, Answered, Bits, Drep, Dreq, Gid, Mad, Message, Mra, PortSpace, Private, Rej,
     RejectReason, Rep, Req, Rtu, ServiceId, SidrRep, SidrReq, headers,
@@ -13,20 +14,11 @@ use ferroce_wire::pcapng::Writer;
 use ferroce_wire::{Psn, Qpn};
 use tempfile::TempDir;
 
-const TSHARK: Tool = Tool {
-    program: "tshark",
-    debian_package: "tshark",
-};
-
 const LOCAL: u32 = 0x0112_1314;
 const REMOTE: u32 = 0x0221_2223;
 
 /// What tshark says of each field of a message.
-fn dissect<const N: usize>(
-    name: &str,
-    message: impl Into<Message>,
-    fields: [&str; N],
-) -> Vec<String> {
+fn dissect(name: &str, message: impl Into<Message>, fields: impl Words) -> Vec<String> {
     let dir = TempDir::with_prefix(name).unwrap();
     let path = dir.path().join("cm.pcapng");
     let mut writer = Writer::new(BufWriter::new(File::create(&path).unwrap())).unwrap();
@@ -39,17 +31,22 @@ fn dissect<const N: usize>(
     assert_eq!(packet.len(), 280);
     writer.write_packet(1, &meta, &packet).unwrap();
     writer.flush().unwrap();
-    let file = path.to_str().unwrap();
-    let remarks = TSHARK.run(
-        &["-n", "-r", file, "-Y", "_ws.malformed || _ws.expert"],
-        &[],
-    );
+    let remarks = tshark::run(&path, &["-Y", "_ws.malformed || _ws.expert"]);
     assert_eq!(remarks, "");
-    let mut args = vec!["-n", "-r", file, "-T", "fields", "-E", "occurrence=l"];
-    args.extend(fields.iter().flat_map(|field| ["-e", field]));
-    let output = TSHARK.run(&args, &[]);
-    let row = output.trim_end_matches('\n');
-    row.split('\t').map(str::to_string).collect()
+    tshark::fields(&path, "frame", fields).remove(0)
+}
+
+/// Checks fields of a message: their names behind `infiniband.`, and what tshark says of them.
+fn check(name: &str, message: impl Into<Message>, expected: &str) {
+    let expected = rows(expected);
+    let fields: Vec<_> = expected
+        .iter()
+        .map(|[field, _]| format!("infiniband.{field}"))
+        .collect();
+    let row = dissect(name, message, fields.join(" "));
+    for ([field, value], found) in expected.into_iter().zip(row) {
+        assert_eq!(found, value, "{field}");
+    }
 }
 
 #[test]
@@ -95,52 +92,49 @@ fn request() {
         ack_timeout: Bits::saturating(19),
         private: Private::new(&address.emit()).unwrap(),
     };
-    let expected = [
-        ("infiniband.bth.destqp", "0x000001"),
-        ("infiniband.deth.q_key", "0x0000000080010000"),
-        ("infiniband.deth.srcqp", "0x00000001"),
-        ("infiniband.mad.mgmtclass", "0x07"),
-        ("infiniband.mad.method", "0x03"),
-        ("infiniband.mad.transactionid", "0x0102030405060708"),
-        ("infiniband.mad.attributeid", "0x0010"),
-        ("infiniband.cm.req", "0x01121314"),
-        ("infiniband.cm.req.serviceid.protocol", "0x06"),
-        ("infiniband.cm.req.serviceid.dport", "0x1c06"),
-        ("infiniband.cm.req.localcaguid", "0x2122232425262728"),
-        ("infiniband.cm.req.localqkey", "0x31323334"),
-        ("infiniband.cm.req.localqpn", "0x414243"),
-        ("infiniband.cm.req.responderres", "0x51"),
-        ("infiniband.cm.req.initdepth", "0x52"),
-        ("infiniband.cm.req.remoteresptout", "0x14"),
-        ("infiniband.cm.req.transpsvctype", "0x01"),
-        ("infiniband.cm.req.e2eflowctrl", "0x01"),
-        ("infiniband.cm.req.startpsn", "0x616263"),
-        ("infiniband.cm.req.localresptout", "0x15"),
-        ("infiniband.cm.req.retrcount", "0x05"),
-        ("infiniband.cm.req.pkey", "0xffff"),
-        ("infiniband.cm.req.pppmtu", "0x04"),
-        ("infiniband.cm.req.rnrretrcount", "0x06"),
-        ("infiniband.cm.req.maxcmretr", "0x0f"),
-        ("infiniband.cm.req.srq", "0x01"),
-        ("infiniband.cm.req.ext_transport", "0x01"),
-        ("infiniband.cm.req.prim_locallid", "65534"),
-        ("infiniband.cm.req.prim_remotelid", "65533"),
-        ("infiniband.cm.req.prim_localgid_ipv4", "127.13.0.1"),
-        ("infiniband.cm.req.prim_remotegid_ipv4", "127.13.0.2"),
-        ("infiniband.cm.req.prim_tfcclass", "0x68"),
-        ("infiniband.cm.req.prim_hoplim", "0x40"),
-        ("infiniband.cm.req.prim_sl", "0x03"),
-        ("infiniband.cm.req.prim_subnetlocal", "0x01"),
-        ("infiniband.cm.req.prim_localacktout", "0x13"),
-        ("infiniband.cm.req.ip_cm.ipv", "0x04"),
-        ("infiniband.cm.req.ip_cm.sport", "0x1234"),
-        ("infiniband.cm.req.ip_cm.sip4", "127.13.0.1"),
-        ("infiniband.cm.req.ip_cm.dip4", "127.13.0.2"),
-    ];
-    let row = dissect("cm-req", req, expected.map(|(field, _)| field));
-    for ((field, value), found) in expected.into_iter().zip(row) {
-        assert_eq!(found, value, "{field}");
-    }
+    let expected = "
+        bth.destqp => 0x000001
+        deth.q_key => 0x0000000080010000
+        deth.srcqp => 0x00000001
+        mad.mgmtclass => 0x07
+        mad.method => 0x03
+        mad.transactionid => 0x0102030405060708
+        mad.attributeid => 0x0010
+        cm.req => 0x01121314
+        cm.req.serviceid.protocol => 0x06
+        cm.req.serviceid.dport => 0x1c06
+        cm.req.localcaguid => 0x2122232425262728
+        cm.req.localqkey => 0x31323334
+        cm.req.localqpn => 0x414243
+        cm.req.responderres => 0x51
+        cm.req.initdepth => 0x52
+        cm.req.remoteresptout => 0x14
+        cm.req.transpsvctype => 0x01
+        cm.req.e2eflowctrl => 0x01
+        cm.req.startpsn => 0x616263
+        cm.req.localresptout => 0x15
+        cm.req.retrcount => 0x05
+        cm.req.pkey => 0xffff
+        cm.req.pppmtu => 0x04
+        cm.req.rnrretrcount => 0x06
+        cm.req.maxcmretr => 0x0f
+        cm.req.srq => 0x01
+        cm.req.ext_transport => 0x01
+        cm.req.prim_locallid => 65534
+        cm.req.prim_remotelid => 65533
+        cm.req.prim_localgid_ipv4 => 127.13.0.1
+        cm.req.prim_remotegid_ipv4 => 127.13.0.2
+        cm.req.prim_tfcclass => 0x68
+        cm.req.prim_hoplim => 0x40
+        cm.req.prim_sl => 0x03
+        cm.req.prim_subnetlocal => 0x01
+        cm.req.prim_localacktout => 0x13
+        cm.req.ip_cm.ipv => 0x04
+        cm.req.ip_cm.sport => 0x1234
+        cm.req.ip_cm.sip4 => 127.13.0.1
+        cm.req.ip_cm.dip4 => 127.13.0.2
+        ";
+    check("cm-req", req, expected);
 }
 
 #[test]
@@ -162,27 +156,24 @@ fn reply() {
         ca_guid: 0x7172_7374_7576_7778,
         private: Private::new(b"ab").unwrap(),
     };
-    let expected = [
-        ("infiniband.mad.attributeid", "0x0013"),
-        ("infiniband.cm.rep", "0x01121314"),
-        ("infiniband.cm.rep.remotecommid", "0x02212223"),
-        ("infiniband.cm.rep.localqkey", "0x31323334"),
-        ("infiniband.cm.rep.localqpn", "0x414243"),
-        ("infiniband.cm.rep.localeecn", "0x444546"),
-        ("infiniband.cm.rep.startpsn", "0x515253"),
-        ("infiniband.cm.rep.respres", "0x61"),
-        ("infiniband.cm.rep.initdepth", "0x62"),
-        ("infiniband.cm.rep.tgtackdelay", "0x10"),
-        ("infiniband.cm.rep.failoveracc", "0x02"),
-        ("infiniband.cm.rep.e2eflowctrl", "0x01"),
-        ("infiniband.cm.rep.rnrretrcount", "0x07"),
-        ("infiniband.cm.rep.srq", "0x01"),
-        ("infiniband.cm.rep.localcaguid", "0x7172737475767778"),
-    ];
-    let row = dissect("cm-rep", rep, expected.map(|(field, _)| field));
-    for ((field, value), found) in expected.into_iter().zip(row) {
-        assert_eq!(found, value, "{field}");
-    }
+    let expected = "
+        mad.attributeid => 0x0013
+        cm.rep => 0x01121314
+        cm.rep.remotecommid => 0x02212223
+        cm.rep.localqkey => 0x31323334
+        cm.rep.localqpn => 0x414243
+        cm.rep.localeecn => 0x444546
+        cm.rep.startpsn => 0x515253
+        cm.rep.respres => 0x61
+        cm.rep.initdepth => 0x62
+        cm.rep.tgtackdelay => 0x10
+        cm.rep.failoveracc => 0x02
+        cm.rep.e2eflowctrl => 0x01
+        cm.rep.rnrretrcount => 0x07
+        cm.rep.srq => 0x01
+        cm.rep.localcaguid => 0x7172737475767778
+        ";
+    check("cm-rep", rep, expected);
 }
 
 #[test]
@@ -197,37 +188,37 @@ fn rejection() {
         private: Private([0x6b; 148]),
     };
     let (info, private) = ("5a".repeat(72), "6b".repeat(148));
-    let expected = [
-        ("infiniband.mad.attributeid", "0x0012"),
-        ("infiniband.cm.rej.localcommid", "0x01121314"),
-        ("infiniband.cm.rej.remotecommid", "0x02212223"),
-        ("infiniband.cm.rej.msgrej", "0x01"),
-        ("infiniband.cm.rej.rejinfolen", "0x48"),
-        ("infiniband.cm.rej.reason", "0x001c"),
-        ("infiniband.cm.rej.ari", &info),
-        ("infiniband.cm.rej.private", &private),
-    ];
-    let row = dissect("cm-rej", rej, expected.map(|(field, _)| field));
-    for ((field, value), found) in expected.into_iter().zip(row) {
-        assert_eq!(found, value, "{field}");
-    }
+    let expected = &format!(
+        "
+        mad.attributeid => 0x0012
+        cm.rej.localcommid => 0x01121314
+        cm.rej.remotecommid => 0x02212223
+        cm.rej.msgrej => 0x01
+        cm.rej.rejinfolen => 0x48
+        cm.rej.reason => 0x001c
+        cm.rej.ari => {info}
+        cm.rej.private => {private}
+        "
+    );
+    check("cm-rej", rej, expected);
 }
 
 #[test]
 fn ready_and_end() {
-    let ids = ["0x01121314".to_string(), "0x02212223".to_string()];
+    let (private, shorter) = ("6b".repeat(224), "6b".repeat(220));
     let rtu = Rtu {
         local_comm_id: LOCAL,
         remote_comm_id: REMOTE,
         private: Private([0x6b; 224]),
     };
-    let fields = [
-        "infiniband.cm.rtu.localcommid",
-        "infiniband.cm.rtu.remotecommid",
-        "infiniband.cm.rtu.private",
-    ];
-    let row = dissect("cm-rtu", rtu, fields);
-    assert_eq!((&row[..2], &row[2]), (&ids[..], &"6b".repeat(224)));
+    let expected = format!(
+        "
+        cm.rtu.localcommid => 0x01121314
+        cm.rtu.remotecommid => 0x02212223
+        cm.rtu.private => {private}
+        "
+    );
+    check("cm-rtu", rtu, &expected);
 
     let dreq = Dreq {
         local_comm_id: LOCAL,
@@ -235,28 +226,29 @@ fn ready_and_end() {
         remote_qpn: Qpn::new(0x41_4243),
         private: Private([0x6b; 220]),
     };
-    let fields = [
-        "infiniband.cm.dreq.localcommid",
-        "infiniband.cm.dreq.remotecommid",
-        "infiniband.cm.req.remoteqpneecn",
-        "infiniband.cm.dreq.private",
-    ];
-    let row = dissect("cm-dreq", dreq, fields);
-    assert_eq!((&row[..2], row[2].as_str()), (&ids[..], "0x414243"));
-    assert_eq!(row[3], "6b".repeat(220));
+    let expected = format!(
+        "
+        cm.dreq.localcommid => 0x01121314
+        cm.dreq.remotecommid => 0x02212223
+        cm.req.remoteqpneecn => 0x414243
+        cm.dreq.private => {shorter}
+        "
+    );
+    check("cm-dreq", dreq, &expected);
 
     let drep = Drep {
         local_comm_id: LOCAL,
         remote_comm_id: REMOTE,
         private: Private([0x6b; 224]),
     };
-    let fields = [
-        "infiniband.cm.drsp.localcommid",
-        "infiniband.cm.drsp.remotecommid",
-        "infiniband.cm.drsp.private",
-    ];
-    let row = dissect("cm-drep", drep, fields);
-    assert_eq!((&row[..2], &row[2]), (&ids[..], &"6b".repeat(224)));
+    let expected = format!(
+        "
+        cm.drsp.localcommid => 0x01121314
+        cm.drsp.remotecommid => 0x02212223
+        cm.drsp.private => {private}
+        "
+    );
+    check("cm-drep", drep, &expected);
 }
 
 /// tshark 4.0 knows these by name only.

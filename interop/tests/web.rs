@@ -3,13 +3,13 @@
 //!
 //! `FERROCE_UPDATE=1 cargo test -p ferroce-interop --test web` makes the pictures of docs/web.md anew.
 
-use ferroce_testing::has;
 use std::path::Path;
 use std::{env, fs};
 
 use ferroce_interop::Tool;
 use ferroce_interop::browser::{Browser, key};
 use ferroce_interop::lab::{Lab, Ready, Running, free_port, until};
+use ferroce_testing::has;
 use serde_json::Value;
 
 const WIDE: (u32, u32) = (1280, 900);

@@ -510,7 +510,7 @@ impl<'a> Receiver<'a> {
             psn,
         }
         .emit(&mut packet);
-        // An ACK without credit limit, and the message number, which nobody here looks at.
+        // An ACK without credit limit, and the message number, which is not looked at here.
         packet[BTH_BYTES..LEN].copy_from_slice(&(0x1f00_0000 | psn & 0xff_ffff).to_be_bytes());
         if self.plan.config.icrc {
             let (head, rest) = packet[..LEN].split_at(BTH_BYTES);

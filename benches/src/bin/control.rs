@@ -7,8 +7,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use clap::{Parser, Subcommand};
-use comfy_table::presets::NOTHING;
-use comfy_table::{CellAlignment, Table};
 use ferroce_benches::control::histogram::{self, Waits};
 use ferroce_benches::control::scrape::{self, Fleet};
 use ferroce_benches::control::{Beside, Error, registers};
@@ -294,7 +292,7 @@ impl State {
 
 impl Drop for State {
     fn drop(&mut self) {
-        // What is left is of no use to anybody, and small.
+        // What is left is useless, and small.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
@@ -311,21 +309,19 @@ fn print(args: &Args, rows: &[Row]) -> Result<(), Error> {
 }
 
 fn table(rows: &[Row]) -> String {
-    let mut table = Table::new();
-    table.load_preset(NOTHING);
-    table.set_header(["what", "beside", "unit", "bare", "ferroce", "ratio"]);
-    for row in rows {
-        table.add_row([
+    let row = |row: &Row| {
+        vec![
             row.what.clone(),
             row.beside.clone(),
             row.unit.into(),
             format!("{:.2}", row.bare),
             format!("{:.2}", row.ferroce),
             format!("{:.2}", row.ratio),
-        ]);
-    }
-    for column in table.column_iter_mut().skip(3) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    format!("{}\n", table.trim_fmt())
+        ]
+    };
+    ferroce_benches::table(
+        ["what", "beside", "unit", "bare", "ferroce", "ratio"],
+        3..6,
+        rows.iter().map(row),
+    )
 }

@@ -3,8 +3,6 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use comfy_table::presets::NOTHING;
-use comfy_table::{CellAlignment, Table};
 use ferroce_benches::crowd::{Crowd, stream};
 use ferroce_benches::{DEVICE_CONTENTION_MAX, finish, median, undisturbed};
 use ferroce_hca::Mtu;
@@ -66,12 +64,7 @@ fn measure(args: &Args) -> Result<Vec<Row>, Box<dyn std::error::Error>> {
                 mtu,
                 seconds: args.seconds,
             };
-            undisturbed(
-                DEVICE_CONTENTION_MAX,
-                || stream(&crowd),
-                |run| run.contention,
-            )
-            .map(|run| run.gbps)
+            undisturbed(DEVICE_CONTENTION_MAX, || stream(&crowd)).map(|run| run.gbps)
         };
         let runs = (0..args.rounds).map(|_| Ok((gbps(args.few)?, gbps(args.many)?)));
         let runs: Vec<(f64, f64)> = runs.collect::<Result<_, ferroce_benches::pair::Error>>()?;
@@ -87,25 +80,21 @@ fn measure(args: &Args) -> Result<Vec<Row>, Box<dyn std::error::Error>> {
 }
 
 fn table(args: &Args, rows: &[Row]) -> String {
-    let mut table = Table::new();
-    table.load_preset(NOTHING).set_header([
+    let head = [
         "WRITE, bytes".into(),
         "MTU".into(),
         format!("{} queue pairs, Gb/s", args.few),
         format!("{}, Gb/s", args.many),
         "ratio".to_owned(),
-    ]);
-    for row in rows {
-        table.add_row([
+    ];
+    let row = |row: &Row| {
+        vec![
             row.message_bytes.to_string(),
             row.mtu_bytes.to_string(),
             format!("{:.2}", row.few_gbps),
             format!("{:.2}", row.many_gbps),
             format!("{:.2}", row.ratio),
-        ]);
-    }
-    for column in table.column_iter_mut() {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    format!("{}\n", table.trim_fmt())
+        ]
+    };
+    ferroce_benches::table(head, 0..5, rows.iter().map(row))
 }

@@ -105,18 +105,14 @@ fn measure(args: &Args) -> Result<Report, Error> {
     // Each round takes every workload once, so that a slow minute slows them all.
     for _ in 0..args.rounds {
         for report in &mut streams {
-            report.runs.push(undisturbed(
-                BARE_CONTENTION_MAX,
-                || stream(&report.config),
-                |run| run.contention,
-            )?);
+            report
+                .runs
+                .push(undisturbed(BARE_CONTENTION_MAX, || stream(&report.config))?);
         }
         for report in &mut pings {
-            report.runs.push(undisturbed(
-                BARE_CONTENTION_MAX,
-                || ping_pong(&report.config),
-                |run| run.contention,
-            )?);
+            report.runs.push(undisturbed(BARE_CONTENTION_MAX, || {
+                ping_pong(&report.config)
+            })?);
         }
     }
     Ok(Report {

@@ -3,8 +3,6 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use comfy_table::presets::NOTHING;
-use comfy_table::{CellAlignment, Table};
 use ferroce_benches::bare::{self, Stream};
 use ferroce_benches::pair::Carrier;
 use ferroce_benches::{
@@ -57,30 +55,17 @@ fn measure(args: &Args) -> Result<Vec<Row>, Box<dyn std::error::Error>> {
         {
             let bare = match args.no_bare {
                 true => bare::Throughput::default(),
-                false => undisturbed(
-                    BARE_CONTENTION_MAX,
-                    || bare::stream(stream),
-                    |run| run.contention,
-                )?,
+                false => undisturbed(BARE_CONTENTION_MAX, || bare::stream(stream))?,
             };
-            let ferroce = undisturbed(
-                DEVICE_CONTENTION_MAX,
-                || pair::stream(Carrier::Udp, stream),
-                |run| run.contention,
-            )?;
+            let ferroce =
+                undisturbed(DEVICE_CONTENTION_MAX, || pair::stream(Carrier::Udp, stream))?;
             pairs[place].push((bare.gbps, ferroce.gbps));
         }
         if wanted(streams.len()) {
-            let bare = undisturbed(
-                BARE_CONTENTION_MAX,
-                || bare::ping_pong(&ping),
-                |run| run.contention,
-            )?;
-            let ferroce = undisturbed(
-                DEVICE_CONTENTION_MAX,
-                || pair::ping_pong(Carrier::Udp, &ping),
-                |run| run.contention,
-            )?;
+            let bare = undisturbed(BARE_CONTENTION_MAX, || bare::ping_pong(&ping))?;
+            let ferroce = undisturbed(DEVICE_CONTENTION_MAX, || {
+                pair::ping_pong(Carrier::Udp, &ping)
+            })?;
             pairs[streams.len()].push((bare.p50_ns / 1e3, ferroce.p50_ns / 1e3));
         }
     }
@@ -122,21 +107,19 @@ fn measure(args: &Args) -> Result<Vec<Row>, Box<dyn std::error::Error>> {
 }
 
 fn table(rows: &[Row]) -> String {
-    let mut table = Table::new();
-    table.load_preset(NOTHING);
-    table.set_header(["workload", "unit", "bare", "ferroce", "ratio", "goal"]);
-    for row in rows {
-        table.add_row([
+    let row = |row: &Row| {
+        vec![
             row.workload.clone(),
             row.unit.into(),
             format!("{:.2}", row.bare),
             format!("{:.2}", row.ferroce),
             format!("{:.2}", row.ratio),
             row.goal.into(),
-        ]);
-    }
-    for column in table.column_iter_mut().skip(2) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    format!("{}\n", table.trim_fmt())
+        ]
+    };
+    ferroce_benches::table(
+        ["workload", "unit", "bare", "ferroce", "ratio", "goal"],
+        2..6,
+        rows.iter().map(row),
+    )
 }

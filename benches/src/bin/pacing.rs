@@ -3,8 +3,6 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use comfy_table::presets::NOTHING;
-use comfy_table::{CellAlignment, Table};
 use ferroce_benches::finish;
 use ferroce_benches::pacing::{Paced, pace};
 
@@ -39,8 +37,7 @@ fn measure(args: &Args) -> Result<Vec<Paced>, Box<dyn std::error::Error>> {
 }
 
 fn table(rows: &[Paced]) -> String {
-    let mut table = Table::new();
-    table.load_preset(NOTHING).set_header([
+    let head = [
         "set, Mb/s",
         "seen, Mb/s",
         "off by",
@@ -48,10 +45,10 @@ fn table(rows: &[Paced]) -> String {
         "repeated",
         "sender's CPU",
         "receiver's CPU",
-    ]);
-    for row in rows {
+    ];
+    let row = |row: &Paced| {
         let off = row.seen_mbps / f64::from(row.set_mbps) - 1.0;
-        table.add_row([
+        vec![
             row.set_mbps.to_string(),
             format!("{:.3}", row.seen_mbps),
             format!("{:+.2} %", off * 100.0),
@@ -59,10 +56,7 @@ fn table(rows: &[Paced]) -> String {
             row.repeated.to_string(),
             format!("{:.1} %", row.sender_cpu * 100.0),
             format!("{:.1} %", row.receiver_cpu * 100.0),
-        ]);
-    }
-    for column in table.column_iter_mut() {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    format!("{table}\n")
+        ]
+    };
+    ferroce_benches::table(head, 0..7, rows.iter().map(row))
 }

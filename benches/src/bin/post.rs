@@ -5,8 +5,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use comfy_table::presets::NOTHING;
-use comfy_table::{CellAlignment, Table};
 use ferroce_benches::programs::{Bench, StateDir};
 use ferroce_benches::{finish, median};
 
@@ -54,16 +52,7 @@ fn main() -> ExitCode {
 
 fn measure(args: &Args) -> Result<Vec<Row>, Box<dyn std::error::Error>> {
     let state = StateDir::make()?;
-    let bench = Bench {
-        ferroce: match &args.ferroce {
-            Some(path) => path.clone(),
-            None => std::env::current_exe()?.with_file_name("ferroce"),
-        },
-        state: state.path().to_owned(),
-        addresses: [args.address; 2],
-        seconds: 1,
-        link: "udp",
-    };
+    let bench = Bench::new(args.ferroce.as_deref(), &state, [args.address; 2], 1)?;
     let rounds = (0..args.rounds).map(|_| bench.post());
     let rounds: Vec<_> = rounds.collect::<Result<_, _>>()?;
     let named = |round: &[(String, f64)], wanted: &str| {
@@ -87,20 +76,17 @@ fn measure(args: &Args) -> Result<Vec<Row>, Box<dyn std::error::Error>> {
 }
 
 fn table(rows: &[Row]) -> String {
-    let mut table = Table::new();
-    table
-        .load_preset(NOTHING)
-        .set_header(["what", "ns", "ratio", "goal, ns"]);
-    for row in rows {
-        table.add_row([
+    let row = |row: &Row| {
+        vec![
             row.what.clone(),
             format!("{:.1}", row.nanoseconds),
             format!("{:.2}", row.ratio),
             row.goal.to_owned(),
-        ]);
-    }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    format!("{}\n", table.trim_fmt())
+        ]
+    };
+    ferroce_benches::table(
+        ["what", "ns", "ratio", "goal, ns"],
+        1..4,
+        rows.iter().map(row),
+    )
 }

@@ -129,7 +129,7 @@ const MEASURES: &[(&str, &str, Measure)] = &[
     }),
 ];
 
-/// Which figures are held against each other, and the goal.
+/// Which figures are compared with each other, and the goal.
 const RATIOS: &[(&str, &str, &str)] = &[
     ("ib_write_bw 64 KiB", "bare stream 64 KiB", ">= 0.85"),
     ("ib_write_bw 64 KiB", "iperf3", "> 1"),
@@ -195,16 +195,8 @@ struct Ratio {
 
 fn measure(args: &Args) -> Result<Report, Box<dyn std::error::Error>> {
     let state = StateDir::make()?;
-    let bench = Bench {
-        ferroce: match &args.ferroce {
-            Some(path) => path.clone(),
-            None => std::env::current_exe()?.with_file_name("ferroce"),
-        },
-        state: state.path().to_owned(),
-        addresses: [args.address, args.client_address.unwrap_or(args.address)],
-        seconds: args.seconds,
-        link: "udp",
-    };
+    let addresses = [args.address, args.client_address.unwrap_or(args.address)];
+    let bench = Bench::new(args.ferroce.as_deref(), &state, addresses, args.seconds)?;
     let is_wanted =
         |name: &str| args.only.is_empty() || args.only.iter().any(|it| name.contains(it));
     let wanted = MEASURES.iter().filter(|(name, ..)| is_wanted(name));
@@ -258,11 +250,7 @@ fn bare_stream(bench: &Bench, bytes: usize, mtu: usize) -> Result<Throughput, ba
         },
         ..Stream::default()
     };
-    undisturbed(
-        BARE_CONTENTION_MAX,
-        || bare::stream(&config),
-        |run| run.contention,
-    )
+    undisturbed(BARE_CONTENTION_MAX, || bare::stream(&config))
 }
 
 fn rate(bench: &Bench, tool: &str, more: &[&str]) -> Result<f64, Box<dyn std::error::Error>> {
@@ -271,11 +259,7 @@ fn rate(bench: &Bench, tool: &str, more: &[&str]) -> Result<f64, Box<dyn std::er
 
 fn ping_pong() -> Result<f64, Box<dyn std::error::Error>> {
     let config = PingPong::default();
-    let run = undisturbed(
-        BARE_CONTENTION_MAX,
-        || bare::ping_pong(&config),
-        |run| run.contention,
-    )?;
+    let run = undisturbed(BARE_CONTENTION_MAX, || bare::ping_pong(&config))?;
     Ok(run.p50_ns / 1e3)
 }
 

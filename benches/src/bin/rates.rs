@@ -101,16 +101,12 @@ fn report(args: &Args) -> Result<Report, Box<dyn Error>> {
 
 fn measure(args: &Args) -> Result<Report, Box<dyn Error>> {
     let state = StateDir::make()?;
-    let bench = Bench {
-        ferroce: match &args.ferroce {
-            Some(path) => path.clone(),
-            None => std::env::current_exe()?.with_file_name("ferroce"),
-        },
-        state: state.path().to_owned(),
-        addresses: [args.address; 2],
-        seconds: args.seconds,
-        link: "udp",
-    };
+    let bench = Bench::new(
+        args.ferroce.as_deref(),
+        &state,
+        [args.address; 2],
+        args.seconds,
+    )?;
     let mut runs = vec![vec![Vec::new(); args.sizes.len()]; MEASURES.len()];
     let mut latencies = [const { Vec::new() }; 2];
     for _ in 0..args.rounds {

@@ -3,8 +3,6 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use comfy_table::presets::NOTHING;
-use comfy_table::{CellAlignment, Table};
 use ferroce_benches::bare::{self, Stream};
 use ferroce_benches::pair::{self, Carrier};
 use ferroce_benches::{
@@ -119,22 +117,18 @@ fn measure(args: &Args) -> Result<Vec<Row>, Box<dyn std::error::Error>> {
 /// The figure of a workload, in its unit.
 fn one(args: &Args, work: &Work, carrier: Carrier) -> Result<f64, Box<dyn std::error::Error>> {
     if work.bytes == 0 {
-        let latency = undisturbed(
-            args.contention_max(DEVICE_CONTENTION_MAX),
-            || pair::ping_pong(carrier, &args.rounds.ping()),
-            |run| run.contention,
-        )?;
+        let latency = undisturbed(args.contention_max(DEVICE_CONTENTION_MAX), || {
+            pair::ping_pong(carrier, &args.rounds.ping())
+        })?;
         return Ok(latency.p50_ns / 1e3);
     }
     let stream = args.rounds.stream(Stream {
         message_bytes: work.bytes,
         ..Stream::default()
     });
-    let throughput = undisturbed(
-        args.contention_max(DEVICE_CONTENTION_MAX),
-        || pair::stream(carrier, &stream),
-        |run| run.contention,
-    )?;
+    let throughput = undisturbed(args.contention_max(DEVICE_CONTENTION_MAX), || {
+        pair::stream(carrier, &stream)
+    })?;
     Ok(match work.unit {
         "M/s" => throughput.messages_per_second / 1e6,
         _ => throughput.gbps,
@@ -142,20 +136,15 @@ fn one(args: &Args, work: &Work, carrier: Carrier) -> Result<f64, Box<dyn std::e
 }
 
 fn bare_ring(args: &Args) -> std::io::Result<f64> {
-    let latency = undisturbed(
-        args.contention_max(BARE_CONTENTION_MAX),
-        || bare::ring_ping_pong(&args.rounds.ping()),
-        |run| run.contention,
-    )?;
+    let latency = undisturbed(args.contention_max(BARE_CONTENTION_MAX), || {
+        bare::ring_ping_pong(&args.rounds.ping())
+    })?;
     Ok(latency.p50_ns / 1e3)
 }
 
 fn table(rows: &[Row]) -> String {
-    let mut table = Table::new();
-    table.load_preset(NOTHING);
-    table.set_header(["workload", "unit", "bare ring", "udp", "shm", "goal"]);
-    for row in rows {
-        table.add_row([
+    let row = |row: &Row| {
+        vec![
             row.workload.into(),
             row.unit.into(),
             row.bare_ring
@@ -164,10 +153,11 @@ fn table(rows: &[Row]) -> String {
             format!("{:.2}", row.udp),
             format!("{:.2}", row.shm),
             row.goal.into(),
-        ]);
-    }
-    for column in table.column_iter_mut().skip(2).take(3) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    format!("{}\n", table.trim_fmt())
+        ]
+    };
+    ferroce_benches::table(
+        ["workload", "unit", "bare ring", "udp", "shm", "goal"],
+        2..5,
+        rows.iter().map(row),
+    )
 }

@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn unread_events_do_not_grow() {
+    fn unread_events_are_bounded() {
         const MAX: usize = 16;
         let of_port = |event: &u32| *event > 0;
         let (queue, public) = EventQueue::new().unwrap();

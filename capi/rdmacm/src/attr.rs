@@ -202,7 +202,7 @@ mod tests {
         assert_eq!((terms.responder_resources, terms.initiator_depth), (1, 2));
     }
 
-    /// The target's queue pair of XRC takes the place of an end-to-end context.
+    /// The target's queue pair of XRC replaces an end-to-end context.
     #[test]
     fn a_reply_names_an_xrc_target_elsewhere() {
         let rep = Rep {

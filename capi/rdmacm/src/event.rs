@@ -139,7 +139,7 @@ fn disconnected(id: &Id, status: c_int, private: &[u8]) -> Option<Delivery> {
     ))
 }
 
-/// The identifier of a connection that somebody asks for.
+/// The identifier of a connection that a peer asks for.
 fn child(
     listener: &Arc<Id>,
     device: &'static Device,

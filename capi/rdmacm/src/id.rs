@@ -34,7 +34,7 @@ pub(crate) enum Step {
     /// It knows the way.
     RouteResolved,
     Listening,
-    /// Somebody asks for a connection.
+    /// A peer asks for a connection.
     Requested,
     /// A connection, or the way to one.
     Connect,
@@ -167,7 +167,7 @@ pub(crate) struct Id {
     acknowledged: Condvar,
 }
 
-/// How many events the program has got, and how many it has acknowledged, modulo 2^32: only whether
+/// How many events the program has received, and how many it has acknowledged, modulo 2^32: only whether
 /// they differ counts.
 #[derive(Default)]
 struct Events {
@@ -337,7 +337,7 @@ impl Id {
             if let Incoming::Cm { device, event } = what
                 && what.is_request()
             {
-                // Of a request that nobody will see, the peer is told.
+                // The peer of a request that the program will not see is told.
                 let _ = device.with(|hca, now| hca.cm_mut().destroy(now, event.comm));
             }
         }

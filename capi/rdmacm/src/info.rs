@@ -196,7 +196,7 @@ unsafe impl Send for Resolved {}
 
 impl Drop for Resolved {
     fn drop(&mut self) {
-        // SAFETY: made by `find` and handed to nobody.
+        // SAFETY: made by `find` and handed to no other code.
         unsafe { free(self.0) };
     }
 }

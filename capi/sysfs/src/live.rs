@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes_are_distinguished_from_the_rest() {
+    fn files_that_change_are_told_from_the_rest() {
         for counter in ["counters/port_rcv_data", "hw_counters/lifespan"] {
             assert!(changes(format!("/x/ports/1/{counter}").as_bytes()));
         }

@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_affordable_plan_stays_within_its_cost() {
+    fn affordable_packets_cost_at_most_the_budget() {
         for mtu in [Mtu::Mtu256, Mtu::Mtu1024, Mtu::Mtu2048, Mtu::Mtu4096] {
             for bytes in [0, 1, 2303, 2304, 10_000, 1 << 20, u64::from(u32::MAX)] {
                 let packets = affordable(bytes, mtu);

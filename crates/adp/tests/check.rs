@@ -212,7 +212,7 @@ fn unused_values_only_have_to_fit() {
 }
 
 #[test]
-fn suspicions() {
+fn doubtful_values_raise_suspicions() {
     suspects(
         |raw| raw.timeout_range[1].timeout_retry_num = 0,
         Rule::NoRetry,

@@ -293,8 +293,11 @@ impl<'t> Reader<'t> {
         self.problem(line, format!("invalid {path}{name} {given}: {must}"));
     }
 
-    /// Says that a key is missing.
-    pub fn missing(&mut self, section: &Section<'t>, name: &str, example: &str) {
+    /// Says that a key is missing, if it is.
+    pub fn require(&mut self, section: &Section<'t>, name: &str, example: &str) {
+        if section.has(name) {
+            return;
+        }
         let path = &section.path;
         self.problem(
             section.line,

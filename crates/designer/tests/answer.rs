@@ -2,6 +2,7 @@
 
 use ferroce_adp::builtin;
 use ferroce_designer::{PROBLEMS_MAX, Refusal, answer};
+use ferroce_testing::rows;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -196,42 +197,20 @@ fn no_more_problems_are_listed_than_are_read() {
 
 #[test]
 fn a_refusal_names_field_value_and_what_is_allowed() {
-    let cases = [
-        (
-            r#"{"text": "", "timeout": 32}"#,
-            "invalid timeout 32: must be a number from 0 to 31;",
-        ),
-        (
-            r#"{"text": "", "retry_cnt": -1}"#,
-            "invalid retry_cnt -1: must be a number from 0 to 7;",
-        ),
-        (
-            r#"{"text": "", "retry_cnt": "7"}"#,
-            "invalid retry_cnt \"7\": must be a number",
-        ),
-        (
-            r#"{"text": "", "device": "a\nb"}"#,
-            "invalid device \"a\\nb\": must be a name of up to",
-        ),
-        (
-            r#"{"text": "", "profile": {}}"#,
-            "invalid profile \"\": must be given either as text",
-        ),
-        (
-            "{}",
-            "invalid profile null: must be given either as text or as profile",
-        ),
-        (
-            r#"{"txt": ""}"#,
-            "invalid key \"txt\": must be one of text, profile, timeout",
-        ),
-        (
-            "[]",
-            "invalid body []: must be a JSON object; its keys are text, profile",
-        ),
-        ("{", "invalid body \"EOF while parsing"),
-    ];
-    for (question, expected) in cases {
+    let cases = rows(
+        r#"
+        {"text": "", "timeout": 32} => invalid timeout 32: must be a number from 0 to 31;
+        {"text": "", "retry_cnt": -1} => invalid retry_cnt -1: must be a number from 0 to 7;
+        {"text": "", "retry_cnt": "7"} => invalid retry_cnt "7": must be a number
+        {"text": "", "device": "a\nb"} => invalid device "a\nb": must be a name of up to
+        {"text": "", "profile": {}} => invalid profile "": must be given either as text
+        {} => invalid profile null: must be given either as text or as profile
+        {"txt": ""} => invalid key "txt": must be one of text, profile, timeout
+        [] => invalid body []: must be a JSON object; its keys are text, profile
+        { => invalid body "EOF while parsing
+        "#,
+    );
+    for [question, expected] in cases {
         let text = refused(question).to_string();
         assert!(text.starts_with(expected), "{text}");
     }

@@ -29,7 +29,7 @@ pub enum Ring {
 /// posts now and then needs no watch.
 #[derive(Debug, Default)]
 pub(crate) struct Doorbell {
-    /// When the first request came of those that wait.
+    /// When the first of the waiting requests was posted.
     since: Option<Time>,
     requests: u32,
     bytes: u32,

@@ -109,7 +109,7 @@ impl<L: Link, C: Clock> Driver<L, C> {
         if self.is_deferred || self.is_blocked() {
             self.transmit();
         }
-        // Whoever drives a link that is gone still has its timers run out.
+        // A link that is gone is still driven, so that its timers expire.
         // What has arrived may answer what has left since the program noted the time.
         let at = polled.max(self.sent);
         let packets = self.receive_round(at).unwrap_or(0);

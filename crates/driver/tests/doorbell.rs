@@ -37,7 +37,7 @@ fn the_first_request_of_an_idle_queue_pair_leaves_at_once() {
 }
 
 #[test]
-fn requests_wait_only_after_some_in_quick_succession_and_for_a_watch() {
+fn requests_wait_only_after_quick_ones_and_for_a_watch() {
     let mut world = World::new();
     assert_eq!(world.post(A, 8, true), LEAVES, "an idle queue pair");
     for _ in 0..CALL_REQUESTS {
@@ -57,7 +57,7 @@ fn a_program_that_posts_now_and_then_needs_no_watch() {
     }
 }
 
-/// Its queue pair may have so many READs outstanding: others do not leave when they are posted.
+/// Its queue pair may have a limited number of READs outstanding: others do not leave when posted.
 #[test]
 fn requests_that_cannot_leave_need_no_watch() {
     let mut world = World::new();

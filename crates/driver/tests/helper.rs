@@ -33,7 +33,7 @@ impl Scene {
         self.helper.look(self.now, self.polled)
     }
 
-    /// Drives the device, which takes so many packets and sends all it has.
+    /// Drives the device, which takes this many packets and sends all it has.
     fn drive(&mut self, packets: usize, deadline: Option<Time>) -> Next {
         let Look::Drive { is_around } = self.look() else {
             panic!("{:?} does not drive", self.helper);
@@ -59,7 +59,7 @@ fn a_passive_device_is_the_helpers() {
 }
 
 #[test]
-fn after_a_packet_it_spins_for_a_while_and_then_sleeps_until_a_timer_is_due() {
+fn after_a_packet_it_spins_then_sleeps_until_a_timer() {
     let mut scene = Scene::begin();
     assert_eq!(scene.drive(1, None), Next::Again);
     scene.pass(SPIN - MICROSECOND);

@@ -125,7 +125,7 @@ fn several_batches_of_a_stream_get_one_answer() {
 
 /// Where each batch waits for the answer to the one before, a second call brings nothing.
 #[test]
-fn a_second_call_that_brings_nothing_is_made_more_and_more_rarely() {
+fn a_second_call_that_brings_nothing_becomes_rare() {
     let mut world = World::new();
     world[B].driver.link.batch = STREAM_PACKETS + 1;
     let mut calls = |batches: usize| {
@@ -292,7 +292,7 @@ fn timers_run_on_a_link_that_is_gone() {
 }
 
 #[test]
-fn completions_do_not_keep_a_poll_from_looking_at_the_link_for_long() {
+fn completions_do_not_keep_polls_from_the_link_for_long() {
     let mut world = World::new();
     world.poll(A);
     let polled = world.now();
@@ -301,7 +301,7 @@ fn completions_do_not_keep_a_poll_from_looking_at_the_link_for_long() {
     assert!(!world[A].driver.is_fresh(stale));
 }
 
-/// Memory that traffic took is no loss to a program that goes on soon.
+/// A program that goes on soon can spare the memory that traffic took.
 #[test]
 fn a_device_tidies_up_before_a_long_sleep() {
     let round = |is_around| Round {

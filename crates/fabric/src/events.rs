@@ -30,7 +30,7 @@ pub(crate) struct EventQueue {
 }
 
 impl EventQueue {
-    /// For so many sources, most of whose events lie not further ahead than `horizon`.
+    /// For this many sources, most of whose events lie not further ahead than `horizon`.
     pub(crate) fn new(sources: usize, horizon: Span) -> Self {
         Self {
             near: Ring::new(sources, horizon),

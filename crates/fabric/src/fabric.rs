@@ -104,7 +104,7 @@ impl Fabric {
         self.take_seen();
     }
 
-    /// Takes what was seen of packets. Nobody repeats what a timer found lost before somebody has been
+    /// Takes what was seen of packets. Nothing that a timer found lost is repeated before a host has been
     /// told of the timer.
     fn take_seen(&mut self) {
         for packet in self.net.watch.lost.drain(..) {

@@ -167,7 +167,7 @@ fn key(host: u32, qpn: Qpn) -> u64 {
     u64::from(host) << 32 | u64::from(u32::from(qpn))
 }
 
-/// Mixes one number: keys are chosen by no stranger.
+/// Mixes one number: no outsider chooses keys.
 #[derive(Default, Debug)]
 struct Mixer(u64);
 

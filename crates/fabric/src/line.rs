@@ -178,7 +178,7 @@ impl Line {
         self.note_trouble();
     }
 
-    /// Flips a bit of so many packets of 2^32.
+    /// Flips a bit of this many packets of 2^32.
     pub(crate) fn set_corruption(&mut self, share: u32) {
         self.rest.corruption = share;
         self.note_trouble();
@@ -204,7 +204,7 @@ impl Line {
         }
     }
 
-    /// How long so many bytes take to leave.
+    /// How long this many bytes take to leave.
     #[inline]
     pub(crate) fn transmission(&self, bytes: u32) -> Span {
         match self.picos_per_byte {
@@ -213,7 +213,7 @@ impl Line {
         }
     }
 
-    /// How long so many bytes take to the other end.
+    /// How long this many bytes take to the other end.
     pub(crate) fn crossing(&self, bytes: u32) -> Span {
         Span::from_picos(
             self.transmission(bytes)
@@ -249,7 +249,7 @@ impl Line {
             return Some(frame.packet);
         }
         if self.is_bad && self.rest.loses() {
-            // It arrives with a wrong check sequence, and whoever gets it throws it away.
+            // It arrives with a wrong check sequence, and the receiver discards it.
             self.rest.lost += 1;
             return Some(frame.packet);
         }
@@ -389,7 +389,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_arrive_in_time_and_then_in_the_order_in_which_they_were_sent() {
+    fn frames_arrive_by_time_and_then_in_order_of_sending() {
         let (ends, at) = ((0, 0), |ns| Time::ZERO.after(Span::from_nanos(ns)));
         let way = Way {
             from: ends,

@@ -68,7 +68,7 @@ pub trait Stations<P> {
     /// Whether a host has something to send as soon as its line is free.
     fn wants_transmit(&self, host: u32) -> bool;
 
-    /// Whether somebody is to look at what was told before anything else happens.
+    /// Whether what was told must be looked at before anything else happens.
     fn has_news(&self) -> bool {
         false
     }

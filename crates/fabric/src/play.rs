@@ -140,7 +140,7 @@ struct Connection {
     is_made: bool,
     /// Posted and not acknowledged, in order.
     outstanding: VecDeque<TransferId>,
-    /// Not posted for want of room.
+    /// Not posted for lack of room.
     waiting: VecDeque<TransferId>,
 }
 
@@ -365,7 +365,7 @@ impl Player {
         let connection = &self.connections[index as usize];
         let is_receive = it.opcode == WcOpcode::RecvRdmaWithImm;
         let end = usize::from(is_receive);
-        // What a queue pair that has been replaced leaves behind is no news.
+        // What a replaced queue pair leaves behind is not news.
         if !connection.is_made || connection.look.qpns[end] != it.qpn {
             return Ok(());
         }

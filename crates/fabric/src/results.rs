@@ -3,7 +3,6 @@
 mod ideal;
 
 use ferroce_base::time::{Span, Time};
-use ferroce_dcqcn::Rate;
 use ferroce_hca::{Counter, HistogramConfig};
 use serde::Serialize;
 
@@ -511,11 +510,4 @@ pub fn slowdown(flows: &[Flow]) -> Option<Slowdown> {
         p99: at(99),
         max: at(100),
     })
-}
-
-/// Bytes of a span at a rate.
-#[must_use]
-pub fn bytes_in(rate: Rate, span: Span) -> u64 {
-    let bits = u128::from(rate.bps()) * u128::from(span.as_picos()) / 1_000_000_000_000;
-    (bits / 8) as u64
 }

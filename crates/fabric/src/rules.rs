@@ -11,11 +11,11 @@ pub enum Fate {
     Arrives,
     /// It does not.
     Lost,
-    /// It arrives, and once more so many nanoseconds later.
+    /// It arrives, and once more this many nanoseconds later.
     Twice(u64),
-    /// It arrives so many nanoseconds later.
+    /// It arrives this many nanoseconds later.
     Late(u64),
-    /// Each copy arrives so many nanoseconds later.
+    /// Each copy arrives this many nanoseconds later.
     Copies([Option<u64>; 2]),
 }
 
@@ -79,7 +79,7 @@ impl<P> Rules<P> {
         self.0.is_empty()
     }
 
-    /// What becomes of a packet.
+    /// What happens to a packet.
     pub(crate) fn judge(&mut self, packet: &P) -> Fate {
         let mut rules = self.0.iter_mut();
         rules.find_map(|rule| rule(packet)).unwrap_or(Fate::Arrives)

@@ -14,9 +14,9 @@ use crate::play::Player;
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Fault {
     /// A cable is cut: what is on it and what waits for it is lost, and so is what is sent until it is
-    /// mended.
+    /// repaired.
     CableDown(usize),
-    /// A cable is mended.
+    /// A cable is repaired.
     CableUp(usize),
     /// Switches find ways around the cables that are down, and use those again that are up.
     Reroute,
@@ -24,7 +24,7 @@ pub enum Fault {
     Rate(usize, Rate),
     /// A cable loses packets, both ways.
     Loss(usize, Loss),
-    /// A cable flips a bit of so many packets of 2^32, both ways, and no switch notices.
+    /// A cable flips a bit of this many packets of 2^32, both ways, and no switch notices.
     Corruption(usize, u32),
     /// A host sends nothing and hears nothing.
     Silent(u32),

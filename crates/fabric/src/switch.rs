@@ -46,7 +46,7 @@ pub enum Schedule {
     /// The highest.
     #[default]
     Strict,
-    /// In turns of so many bytes in units of 1 KiB (deficit round robin); priorities of weight 0 before
+    /// In turns of this many bytes in units of 1 KiB (deficit round robin); priorities of weight 0 before
     /// all others.
     Weighted([u8; PRIORITIES]),
 }
@@ -98,7 +98,7 @@ struct Queue {
     bytes: u64,
 }
 
-/// What of an ingress port's lossless priority lies in the buffer.
+/// The part of the buffer that an ingress port's lossless priority uses.
 #[derive(Clone, Copy, Default, Debug)]
 struct Account {
     shared: u64,
@@ -380,14 +380,14 @@ impl Switch {
         queues.flat_map(|queue| &queue.frames)
     }
 
-    /// Frames that have come to it, but for those that were thrown away with a port's queues.
+    /// Frames that have come to it, except for those discarded with a port's queues.
     pub(crate) fn taken(&self) -> u64 {
         let it = &self.counters;
         let dropped = it.dropped_full + it.dropped_lossless + it.unreachable;
         self.frames() + it.forwarded + dropped
     }
 
-    /// Checks that the books agree with what lies in the queues.
+    /// Checks that the accounts agree with the queues.
     ///
     /// # Panics
     /// Panics if they do not.

@@ -26,7 +26,7 @@ impl ReadError {
 
     /// A value that is not what it must be.
     pub(crate) fn invalid(line: usize, what: &str, value: &str, must: impl Display) -> Self {
-        // Nobody reads a line of a megabyte.
+        // A line of a megabyte is of no use in a message.
         const SHOWN: usize = 40;
         let shown: String = value.chars().take(SHOWN).collect();
         let dots = if shown.len() < value.len() { "..." } else { "" };

@@ -1,5 +1,5 @@
 //! Every workload that a generator makes can be run, carries the bytes that theory says, and stays the
-//! same for ever.
+//! same forever.
 
 use std::collections::BTreeMap;
 

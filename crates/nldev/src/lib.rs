@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_entries_and_writes_are_refused() {
+    fn missing_devices_and_writes_are_refused() {
         let (_directory, registry) = registry(&["a"]);
         for (command, attributes, errno) in [
             (1, &[][..], 22),

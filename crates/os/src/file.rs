@@ -9,7 +9,7 @@ use nix::fcntl::{FcntlArg, fcntl, posix_fallocate};
 
 use super::limit::may_write;
 
-/// How often a held lock is looked at.
+/// How often a lock that another process holds is tried.
 const LOOK_AGAIN: Duration = Duration::from_micros(100);
 
 /// Makes sure that the first `len` bytes of a file have their place, so that a full disk is an error

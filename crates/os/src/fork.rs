@@ -48,7 +48,7 @@ fn cleared() -> Option<&'static AtomicU64> {
 fn begin() {
     match cleared() {
         Some(forks) if forks.load(Ordering::Relaxed) != 0 => {}
-        // A child that was not told.
+        // A child that has not been told.
         Some(_) => after_fork_in_child(),
         None => {
             let page = cleared_page();
@@ -103,7 +103,7 @@ pub fn after_fork_in_child() {
     }
 }
 
-/// Puts an event that never fires in a descriptor's place. Whatever has the number in a structure
+/// Replaces a descriptor by an event that never fires. Whatever has the number in a structure
 /// still owns it, and none of the child's own files gets it.
 fn blank(fd: RawFd) {
     // SAFETY: system calls on numbers. `fd` belongs to an object of this library, which still owns

@@ -41,7 +41,7 @@ pub fn after(error: &io::Error) -> String {
     remedy(error).map_or_else(String::new, |remedy| format!("; {remedy}"))
 }
 
-/// Whether this process may write a file of `bytes`. Doing it all the same brings a signal
+/// Whether this process may write a file of this many bytes. One that does so anyway gets a signal
 /// that ends the process.
 pub(crate) fn may_write(bytes: u64) -> bool {
     let limit = getrlimit(Resource::Fsize).current;

@@ -131,7 +131,7 @@ impl Drop for Region {
         // In a child of `fork` something else may be there.
         if self.forks == forks() {
             // SAFETY: the mapping is this value's, and nothing of it is borrowed any more. If it
-            // cannot be unmapped it stays, which is no harm.
+            // cannot be unmapped it stays, which does no harm.
             let _ = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
         }
     }

@@ -195,7 +195,7 @@ impl Tap {
     pub fn finish(&self) -> io::Result<()> {
         let mut inner = self.lock();
         inner.flush();
-        // It stays an error: what comes after a gap is no capture.
+        // It stays an error: what comes after a gap is not a capture.
         match &inner.error {
             Some(error) => Err(io::Error::new(error.kind(), error.to_string())),
             None => Ok(()),

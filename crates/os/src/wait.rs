@@ -123,7 +123,7 @@ impl Waiter {
             if !event.revents().is_empty() {
                 self.shared.drain();
             }
-            // The event alone is no reason: it may be the late second half of a signal that the
+            // The event alone is not a reason: it may be the late second half of a signal that the
             // last wait has reported.
             let revents = others.iter().map(PollFd::revents).collect::<PollFlags>();
             if !revents.is_empty() || self.shared.state.load(Ordering::Relaxed) == SIGNALLED {
@@ -245,11 +245,11 @@ struct Shared {
     state: AtomicU8,
 }
 
-/// The waiter is not in a wait, and has not been woken.
+/// The waiter is not in a wait, and no thread has woken it.
 const AWAKE: u8 = 0;
 /// The waiter sleeps or is about to, and needs the event to wake.
 const ASLEEP: u8 = 1;
-/// It was woken since the last wait ended.
+/// A thread has woken it since the last wait ended.
 const SIGNALLED: u8 = 2;
 
 impl Shared {

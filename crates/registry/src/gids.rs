@@ -15,7 +15,7 @@ pub struct GidTable(Box<[Entry; Self::LEN as usize]>);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Entry {
     Empty,
-    /// An address that somebody may still be bound to.
+    /// An address that a queue pair may still be bound to.
     Gone,
     Used {
         address: IpAddr,
@@ -169,7 +169,7 @@ mod tests {
         assert_eq!(addresses(&table), [(2, v6(1))]);
         table.follow(OWN_IP, &[(OWN_IP, 900), (v6(1), 5)]);
         assert_eq!(addresses(&table), [(2, v6(1)), (3, OWN_IP), (4, OWN_IP)]);
-        // Gone and back before anybody looked.
+        // Gone and back before any process looked.
         table.follow(OWN_IP, &[(OWN_IP, 950), (v6(1), 5)]);
         assert_eq!(table.index_of(OWN_IP), Some(5));
         let before = table.clone();

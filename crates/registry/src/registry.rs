@@ -17,7 +17,7 @@ pub use self::error::RegistryError;
 use crate::shared::{SharedFile, file_name};
 use crate::spec::{DeviceSpec, Emulation, LinkSetting, check_name};
 
-/// Says which devices a process sees, in place of all: `NAME` or `NAME@ADDRESS`, with commas.
+/// Says which devices a process sees, in place of all: `NAME` or `NAME@ADDRESS`, comma-separated.
 const DEVICES: &str = "FERROCE_DEVICES";
 /// Says which hardware they look like: the name of a [`Emulation`].
 const EMULATION: &str = "FERROCE_AS";
@@ -47,7 +47,7 @@ impl Registry {
         let variable = |name| env::var(name).ok().filter(|value| !value.is_empty());
         let emulation = variable(EMULATION).map(|name| {
             name.parse()
-                .map_err(|()| RegistryError::BadGuise { name: name.clone() })
+                .map_err(|()| RegistryError::BadEmulation { name: name.clone() })
         });
         let link = variable(LINK).map(|name| {
             name.parse()

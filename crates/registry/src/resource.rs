@@ -244,7 +244,7 @@ rows! {
         peer: IpAddr,
         /// The priority of its packets, 0 to 7.
         prio: u8,
-        /// Congestion notifications that it has heeded, modulo 2^32.
+        /// Congestion notifications that it has handled, modulo 2^32.
         cnps: u32,
         /// What these have made of it; null if it is at full rate again.
         limit: Option<LimitRow>,
@@ -357,60 +357,51 @@ pub struct Counts {
     pub comm: String,
 }
 
-/// How many queue pairs are in each state.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "UPPERCASE")]
-#[allow(missing_docs, reason = "the names are those of the states")]
-pub struct QpStates {
-    pub reset: u64,
-    pub init: u64,
-    pub rtr: u64,
-    pub rts: u64,
-    pub sqd: u64,
-    pub sqe: u64,
-    pub err: u64,
+/// Queue pair states, each with its counter and its name.
+macro_rules! qp_states {
+    ($($state:ident $field:ident $name:literal,)+) => {
+        /// How many queue pairs are in each state.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+        #[serde(rename_all = "UPPERCASE")]
+        #[allow(missing_docs, reason = "the names are those of the states")]
+        pub struct QpStates {
+            $(pub $field: u64,)+
+        }
+
+        impl QpStates {
+            /// Each state by its name, as in [`QpRow::state`], and how many are in it.
+            pub fn named(&self) -> [(&'static str, u64); 7] {
+                [$(($name, self.$field),)+]
+            }
+
+            /// Counts those of another process, too.
+            pub fn add(&mut self, other: &Self) {
+                $(self.$field += other.$field;)+
+            }
+
+            fn count(&mut self, state: QpState) {
+                *match state {
+                    $(QpState::$state => &mut self.$field,)+
+                } += 1;
+            }
+        }
+    };
+}
+
+qp_states! {
+    Reset reset "RESET",
+    Init init "INIT",
+    Rtr rtr "RTR",
+    Rts rts "RTS",
+    Sqd sqd "SQD",
+    Sqe sqe "SQE",
+    Err err "ERR",
 }
 
 impl QpStates {
-    /// Each state by its name, as in [`QpRow::state`], and how many are in it.
-    pub fn named(&self) -> [(&'static str, u64); 7] {
-        [
-            ("RESET", self.reset),
-            ("INIT", self.init),
-            ("RTR", self.rtr),
-            ("RTS", self.rts),
-            ("SQD", self.sqd),
-            ("SQE", self.sqe),
-            ("ERR", self.err),
-        ]
-    }
-
     /// All of them.
     pub fn sum(&self) -> u64 {
         self.named().iter().map(|(_, count)| count).sum()
-    }
-
-    /// Counts those of another process, too.
-    pub fn add(&mut self, other: &Self) {
-        self.reset += other.reset;
-        self.init += other.init;
-        self.rtr += other.rtr;
-        self.rts += other.rts;
-        self.sqd += other.sqd;
-        self.sqe += other.sqe;
-        self.err += other.err;
-    }
-
-    fn count(&mut self, state: QpState) {
-        *match state {
-            QpState::Reset => &mut self.reset,
-            QpState::Init => &mut self.init,
-            QpState::Rtr => &mut self.rtr,
-            QpState::Rts => &mut self.rts,
-            QpState::Sqd => &mut self.sqd,
-            QpState::Sqe => &mut self.sqe,
-            QpState::Err => &mut self.err,
-        } += 1;
     }
 }
 

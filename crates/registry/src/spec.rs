@@ -105,7 +105,7 @@ pub struct DeviceSpec {
     #[serde(skip)]
     pub emulation: Option<Emulation>,
     /// Behaviour of the firmware that no register controls.
-    #[serde(default, with = "personality")]
+    #[serde(default, with = "PersonalityFile")]
     pub personality: Personality,
 }
 
@@ -137,7 +137,11 @@ mod default {
 
 /// [`Personality`] in the file; what is not there is the default.
 #[derive(Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(
+    remote = "Personality",
+    default = "Personality::default",
+    deny_unknown_fields
+)]
 struct PersonalityFile {
     adaptive: bool,
     ib_multiplier: u8,
@@ -150,61 +154,6 @@ struct PersonalityFile {
     range_bound_exclusive: bool,
     rnr_ticks: bool,
     slow_restart: bool,
-}
-
-impl Default for PersonalityFile {
-    fn default() -> Self {
-        Self::from(Personality::default())
-    }
-}
-
-impl From<Personality> for PersonalityFile {
-    fn from(it: Personality) -> Self {
-        Self {
-            adaptive: it.adaptive,
-            ib_multiplier: it.ib_multiplier,
-            min_ack_timeout: it.min_ack_timeout,
-            quantiser: it.quantiser,
-            initial_exponent: it.initial_exponent,
-            dec_trigger: it.dec_trigger,
-            range_bound_exclusive: it.range_bound_exclusive,
-            rnr_ticks: it.rnr_ticks,
-            slow_restart: it.slow_restart,
-        }
-    }
-}
-
-impl From<PersonalityFile> for Personality {
-    fn from(it: PersonalityFile) -> Self {
-        Self {
-            adaptive: it.adaptive,
-            ib_multiplier: it.ib_multiplier,
-            min_ack_timeout: it.min_ack_timeout,
-            quantiser: it.quantiser,
-            initial_exponent: it.initial_exponent,
-            dec_trigger: it.dec_trigger,
-            range_bound_exclusive: it.range_bound_exclusive,
-            rnr_ticks: it.rnr_ticks,
-            slow_restart: it.slow_restart,
-        }
-    }
-}
-
-mod personality {
-    use super::{Deserialize, Personality, PersonalityFile, Serialize};
-
-    pub(super) fn serialize<S: serde::Serializer>(
-        personality: &Personality,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        PersonalityFile::from(*personality).serialize(serializer)
-    }
-
-    pub(super) fn deserialize<'de, D: serde::Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Personality, D::Error> {
-        PersonalityFile::deserialize(deserializer).map(Personality::from)
-    }
 }
 
 #[derive(Serialize, Deserialize)]

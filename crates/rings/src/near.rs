@@ -16,7 +16,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 
 use ferroce_driver::Full;
-use ferroce_hca::{Counter, Hca, Outgoing};
+use ferroce_hca::{Counter, Hca, Outgoing, Time};
 use ferroce_os::{Epoll, Tap};
 use ferroce_registry::{LinkSetting, PeerLinks, Reader, SharedFile};
 use ferroce_wire::Flows;
@@ -200,8 +200,8 @@ impl Near {
 
     /// When a packet that waits for room is to be offered again, on the machine's clock.
     #[inline]
-    pub fn deadline_ns(&self) -> Option<u64> {
-        self.outlets.retry_at_ns()
+    pub fn deadline(&self) -> Option<Time> {
+        self.outlets.retry_at()
     }
 }
 

@@ -37,7 +37,7 @@ pub(crate) fn seed(spec: &DeviceSpec, slot: u8) -> u64 {
     u64::from(spec.seed) << 32 ^ spec.guid() ^ u64::from(slot) << 56
 }
 
-/// The key of the numbers that nobody shall foresee: a random one, or with a seed that the user has
+/// The key of the numbers that must not be foreseen: a random one, or with a seed that the user has
 /// given one that is the same for the same process of a device, counted from the first that ever
 /// had it open.
 pub(crate) fn secret(spec: &DeviceSpec, slot: u8, generation: u32) -> Secret {
@@ -50,7 +50,7 @@ pub(crate) fn secret(spec: &DeviceSpec, slot: u8, generation: u32) -> Secret {
     }
 }
 
-/// A key that nobody can foresee: the standard library keys its hashes from the system's randomness.
+/// A key that cannot be foreseen: the standard library keys its hashes from the system's randomness.
 pub(crate) fn random_secret() -> Secret {
     let random = RandomState::new();
     let [high, low] = [0, 1].map(|n: u8| u128::from(random.hash_one(n)));

@@ -341,13 +341,16 @@ impl Device {
 
     /// Runs verbs on the device, then sends what they caused.
     pub fn with<R>(&self, f: impl FnOnce(&mut Hca) -> R) -> R {
-        let mut engine = self.shared.lock();
+        self.run(&mut self.shared.lock(), f)
+    }
+
+    fn run<R>(&self, engine: &mut Engine, f: impl FnOnce(&mut Hca) -> R) -> R {
         // The acknowledgement of a message that has completed must leave before `f` can destroy the
         // queue pair that owes it.
-        self.shared.send_deferred(&mut engine);
+        self.shared.send_deferred(engine);
         let result = f(&mut engine.hca);
-        self.shared.join_if_wanted(&mut engine);
-        self.shared.send(&mut engine);
+        self.shared.join_if_wanted(engine);
+        self.shared.send(engine);
         result
     }
 
@@ -356,10 +359,7 @@ impl Device {
     /// here, and is passed on.
     pub fn with_pass_on<R>(&self, f: impl FnOnce(&mut Hca) -> R) -> R {
         let mut engine = self.shared.lock();
-        self.shared.send_deferred(&mut engine);
-        let result = f(&mut engine.hca);
-        self.shared.join_if_wanted(&mut engine);
-        self.shared.send(&mut engine);
+        let result = self.run(&mut engine, f);
         // An error comes up again where it is looked for.
         if engine.receive().is_ok_and(|packets| packets > 0) {
             self.shared.send(&mut engine);

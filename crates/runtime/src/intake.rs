@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use ferroce_driver::Taken;
 use ferroce_hca::{Counter, Data, Hca, Received, Time};
-use ferroce_os::{Clock, Seen, Tap};
+use ferroce_os::{Seen, Tap};
 use ferroce_registry::{PeerLinks, rows};
 use ferroce_rings::{Arrived, Kind as Sealing, Near};
 use ferroce_sockets::{Datagram, ForeignPorts, Message, Overflow, RecvBuffers, Socket};
@@ -18,7 +18,7 @@ use crate::neighbours::{Forwarded, Mail, Neighbours};
 pub(crate) struct Intake {
     buffers: RecvBuffers,
     backlog: Backlog,
-    /// What the kernel has dropped for want of room.
+    /// What the kernel has dropped for lack of room.
     pub(crate) overflow: Overflow,
     /// The rings to and from peers on this host, if it has any.
     pub(crate) near: Option<Near>,
@@ -32,7 +32,7 @@ pub(crate) struct Brought {
     pub(crate) far: usize,
     /// Packets that lay in rings meanwhile.
     pub(crate) near: usize,
-    /// Something may still lie in the socket.
+    /// Something may still be in the socket.
     pub(crate) more: bool,
 }
 
@@ -111,7 +111,7 @@ impl Intake {
     }
 
     /// Takes what one receive call brings on a socket, and what has come through rings. An error means
-    /// that the socket is gone for good.
+    /// that the socket is permanently gone.
     ///
     /// Who sends by both ways means the order: what was put into a ring before a datagram left is
     /// there when that has arrived, and is taken first.
@@ -146,7 +146,7 @@ impl Intake {
         })
     }
 
-    /// Takes at most so many packets out of rings; returns their number.
+    /// Takes at most this many packets out of rings; returns their number.
     #[inline]
     pub(crate) fn take_near(&mut self, max: usize, now: impl Fn() -> Time, hca: &mut Hca) -> usize {
         match &mut self.near {
@@ -247,7 +247,7 @@ impl Sorter {
             place,
             traffic_class: message.tos,
             flow: flow?,
-            is_foreign: self.foreign_ports.includes(source, Clock.nanos_at(at)),
+            is_foreign: self.foreign_ports.includes(source, at),
         })
     }
 
@@ -313,9 +313,8 @@ impl Sorter {
             traffic_class: arrival.traffic_class,
             bytes: datagram.bytes,
         };
-        let now_ns = Clock.nanos_at(arrival.at);
-        let kept = neighbours.forward(slot, &packet, now_ns);
-        neighbours.steering.missed(slot, now_ns);
+        let kept = neighbours.forward(slot, &packet, arrival.at);
+        neighbours.steering.missed(slot, arrival.at);
         let counter = match kept {
             true => Counter::RxForwarded,
             false => Counter::RxForwardDropped,
@@ -338,7 +337,7 @@ impl Sorter {
         if let Some(neighbours) = &mut self.neighbours
             && neighbours.is_blocked()
         {
-            let lost = neighbours.flush(Clock.nanos_at(now()));
+            let lost = neighbours.flush(now());
             hca.count(Counter::RxUnknownQp, lost.nobody);
             hca.count(Counter::RxForwardDropped, lost.too_late);
         }
@@ -467,7 +466,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn several_messages_are_taken_at_a_time_only_where_they_come_fast() {
+    fn several_messages_are_taken_at_once_only_if_they_come_fast() {
         let mut backlog = Backlog::default();
         for _ in 0..Backlog::FAST {
             assert_eq!(backlog.room(), 1);
@@ -482,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn long_messages_and_those_of_a_program_that_asks_and_answers_are_taken_alone() {
+    fn long_messages_and_those_of_a_dialogue_are_taken_alone() {
         let mut backlog = Backlog::default();
         for _ in 0..10 {
             backlog.note(1, 1, Backlog::LONG);

@@ -10,6 +10,7 @@
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
+use ferroce_hca::{Span, Time};
 use ferroce_os::Epoll;
 use ferroce_registry::{Presence, SharedFile};
 use ferroce_sockets::Socket;
@@ -20,7 +21,7 @@ pub(crate) const PLACES_MAX: usize = 8;
 const SOCKETS_MAX: usize = 2 * PLACES_MAX;
 /// How often is looked whether a place is still worth keeping; after as long, a socket that has been
 /// taken out of the group has been read.
-const LOOK_NS: u64 = 500_000_000;
+const LOOK: Span = Span::from_millis(500);
 
 /// The places that a process keeps.
 #[derive(Debug)]
@@ -29,7 +30,7 @@ pub(crate) struct KeptPlaces {
     watch: Arc<Epoll>,
     /// Oldest first.
     sockets: Vec<Kept>,
-    look_at_ns: u64,
+    look_at: Time,
 }
 
 #[derive(Debug)]
@@ -40,12 +41,12 @@ struct Kept {
 }
 
 impl KeptPlaces {
-    /// None. What `watch` tells of may be one of these later.
+    /// None. What `watch` reports may be one of these later.
     pub(crate) fn new(watch: Arc<Epoll>) -> Self {
         Self {
             watch,
             sockets: Vec::new(),
-            look_at_ns: 0,
+            look_at: Time::ZERO,
         }
     }
 
@@ -55,7 +56,7 @@ impl KeptPlaces {
     }
 
     /// Keeps the place of a socket, if it is one of the device's.
-    pub(crate) fn keep(&mut self, socket: OwnedFd, index: Option<u8>, own: &Socket, now_ns: u64) {
+    pub(crate) fn keep(&mut self, socket: OwnedFd, index: Option<u8>, own: &Socket, now: Time) {
         let Some(socket) = Socket::received(socket, own) else {
             return;
         };
@@ -63,7 +64,7 @@ impl KeptPlaces {
             return;
         }
         if self.sockets.is_empty() {
-            self.look_at_ns = now_ns + LOOK_NS;
+            self.look_at = now.after(LOOK);
         }
         if self.places().count() == PLACES_MAX
             && let Some(oldest) = self.places().next()
@@ -87,17 +88,17 @@ impl KeptPlaces {
 
     /// When [`Self::look`] wants to be called.
     #[inline]
-    pub(crate) fn deadline_ns(&self) -> Option<u64> {
-        (!self.is_empty()).then_some(self.look_at_ns)
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        (!self.is_empty()).then_some(self.look_at)
     }
 
     /// Gives up places behind which no process is any more; for the owner of a slot.
     #[cold]
-    pub(crate) fn look(&mut self, now_ns: u64, shared: &SharedFile, slot: u8) {
-        if self.deadline_ns().is_none_or(|at| at > now_ns) {
+    pub(crate) fn look(&mut self, now: Time, shared: &SharedFile, slot: u8) {
+        if self.deadline().is_none_or(|at| at > now) {
             return;
         }
-        self.look_at_ns = now_ns + LOOK_NS;
+        self.look_at = now.after(LOOK);
         let watch = &self.watch;
         self.sockets.retain(|kept| {
             let stays = !kept.socket.is_out();
@@ -106,7 +107,7 @@ impl KeptPlaces {
             }
             stays
         });
-        // Nobody joins or leaves meanwhile. There is time for it.
+        // No process joins or leaves meanwhile. There is time for it.
         let Some(held) = shared.try_membership() else {
             return;
         };

@@ -37,7 +37,7 @@ struct Turns {
 }
 
 impl Turns {
-    /// Looks in vain until it is looked more rarely, and then once more.
+    /// Looks that find nothing until it is looked more rarely, and then once more.
     const IN_VAIN: u32 = 8;
     const LONG_IN_VAIN: u32 = 64;
     /// So rarely, as long as rings have brought something so lately.
@@ -146,7 +146,7 @@ impl SocketLink {
         }
     }
 
-    /// Whether something lies in a ring.
+    /// Whether a ring has something.
     pub(crate) fn has_near(&self) -> bool {
         self.near().is_some_and(Near::has_some)
     }
@@ -159,7 +159,7 @@ impl SocketLink {
     /// The process shares the device's port from now on.
     pub(crate) fn joined(&mut self) {
         if let Some(neighbours) = self.neighbours_mut() {
-            neighbours.steering.joined(Clock.now_ns());
+            neighbours.steering.joined(Clock.now());
         }
     }
 
@@ -172,7 +172,7 @@ impl SocketLink {
     /// Requests for a service are expected that were not before.
     pub(crate) fn listens(&mut self) {
         if let Some(neighbours) = self.neighbours_mut() {
-            neighbours.steering.listens(Clock.now_ns());
+            neighbours.steering.listens(Clock.now());
         }
     }
 
@@ -192,7 +192,7 @@ impl SocketLink {
     /// left of that, and peers take it for awake. So they are told to wake it the next time, and what they
     /// have put into rings without knowing is taken here.
     #[cold]
-    fn heed_lines(&mut self, now: impl Fn() -> Time, hca: &mut Hca) -> usize {
+    fn take_from_lines(&mut self, now: impl Fn() -> Time, hca: &mut Hca) -> usize {
         let Some(near) = &mut self.intake.near else {
             return 0;
         };
@@ -217,7 +217,7 @@ impl SocketLink {
     #[cold]
     fn keep_places(&mut self, given: Vec<(OwnedFd, Option<u8>)>) {
         for (socket, index) in given {
-            self.kept.keep(socket, index, &self.socket, Clock.now_ns());
+            self.kept.keep(socket, index, &self.socket, Clock.now());
         }
     }
 
@@ -234,7 +234,7 @@ impl SocketLink {
                 break;
             };
             if self.near().is_some_and(|near| near.is_told_of_by(fd)) {
-                packets += self.heed_lines(&now, hca);
+                packets += self.take_from_lines(&now, hca);
                 continue;
             }
             let Some(socket) = self.groups.socket(fd).or_else(|| self.kept.socket(fd)) else {
@@ -302,7 +302,7 @@ impl Link for SocketLink {
         }
         if at >= self.turns.look_at_lines {
             self.turns.look_at_lines = at.after(Turns::LINES);
-            packets += self.heed_lines(&now, hca);
+            packets += self.take_from_lines(&now, hca);
         }
         let brought = self.receive_own(&now, hca)?;
         // Packets come through rings during the call, too: they say nothing of the socket.
@@ -316,7 +316,7 @@ impl Link for SocketLink {
     #[inline]
     fn receive_aside(&mut self, now: impl Fn() -> Time, hca: &mut Hca, which: Aside) -> usize {
         let mut packets = match which {
-            Aside::All => self.heed_lines(&now, hca),
+            Aside::All => self.take_from_lines(&now, hca),
             Aside::Announced => 0,
         };
         packets += self.receive_beside(&now, hca);
@@ -379,27 +379,25 @@ impl Link for SocketLink {
         let Some(neighbours) = self.neighbours() else {
             return look;
         };
-        let mail = neighbours.deadline_ns();
-        let steering = neighbours.steering.deadline_ns();
-        let near = self.near().and_then(Near::deadline_ns);
-        let sweep = neighbours.sweep_at_ns();
-        let all = [mail, steering, self.kept.deadline_ns(), near, sweep];
-        let all = all.into_iter().flatten().map(|ns| Clock.time_at(ns));
-        all.chain(look).min()
+        let mail = neighbours.deadline();
+        let steering = neighbours.steering.deadline();
+        let near = self.near().and_then(Near::deadline);
+        let sweep = neighbours.sweep_at();
+        let all = [mail, steering, self.kept.deadline(), near, sweep, look];
+        all.into_iter().flatten().min()
     }
 
     fn handle_timeout(&mut self, now: Time, hca: &mut Hca) {
         if let Some(neighbours) = &mut self.intake.sorter.neighbours {
-            let (steering, now_ns) = (&mut neighbours.steering, Clock.nanos_at(now));
-            let due = steering.deadline_ns();
-            if due.is_some_and(|at| at <= now_ns) {
-                steering.run(now_ns, &self.socket);
+            let steering = &mut neighbours.steering;
+            if steering.deadline().is_some_and(|at| at <= now) {
+                steering.run(now, &self.socket);
             }
-            if neighbours.sweep_at_ns().is_some_and(|at| at <= now_ns) {
-                neighbours.sweep_leases(now_ns);
+            if neighbours.sweep_at().is_some_and(|at| at <= now) {
+                neighbours.sweep_leases(now);
             }
-            if self.kept.deadline_ns().is_some_and(|at| at <= now_ns) {
-                neighbours.look_at_places(&mut self.kept, now_ns);
+            if self.kept.deadline().is_some_and(|at| at <= now) {
+                neighbours.look_at_places(&mut self.kept, now);
             }
             self.intake.sorter.flush_mail(|| now, hca);
         }
@@ -448,7 +446,7 @@ mod tests {
     #[test]
     fn packets_of_rings_do_not_have_the_socket_looked_at_more_often() {
         let (sender, target, _place) = pair(2);
-        // Until so many may be on the wire.
+        // Until that many may be on the wire.
         for _ in 0..20 {
             sender.writes(&target, 100);
             sender.succeed(&target, 100);

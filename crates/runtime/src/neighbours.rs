@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ferroce_admission::Leases;
-use ferroce_hca::{Hca, cm::Owner};
+use ferroce_hca::{Hca, Span, Time, cm::Owner};
 use ferroce_registry::{ATTENTION, Mailbox, Question, SharedFile, Undelivered};
 use ferroce_rings::Offer;
 use ferroce_wire::{Packet, Qpn};
@@ -23,16 +23,16 @@ const FRAME_BYTES: usize = 1 << 16;
 const FRAMES_MAX: usize = 64;
 /// How long one waits. A receiver that takes none for longer is stopped, and the sender of a packet
 /// has given it up.
-const AGE_MAX_NS: u64 = 1_000_000_000;
+const AGE_MAX: Span = Span::from_secs(1);
 /// How soon a frame is offered again to a receiver that had no room for it; after that, twice as
 /// late each time.
-const PAUSE_MIN_NS: u64 = 100_000;
+const PAUSE_MIN: Span = Span::from_micros(100);
 /// And so late at most: each offer costs a system call, and perhaps a wake-up.
-const PAUSE_MAX_NS: u64 = 20_000_000;
+const PAUSE_MAX: Span = Span::from_millis(20);
 /// Frames taken in one go.
 const TAKE_MAX: usize = 16;
 /// How long after one look for leases of the dead there is no other.
-const SWEEP_PAUSE_NS: u64 = 100_000_000;
+const SWEEP_PAUSE: Span = Span::from_millis(100);
 /// Bytes before each packet: the source as IPv6 address, its port, the traffic class, the length.
 const HEAD: usize = 16 + 2 + 1 + 2;
 
@@ -53,17 +53,17 @@ pub(crate) struct Neighbours {
     /// There was nothing to lease: perhaps the dead have it.
     lacks_lease: Arc<AtomicBool>,
     /// When leases of the dead may be looked for again.
-    sweep_at_ns: u64,
+    sweep_at: Time,
 }
 
 /// Frames for one receiver.
 #[derive(Debug, Default)]
 struct Outbox {
     /// Each with the time of its first packet.
-    frames: VecDeque<(u64, Vec<u8>)>,
+    frames: VecDeque<(Time, Vec<u8>)>,
     /// When they are offered next, and how much later after that.
-    offer_at_ns: u64,
-    pause_ns: u64,
+    offer_at: Time,
+    pause: Span,
 }
 
 /// Packets that will not reach their receivers.
@@ -88,7 +88,7 @@ pub(crate) enum Mail<'a> {
     Question(Question),
     /// A ring that this process may read.
     Ring(Offer),
-    /// Somebody has changed the device's settings.
+    /// A process has changed the device's settings.
     Attention,
 }
 
@@ -104,14 +104,14 @@ impl Neighbours {
             buffer: vec![0; FRAME_BYTES].into_boxed_slice(),
             given: Vec::new(),
             lacks_lease: Arc::default(),
-            sweep_at_ns: 0,
+            sweep_at: Time::ZERO,
         }
     }
 
     /// Gives up the places that this process keeps for others, if they are not needed any more.
     #[cold]
-    pub(crate) fn look_at_places(&self, kept: &mut KeptPlaces, now_ns: u64) {
-        kept.look(now_ns, &self.shared, self.slot);
+    pub(crate) fn look_at_places(&self, kept: &mut KeptPlaces, now: Time) {
+        kept.look(now, &self.shared, self.slot);
     }
 
     /// Where packets from others arrive.
@@ -130,16 +130,16 @@ impl Neighbours {
 
     /// When [`Self::sweep_leases`] is to be called.
     #[inline]
-    pub(crate) fn sweep_at_ns(&self) -> Option<u64> {
+    pub(crate) fn sweep_at(&self) -> Option<Time> {
         let lacks_lease = self.lacks_lease.load(Ordering::Relaxed);
-        lacks_lease.then_some(self.sweep_at_ns)
+        lacks_lease.then_some(self.sweep_at)
     }
 
     /// Ends the leases of processes that have died.
     #[cold]
-    pub(crate) fn sweep_leases(&mut self, now_ns: u64) {
+    pub(crate) fn sweep_leases(&mut self, now: Time) {
         self.lacks_lease.store(false, Ordering::Relaxed);
-        self.sweep_at_ns = now_ns + SWEEP_PAUSE_NS;
+        self.sweep_at = now.after(SWEEP_PAUSE);
         // What it does not get now it may get the next time.
         let _ = self.shared.sweep_leases(self.slot);
     }
@@ -174,15 +174,15 @@ impl Neighbours {
     /// Keeps a packet for the owner of a slot until the next [`Self::flush`]. False if there is no
     /// room for it.
     #[cold]
-    pub(crate) fn forward(&mut self, slot: u8, packet: &Forwarded<'_>, now_ns: u64) -> bool {
+    pub(crate) fn forward(&mut self, slot: u8, packet: &Forwarded<'_>, now: Time) -> bool {
         let need = HEAD + packet.bytes.len();
         let frames = &mut self.outboxes.entry(slot).or_default().frames;
-        let fits = |(_, frame): &(u64, Vec<u8>)| frame.len() + need <= FRAME_BYTES;
+        let fits = |(_, frame): &(Time, Vec<u8>)| frame.len() + need <= FRAME_BYTES;
         if !frames.back().is_some_and(fits) {
             if frames.len() == FRAMES_MAX || need > FRAME_BYTES {
                 return false;
             }
-            frames.push_back((now_ns, Vec::with_capacity(need)));
+            frames.push_back((now, Vec::with_capacity(need)));
         }
         if let Some((_, frame)) = frames.back_mut() {
             packet.emit(frame);
@@ -192,23 +192,23 @@ impl Neighbours {
 
     /// Hands on what waits, as far as the receivers take it and it is their time. Returns what is
     /// lost.
-    pub(crate) fn flush(&mut self, now_ns: u64) -> Lost {
+    pub(crate) fn flush(&mut self, now: Time) -> Lost {
         let mut lost = Lost::default();
         self.outboxes.retain(|slot, outbox| {
-            while outbox.offer_at_ns <= now_ns
-                && let Some((since_ns, frame)) = outbox.frames.front()
+            while outbox.offer_at <= now
+                && let Some((since, frame)) = outbox.frames.front()
             {
                 match self.mailbox.send(*slot, frame) {
                     Ok(()) => {
                         self.shared.announce(*slot);
-                        outbox.pause_ns = 0;
+                        outbox.pause = Span::ZERO;
                     }
-                    Err(Undelivered::Full) if now_ns.saturating_sub(*since_ns) >= AGE_MAX_NS => {
+                    Err(Undelivered::Full) if now.since(*since) >= AGE_MAX => {
                         lost.too_late += packets(frame);
                     }
                     Err(Undelivered::Full) => {
-                        outbox.pause_ns = (2 * outbox.pause_ns).clamp(PAUSE_MIN_NS, PAUSE_MAX_NS);
-                        outbox.offer_at_ns = now_ns + outbox.pause_ns;
+                        outbox.pause = (outbox.pause * 2).clamp(PAUSE_MIN, PAUSE_MAX);
+                        outbox.offer_at = now.after(outbox.pause);
                         break;
                     }
                     Err(Undelivered::Vacant) => lost.nobody += packets(frame),
@@ -222,11 +222,8 @@ impl Neighbours {
 
     /// When [`Self::flush`] wants to be called.
     #[inline]
-    pub(crate) fn deadline_ns(&self) -> Option<u64> {
-        self.outboxes
-            .values()
-            .map(|outbox| outbox.offer_at_ns)
-            .min()
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        self.outboxes.values().map(|outbox| outbox.offer_at).min()
     }
 
     /// Whether the user has removed the device.
@@ -240,7 +237,7 @@ impl Neighbours {
         !self.outboxes.is_empty()
     }
 
-    /// Whether somebody says that there is something to take. A process that dies may fail to say
+    /// Whether another process says that there is something to take. A process that dies may fail to say
     /// so.
     #[inline]
     pub(crate) fn has_mail(&self) -> bool {
@@ -355,7 +352,7 @@ mod tests {
         let (second, end) = Forwarded::parse(rest).unwrap();
         assert_eq!((second.source, second.traffic_class), (sources[1], 2));
         assert_eq!((second.bytes, end.len()), (&[2; 18][..], 0));
-        // Cut anywhere it is no packet.
+        // Cut anywhere it is not a packet.
         assert!((0..rest.len()).all(|len| Forwarded::parse(&rest[..len]).is_none()));
     }
 }

@@ -50,9 +50,9 @@ impl Port {
         self.is_out.load(Ordering::Relaxed)
     }
 
-    /// Makes sure that this user can bind the device's port, and that none of his sockets has it
+    /// Makes sure that this user can bind the device's port, and that none of the user's sockets has it
     /// but those of the device's processes: the kernel would spread the packets over all of them.
-    /// To be called by whoever holds the membership.
+    /// To be called by the process that holds the membership.
     pub(crate) fn check(shared: &SharedFile, address: SocketAddr) -> Result<(), OpenError> {
         let bound = [Presence::In, Presence::Left];
         let others = shared.other_slots(&bound);
@@ -91,7 +91,7 @@ impl Port {
 /// How a process has left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Left {
-    /// Nobody else shares the port.
+    /// No other process shares the port.
     Alone,
     /// There may be packets for others in its socket, or on their way there.
     Detached,
@@ -99,7 +99,7 @@ pub(crate) enum Left {
     Replaced,
 }
 
-/// A process that is about to leave. Until this is dropped nobody else joins or leaves, and nobody
+/// A process that is about to leave. Until this is dropped no other process joins or leaves, and none
 /// gives this process a place to keep.
 #[derive(Debug)]
 pub(crate) struct Leaving<'a> {

@@ -9,26 +9,24 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
+use ferroce_hca::{Span, Time};
 use ferroce_registry::{Asking, Place, Presence, Round, SharedFile};
 use ferroce_sockets::{PROBE, Routes, Socket};
 
 use crate::kept::PLACES_MAX;
 
-const US: u64 = 1_000;
-const MS: u64 = 1_000_000;
-
 /// How long after a round packets that come to the wrong process are no reason for another one.
-const PAUSE_MIN_NS: u64 = 5 * MS;
+const PAUSE_MIN: Span = Span::from_millis(5);
 /// The same after rounds that came to nothing.
-const PAUSE_MAX_NS: u64 = 1_000 * MS;
+const PAUSE_MAX: Span = Span::from_secs(1);
 /// After as much peace the next reason is a new one.
-const PEACE_NS: u64 = 2_000 * MS;
+const PEACE: Span = Span::from_secs(2);
 /// How often a process looks whether another one has finished its round.
-const TRY_AGAIN_NS: u64 = MS;
+const TRY_AGAIN: Span = Span::from_millis(1);
 /// When answers are looked at first; then after twice as long, and so on.
-const LOOK_NS: u64 = 50 * US;
-/// How long answers are waited for. Whoever is slower is stopped, or the machine is very busy.
-const ROUND_NS: u64 = 100 * MS;
+const LOOK: Span = Span::from_micros(50);
+/// How long answers are waited for. A process that is slower is stopped, or the machine is very busy.
+const ROUND: Span = Span::from_millis(100);
 /// Sockets there may be beside those of known processes, which may be about to end, and beside those
 /// that keep a place.
 const SPARE_PROBES: usize = 4 + PLACES_MAX;
@@ -41,9 +39,9 @@ pub(crate) struct Steering {
     shared: Arc<SharedFile>,
     slot: u8,
     state: State,
-    pause_ns: u64,
+    pause: Span,
     /// When this process's last round ended.
-    ended_ns: u64,
+    ended: Time,
 }
 
 #[derive(Debug)]
@@ -52,8 +50,8 @@ enum State {
     /// There is a reason for a round.
     Due {
         reason: Reason,
-        since_ns: u64,
-        at_ns: u64,
+        since: Time,
+        at: Time,
     },
     Waiting(Waiting),
     /// The kernel takes no programs.
@@ -64,7 +62,7 @@ enum State {
 enum Reason {
     Joined,
     Missed,
-    /// Somebody listens, whose socket is known since the last round.
+    /// A process listens whose socket is known since the last round.
     Listens,
 }
 
@@ -82,8 +80,8 @@ struct Waiting {
     routes: Routes,
     /// The round before.
     last: Round,
-    began_ns: u64,
-    look_at_ns: u64,
+    began: Time,
+    look_at: Time,
 }
 
 impl Steering {
@@ -93,32 +91,32 @@ impl Steering {
             shared,
             slot,
             state: State::Quiet,
-            pause_ns: PAUSE_MIN_NS,
-            ended_ns: 0,
+            pause: PAUSE_MIN,
+            ended: Time::ZERO,
         }
     }
 
     /// The process shares the port from now on.
-    pub(crate) fn joined(&mut self, now_ns: u64) {
+    pub(crate) fn joined(&mut self, now: Time) {
         self.state = State::Due {
             reason: Reason::Joined,
-            since_ns: now_ns,
-            at_ns: now_ns,
+            since: now,
+            at: now,
         };
     }
 
-    /// Somebody listens who did not before. Who comes to know by probes tells the kernel then.
-    pub(crate) fn listens(&mut self, now_ns: u64) {
+    /// A process listens that did not before. If probes are under way, the kernel is told with their result.
+    pub(crate) fn listens(&mut self, now: Time) {
         if matches!(self.state, State::Quiet) {
             self.state = State::Due {
                 reason: Reason::Listens,
-                since_ns: now_ns,
-                at_ns: now_ns,
+                since: now,
+                at: now,
             };
         }
     }
 
-    /// Whether packets come straight to whom they are for, as far as that can be had.
+    /// Whether packets come straight to the process that they are for, as far as possible.
     ///
     /// Not only those for this process: what it sends to another one by a detour is overtaken by what
     /// it sends after the kernel knows the way, and UC takes an order that is broken for a loss.
@@ -128,23 +126,23 @@ impl Steering {
 
     /// When [`Self::run`] wants to be called.
     #[inline]
-    pub(crate) fn deadline_ns(&self) -> Option<u64> {
+    pub(crate) fn deadline(&self) -> Option<Time> {
         match &self.state {
             State::Quiet | State::Refused => None,
-            State::Due { at_ns, .. } => Some(*at_ns),
-            State::Waiting(waiting) => Some(waiting.look_at_ns),
+            State::Due { at, .. } => Some(*at),
+            State::Waiting(waiting) => Some(waiting.look_at),
         }
     }
 
     /// A packet for another process has come to this one.
     #[cold]
-    pub(crate) fn missed(&mut self, slot: u8, now_ns: u64) {
-        let rests = now_ns.saturating_sub(self.ended_ns) < self.pause_ns;
+    pub(crate) fn missed(&mut self, slot: u8, now: Time) {
+        let rests = now.since(self.ended) < self.pause;
         if matches!(self.state, State::Quiet) && !rests && self.shared.shares_port(slot) {
             self.state = State::Due {
                 reason: Reason::Missed,
-                since_ns: now_ns,
-                at_ns: now_ns,
+                since: now,
+                at: now,
             };
         }
     }
@@ -169,21 +167,19 @@ impl Steering {
 
     /// Does what is due.
     #[cold]
-    pub(crate) fn run(&mut self, now_ns: u64, socket: &Socket) {
+    pub(crate) fn run(&mut self, now: Time, socket: &Socket) {
         self.state = match std::mem::replace(&mut self.state, State::Quiet) {
-            State::Due {
-                reason, since_ns, ..
-            } => self.begin(reason, since_ns, now_ns, socket),
-            State::Waiting(waiting) => self.look(waiting, now_ns, socket),
+            State::Due { reason, since, .. } => self.begin(reason, since, now, socket),
+            State::Waiting(waiting) => self.look(waiting, now, socket),
             state => state,
         };
     }
 
-    fn begin(&self, reason: Reason, since_ns: u64, now_ns: u64, socket: &Socket) -> State {
-        let (began_ns, ended_ns) = self.shared.last_times_ns();
+    fn begin(&self, reason: Reason, since: Time, now: Time, socket: &Socket) -> State {
+        let (began, ended) = self.shared.last_times();
         let served = match reason {
-            Reason::Joined | Reason::Listens => began_ns > since_ns,
-            Reason::Missed => ended_ns > since_ns,
+            Reason::Joined | Reason::Listens => began > since,
+            Reason::Missed => ended > since,
         };
         let Ok(mut slots) = self.shared.other_slots(&[Presence::In]) else {
             return State::Refused;
@@ -191,13 +187,9 @@ impl Steering {
         if served || slots.is_empty() {
             return State::Quiet;
         }
-        let Some(held) = self.shared.asking(self.slot, now_ns) else {
-            let at_ns = now_ns + TRY_AGAIN_NS;
-            return State::Due {
-                reason,
-                since_ns,
-                at_ns,
-            };
+        let Some(held) = self.shared.asking(self.slot, now) else {
+            let at = now.after(TRY_AGAIN);
+            return State::Due { reason, since, at };
         };
         slots.push(self.slot);
         // A program that lets probes pass, and else the one before.
@@ -212,12 +204,12 @@ impl Steering {
         }
         let mut awaited = slots.clone();
         awaited.retain(|slot| !self.shared.is_silent(*slot) || *slot == self.slot);
-        let nonce = RandomState::new().hash_one(now_ns);
+        let nonce = RandomState::new().hash_one(now.as_picos());
         let round = self.shared.begin_round(&held, nonce);
         let known = places.iter().map(|place| usize::from(place.index) + 1);
         let sockets = known.max().unwrap_or(0).max(slots.len());
         for index in (0..=u8::MAX).take(sockets + SPARE_PROBES) {
-            // Whoever does not get his does not answer.
+            // A process that does not get its probe does not answer.
             let _ = socket.send(socket.address(), 0, &probe(index, round, nonce), 0);
         }
         State::Waiting(Waiting {
@@ -227,12 +219,12 @@ impl Steering {
             awaited,
             routes,
             last,
-            began_ns: now_ns,
-            look_at_ns: now_ns + LOOK_NS,
+            began: now,
+            look_at: now.after(LOOK),
         })
     }
 
-    /// What follows from places. Those who answered in the first of the `rounds` in which somebody
+    /// What follows from places. Processes that answered in the first of the `rounds` in which one
     /// did take what is for others; in doubt an index is that of the first.
     fn routes(&self, places: &[Place], rounds: &[Round]) -> Routes {
         let newest = |index: u8| {
@@ -242,7 +234,7 @@ impl Steering {
                 nth.unwrap_or(rounds.len())
             })
         };
-        // Who is stopped keeps the index that he had, unless somebody else has it now.
+        // A stopped process keeps its index, unless another one has it now.
         let valid = |place: &&Place| newest(place.index) == Some(*place);
         let slots = places.iter().filter(valid);
         let slots: Vec<(u8, u8)> = slots.map(|place| (place.slot, place.index)).collect();
@@ -265,7 +257,7 @@ impl Steering {
         }
     }
 
-    fn look(&mut self, mut waiting: Waiting, now_ns: u64, socket: &Socket) -> State {
+    fn look(&mut self, mut waiting: Waiting, now: Time, socket: &Socket) -> State {
         if !waiting.held.is_held() {
             // This process was stopped, and another one has found out meanwhile.
             return State::Quiet;
@@ -277,8 +269,8 @@ impl Steering {
             places.any(|place| place.slot == *slot && place.round == round)
         };
         waiting.awaited.retain(|slot| !answered(slot));
-        let waited = now_ns.saturating_sub(waiting.began_ns);
-        let is_over = waiting.awaited.is_empty() || waited >= ROUND_NS;
+        let waited = now.since(waiting.began);
+        let is_over = waiting.awaited.is_empty() || waited >= ROUND;
         let routes = match is_over {
             true => self.routes(&places, &[round]),
             // Who has not answered yet may just be busy.
@@ -291,21 +283,19 @@ impl Steering {
             waiting.routes = routes;
         }
         if !is_over {
-            let end_ns = waiting.began_ns + ROUND_NS;
-            waiting.look_at_ns = (now_ns + waited).min(end_ns);
+            let end = waiting.began.after(ROUND);
+            waiting.look_at = now.after(waited).min(end);
             return State::Waiting(waiting);
         }
         for slot in &waiting.awaited {
             self.shared.note_silence(&waiting.held, *slot);
         }
-        self.shared
-            .end_round(&waiting.held, waiting.began_ns, now_ns);
-        self.pause_ns = if now_ns.saturating_sub(self.ended_ns) < PEACE_NS {
-            PAUSE_MAX_NS.min(2 * self.pause_ns)
-        } else {
-            PAUSE_MIN_NS
+        self.shared.end_round(&waiting.held, waiting.began, now);
+        self.pause = match now.since(self.ended) < PEACE {
+            true => PAUSE_MAX.min(self.pause * 2),
+            false => PAUSE_MIN,
         };
-        self.ended_ns = now_ns;
+        self.ended = now;
         State::Quiet
     }
 }

@@ -61,7 +61,7 @@ fn counted(node: &Node, counter: Counter, count: u64) {
     assert_eq!(node.count(counter), count, "{}", counter.name());
 }
 
-/// Two devices at work, and a stranger at a third address.
+/// Two devices at work, and an outsider at a third address.
 struct Scene {
     a: Node,
     b: Node,
@@ -381,7 +381,7 @@ fn honest_traffic_survives_a_flood() {
     });
 }
 
-/// CNPs of a stranger, forged and damaged ones, as fast as a socket gives them: no rate falls, and
+/// CNPs of an outsider, forged and damaged ones, as fast as a socket gives them: no rate falls, and
 /// messages get through. They come where the sender's acknowledgements arrive.
 #[test]
 fn a_flood_of_cnps_slows_nobody_down() {

@@ -1,6 +1,6 @@
 //! DCQCN through a bottleneck on real sockets: fair, busy, and quick to follow changes.
 //!
-//! A busy machine may spoil a second; so what is asked is that a good one comes, and soon enough. On
+//! A busy machine may disturb a second; so what is asked is that a good one comes, and soon enough. On
 //! one that spoils all of them nothing can be said.
 
 mod common;
@@ -19,7 +19,7 @@ use ferroce_registry::{Registry, impairment};
 use ferroce_testing::skip;
 use ferroce_wire::Qpn;
 
-/// Bytes of a message: the resolution of what a flow has got.
+/// Bytes of a message: the resolution of a flow's share.
 const MESSAGE: u32 = 16 << 10;
 /// Messages that a flow keeps posted: more than its window.
 const POSTED: usize = 64;
@@ -197,7 +197,7 @@ impl Incast {
 }
 
 impl Seen {
-    /// Jain's index of fairness of those who sent.
+    /// Jain's index of fairness of the senders.
     fn jain(&self) -> f64 {
         let rates = self.bytes.iter().map(|bytes| *bytes as f64);
         let senders = rates.clone().filter(|rate| *rate > 0.0).count() as f64;

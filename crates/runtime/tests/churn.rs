@@ -20,7 +20,7 @@ const BYTES: u32 = 64;
 const PAIRS: usize = 64;
 const SEND: SendOp = SendOp::Send { imm: None };
 
-/// Whoever misses a packet misses it for ever.
+/// A packet that is missed is never repeated.
 fn no_timeout() -> QpAttr {
     QpAttr {
         timeout: 0,

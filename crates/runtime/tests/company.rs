@@ -37,8 +37,8 @@ fn other(path: &str, number: usize) {
 }
 
 #[test]
-fn each_flap_is_told_and_all_go_on_beside_who_leaves_dies_or_stops() {
-    let test = "each_flap_is_told_and_all_go_on_beside_who_leaves_dies_or_stops";
+fn each_flap_is_told_while_processes_leave_die_or_stop() {
+    let test = "each_flap_is_told_while_processes_leave_die_or_stop";
     if let Some(role) = role() {
         return other(&role[0], role[1].parse().unwrap());
     }

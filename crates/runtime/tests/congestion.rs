@@ -128,7 +128,7 @@ fn held_at(test: u8, mbps: u32) -> f64 {
     run(Duration::from_millis(100));
     mark(&b, 0.0);
     let sent = || 8 * (a.count(Counter::RdmaTxBytes) + 16 * a.count(Counter::RdmaTxPackets));
-    // What is sent while nobody counts has its time all the same.
+    // What is sent while nothing counts has its time as well.
     let (started, before) = (Instant::now(), sent());
     run(Duration::from_secs(1));
     let bits = (sent() - before) as f64;

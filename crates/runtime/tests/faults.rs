@@ -97,25 +97,22 @@ fn install(handler: usize) -> libc::sigaction {
 }
 
 #[test]
-fn memory_that_is_gone_is_an_error_and_a_barrier_is_the_programs() {
+fn missing_memory_is_an_error_and_a_barrier_the_programs() {
     if !cfg!(target_arch = "x86_64") {
-        let test = "memory_that_is_gone_is_an_error_and_a_barrier_is_the_programs";
+        let test = "missing_memory_is_an_error_and_a_barrier_the_programs";
         return skip(test, "the device recovers faults on x86-64 only");
     }
     let [a, b] = [1, 2].map(|host| Node::open(address(67, 1, host), 1 << 16));
     let send = SendOp::Send { imm: None };
-    let outcome = |op, sge| {
+    let check = |op, sge, status| {
         let (qpn, _) = connect(&a, &b, &attr());
         a.post(qpn, 1, op, sge);
-        a.completion().status
+        assert_eq!(a.completion().status, status, "{op:?}");
     };
 
     // Nothing is there any more.
     let pages = Pages::register(&b, 2);
-    assert_eq!(
-        outcome(pages.remote().write(), a.sge(0, 5000)),
-        WcStatus::Success
-    );
+    check(pages.remote().write(), a.sge(0, 5000), WcStatus::Success);
     pages.unmap();
     for op in [
         pages.remote().write(),
@@ -123,28 +120,15 @@ fn memory_that_is_gone_is_an_error_and_a_barrier_is_the_programs() {
         pages.remote().add(1),
         pages.remote().swap(0, 1),
     ] {
-        let length = if matches!(op, SendOp::Write { .. } | SendOp::Read { .. }) {
-            5000
-        } else {
-            8
-        };
-        assert_eq!(
-            outcome(op, a.sge(0, length)),
-            WcStatus::RemAccessErr,
-            "{op:?}"
-        );
+        let is_long = matches!(op, SendOp::Write { .. } | SendOp::Read { .. });
+        let length = if is_long { 5000 } else { 8 };
+        check(op, a.sge(0, length), WcStatus::RemAccessErr);
     }
     let own = Pages::register(&a, 2);
     own.unmap();
-    assert_eq!(outcome(send, own.sge(5000)), WcStatus::LocProtErr);
-    assert_eq!(
-        outcome(b.remote(0).write(), own.sge(1)),
-        WcStatus::LocProtErr
-    );
-    assert_eq!(
-        outcome(b.remote(0).read(), own.sge(5000)),
-        WcStatus::LocProtErr
-    );
+    check(send, own.sge(5000), WcStatus::LocProtErr);
+    check(b.remote(0).write(), own.sge(1), WcStatus::LocProtErr);
+    check(b.remote(0).read(), own.sge(5000), WcStatus::LocProtErr);
     let (at_a, at_b) = connect(&a, &b, &attr());
     let gone = pages.sge(100);
     let receive = ferroce_hca::RecvWr {
@@ -160,52 +144,36 @@ fn memory_that_is_gone_is_an_error_and_a_barrier_is_the_programs() {
     let pages = Pages::register(&b, 1);
     pages.protect(libc::PROT_READ);
     for _ in 0..2 {
-        let status = outcome(pages.remote().write(), a.sge(0, 8));
-        assert_eq!(status, WcStatus::RemAccessErr);
+        check(pages.remote().write(), a.sge(0, 8), WcStatus::RemAccessErr);
     }
 
-    // A barrier on the page, as the helper thread meets it: nobody polls `b`.
+    // A barrier on the page, as the helper thread meets it: no thread polls `b`.
     install(barrier as *const () as usize);
     let pages = Pages::register(&b, 1);
     pages.protect(libc::PROT_READ);
-    assert_eq!(
-        outcome(pages.remote().write(), a.sge(0, 4000)),
-        WcStatus::Success
-    );
+    check(pages.remote().write(), a.sge(0, 4000), WcStatus::Success);
     assert_eq!(CALLS.load(Ordering::Relaxed), 1);
     assert_eq!(
         ADDRESS.load(Ordering::Relaxed) & !(PAGE - 1),
         pages.base as usize
     );
     pages.protect(libc::PROT_NONE);
-    assert_eq!(
-        outcome(pages.remote().read(), a.sge(0, 4000)),
-        WcStatus::Success
-    );
+    check(pages.remote().read(), a.sge(0, 4000), WcStatus::Success);
     pages.protect(libc::PROT_READ);
-    assert_eq!(
-        outcome(pages.remote().add(1), a.sge(0, 8)),
-        WcStatus::Success
-    );
+    check(pages.remote().add(1), a.sge(0, 8), WcStatus::Success);
     assert_eq!(CALLS.load(Ordering::Relaxed), 3);
 
     // One that mends nothing, and memory that is gone, of which it does not hear.
     MENDS.store(false, Ordering::Relaxed);
     pages.protect(libc::PROT_READ);
-    assert_eq!(
-        outcome(pages.remote().write(), a.sge(0, 8)),
-        WcStatus::RemAccessErr
-    );
+    check(pages.remote().write(), a.sge(0, 8), WcStatus::RemAccessErr);
     let calls = CALLS.load(Ordering::Relaxed);
     assert!(calls > 3);
     pages.unmap();
-    assert_eq!(
-        outcome(pages.remote().write(), a.sge(0, 8)),
-        WcStatus::RemAccessErr
-    );
+    check(pages.remote().write(), a.sge(0, 8), WcStatus::RemAccessErr);
     assert_eq!(CALLS.load(Ordering::Relaxed), calls);
 
-    // The program's own faults are the program's, whoever's handler is in front; and what it puts
+    // The program's own faults are the program's, whichever handler is in front; and what it puts
     // back is what was there.
     MENDS.store(true, Ordering::Relaxed);
     let before = install(libc::SIG_DFL);

@@ -30,7 +30,7 @@ fn stranger(role: &[String]) {
         share_port: true,
         ..Options::default()
     };
-    // The port is the user's alone. Where there is no second user this one stands for him.
+    // The port is the user's alone. Where there is no second user this one is used instead.
     if role[1] == "other" {
         let refused = Socket::bind(SocketAddr::new(peer, ROCE_V2_PORT), &share).unwrap_err();
         assert!(
@@ -71,7 +71,7 @@ fn stranger(role: &[String]) {
     }
 }
 
-/// Who can be another user here, and how to become him.
+/// A second user here, and how to run as one.
 fn other_user() -> (&'static str, Vec<String>) {
     let user = format!("--reuid={STRANGER}");
     let wrapper = ["setpriv", &user, "--clear-groups", "--"].map(str::to_owned);
@@ -107,7 +107,7 @@ fn forged_packets_of_another_user_are_dropped() {
     let test = "forged_packets_of_another_user_are_dropped";
     let mut child = Other::under(&wrapper, test, &format!("{peer} {who}"));
     let before = b.bytes(0, 4);
-    // The next PSN, which a stranger would have to guess.
+    // The next PSN, which an outsider would have to guess.
     let psn = b.device.with(|hca| hca.qp(qps.1).unwrap().expected_psn());
     let (victim, memory) = (b.device.address().ip(), b.remote(0));
     child.tell(format!(

@@ -1,4 +1,4 @@
-//! What becomes of devices when their process forks, and when it ends.
+//! Devices whose process forks, or ends.
 
 mod common;
 
@@ -15,7 +15,7 @@ use common::{
 };
 use ferroce_hca::{SendOp, SendWr};
 use ferroce_os::after_fork_in_child;
-use ferroce_registry::{Observer, Registry, ServiceScope};
+use ferroce_registry::{Observer, Registry, ServiceClaim, ServiceError, ServiceScope};
 use ferroce_wire::{Qpn, cm::PortSpace};
 
 const LEN: usize = 1 << 16;
@@ -24,19 +24,21 @@ fn attach(directory: &Path) -> Node {
     Node::attach(&Registry::at(directory).unwrap(), "a", LEN)
 }
 
+fn claim(node: &Node, port: u16) -> Result<ServiceClaim, ServiceError> {
+    let device = &node.device;
+    device.claim_service(PortSpace::Tcp, port, ServiceScope::Device)
+}
+
 fn slots(observer: &Observer) -> Vec<u8> {
     let processes = observer.processes().unwrap();
     processes.iter().map(|process| process.slot).collect()
 }
 
-/// Forks amid a connection. The child looks at what it has, opens devices of its own, and lives on
+/// Forks during a connection. The child looks at what it has, opens devices of its own, and lives on
 /// until it hears no more.
 fn parent(directory: &Path) {
     let node = attach(directory);
-    let claim = node
-        .device
-        .claim_service(PortSpace::Tcp, 7471, ServiceScope::Device)
-        .unwrap();
+    let claim = claim(&node, 7471).unwrap();
     let qpn = connect_back(&node, &patient_attr()).qpn;
     // SAFETY: the child calls `after_fork_in_child` first, as it must; what else it does is what
     // this test is about.
@@ -64,11 +66,7 @@ fn child(directory: &Path, node: Node, qpn: Qpn) {
     assert!(node.device.poll(node.cq, 1, &mut Vec::new()).is_err());
     assert!(node.device.with(|hca| hca.query_qp(qpn)).is_err());
     assert!(node.device.poll_event().is_none());
-    assert!(
-        node.device
-            .claim_service(PortSpace::Tcp, 0, ServiceScope::Device)
-            .is_err()
-    );
+    assert!(claim(&node, 0).is_err());
     node.device.progress();
     let socket_of_parent = format!("a.{}", node.device.slot());
     drop(node);
@@ -108,19 +106,14 @@ fn a_child_keeps_nothing_of_its_parents() {
         node.post(qpn, round, memory.write(), node.sge(0, LEN as u32));
         node.succeed(1);
     }
-    let claim = node
-        .device
-        .claim_service(PortSpace::Tcp, 7471, ServiceScope::Device);
-    assert!(claim.is_err(), "the parent has it");
+    assert!(claim(&node, 7471).is_err(), "the parent has it");
     assert_eq!(slots(&observer).len(), 4);
 
     // And when it dies, nothing of it stays, for all that its child has.
     other.kill();
     let left = slots(&observer);
     assert!(left.len() == 3 && !left.contains(&parent), "{left:?}");
-    node.device
-        .claim_service(PortSpace::Tcp, 7471, ServiceScope::Device)
-        .unwrap();
+    claim(&node, 7471).unwrap();
     let more = attach(place.path());
     let qps = connect(&node, &more, &attr);
     check_all_kinds(&node, &more, qps, 20_000, 1);

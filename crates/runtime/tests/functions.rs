@@ -60,7 +60,7 @@ fn a_card_is_listed_with_its_vfs_which_come_and_go_with_it() {
 }
 
 #[test]
-fn a_vf_needs_free_numbers() {
+fn a_vf_needs_a_free_name_and_addresses() {
     let place = Place::new();
     let registry = place.registry();
     let pci = |text: &str| Some(text.parse().unwrap());
@@ -135,7 +135,7 @@ fn a_card_stays_while_a_vf_is_open() {
         ..spec.clone()
     };
     in_use(registry.replace(&vfs(1)), "bv1");
-    // The VF stays where it is, but not the settings that it goes by.
+    // The VF stays where it is, but not the settings that it uses.
     let moved = DeviceSpec {
         address: address(FILE, 2, 5),
         vf_address: Some(address(FILE, 2, 1)),
@@ -158,7 +158,7 @@ fn a_card_stays_while_a_vf_is_open() {
 }
 
 #[test]
-fn settings_are_those_of_the_card_and_counters_those_of_the_function() {
+fn a_card_has_the_settings_and_each_function_its_counters() {
     let place = Place::new();
     let registry = place.registry();
     registry.add(&card("b", address(FILE, 3, 0))).unwrap();
@@ -177,7 +177,7 @@ fn settings_are_those_of_the_card_and_counters_those_of_the_function() {
         });
         assert_ne!(kind, firmware);
     }
-    // Writers through both neither wait for ever nor undo each other's work.
+    // Writers through both neither block nor undo each other's work.
     let id = ROCE_ACCL.id();
     thread::scope(|scope| {
         for (name, direction) in [("b", Direction::Egress), ("bv0", Direction::Ingress)] {

@@ -69,7 +69,7 @@ fn every_process_of_a_device_is_told_of_each_flap_in_order() {
 }
 
 #[test]
-fn a_write_outlasts_a_port_that_is_down_and_fails_behind_one_that_stays_down() {
+fn a_write_outlasts_a_short_outage_and_fails_in_a_long_one() {
     let place = Place::with_device(address(77, 2, 1));
     let registry = place.registry();
     let spec = DeviceSpec {
@@ -190,7 +190,7 @@ fn a_queue_pair_stays_bound_to_an_address_that_was_removed() {
     let (at_a, _) = connect(&a, &b, &attr());
     a.post(at_a, 2, b.remote(0).write(), a.sge(0, 64));
     a.succeed(1);
-    // Addresses of others are told, and harm nobody.
+    // Other addresses are reported, and do no harm.
     ip("addr add 10.9.0.77/24 dev v0");
     assert_eq!(next_event(&a), Event::GidChange);
     a.post(at_a, 3, b.remote(0).write(), a.sge(0, 64));

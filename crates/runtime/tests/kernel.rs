@@ -104,7 +104,7 @@ fn the_kernel_looks_at_the_slot() {
             reached.sort_unstable();
             assert_eq!(reached, [0, 1, 2]);
         }
-        // What is for a slot that nobody has goes to always the same.
+        // What is for a free slot always goes to the same one.
         let always = goes(&sockets, 0x09_0001, &[]);
         for psn in 0..9 {
             assert_eq!(goes(&sockets, 0x09_0001, &[(11, psn)]), always);

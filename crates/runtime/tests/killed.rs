@@ -22,7 +22,7 @@ const WINDOW: u64 = 1 << 20;
 const QPS: usize = 16;
 const WRITES: usize = 2;
 const BYTES: u32 = 64 << 10;
-/// What a process that takes what it gets has on the wire at some time, if nobody else wants any.
+/// What a process that takes what it gets has on the wire at some time, if no other wants any.
 const NEARLY_ALL: u64 = WINDOW - WINDOW / 8;
 
 /// A process that writes to its peer without end.
@@ -173,18 +173,15 @@ fn bytes_of_a_killed_process_on_the_wire_go_to_the_others() {
         until(other, "after the kill", |(done, _)| done > before + 100);
     }
 
-    // Nobody's share has gone with the victim: one whom the others leave everything has it.
+    // No share has gone with the victim: one to which the others leave everything has it.
     let [one, rest @ ..] = &mut others;
     rest.iter_mut().for_each(|other| other.tell("pause"));
     let took = until(one, "what is left", |(_, peak)| peak > NEARLY_ALL);
     println!("all of the window again after {took:?}");
     others.into_iter().for_each(Other::finish);
-    // What the peer has sent to the victim is nobody else's.
+    // What the peer has sent to the victim is not for the others.
     let observer = Node::attach(&place.registry(), "a", 4096);
     nothing_was_missed(&observer);
-    let again = observer
-        .device
-        .state()
-        .counter(Counter::RetransmittedPackets);
+    let again = observer.count(Counter::RetransmittedPackets);
     assert_eq!(again, 0, "{}", Counter::RetransmittedPackets.name());
 }

@@ -77,7 +77,7 @@ fn leaving_moves_no_other_process() {
     let mut nodes: Vec<Node> = (0..5).map(|_| join(&place)).collect();
     let senders = Senders::new(0, nodes[0].device.address());
     senders.settle(&nodes);
-    // One amid the others; the one that keeps its place; the last one.
+    // One among the others; the one that keeps its place; the last one.
     for leaves in [1, 0, 2] {
         drop(nodes.remove(leaves));
         assert_eq!(senders.send(&nodes), 0, "{leaves} has left");
@@ -102,7 +102,7 @@ fn sockets(at: SocketAddr) -> usize {
     table.lines().filter(|line| line.contains(&local)).count()
 }
 
-/// Waits until no more than so many sockets have this address.
+/// Waits until at most `limit` sockets have this address.
 fn await_at_most(limit: usize, at: SocketAddr) {
     wait_until("there are no more sockets", || sockets(at) <= limit);
 }

@@ -136,7 +136,7 @@ fn a_request_in_the_name_of_another_host_is_refused() {
     assert_eq!(node.count(Counter::RxForeignSource), 0);
 }
 
-/// From another port than a device's, an address of this host is nobody's.
+/// From another port than a device's, an address of this host is not believed.
 #[test]
 fn a_request_of_another_user_of_this_host_is_not_answered() {
     let [own, sender] = [0, 1].map(|host| address(85, 1, host));

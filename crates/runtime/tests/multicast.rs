@@ -162,7 +162,7 @@ fn a_group_is_heard_until_it_is_left() {
     let from = datagram_qp(&nodes[0]);
     let to = member(&nodes[1], group);
     send(&nodes[0], from, group, Qpn::MULTICAST, 1);
-    // Nobody polls: the helper thread hears it.
+    // No thread polls: the helper thread hears it.
     let started = Instant::now();
     let completion = loop {
         let next = nodes[1].device.with(|hca| hca.poll_completion(nodes[1].cq));

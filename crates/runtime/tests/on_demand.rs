@@ -79,7 +79,7 @@ fn sending_unmapped_memory_is_a_protection_error() {
     assert!(hca.gather(&packet, &mut payload));
     assert_eq!(payload[..2], [0x5a, 0]);
 
-    // SAFETY: nobody uses the page but the device, which checks.
+    // SAFETY: nothing uses the page except the device, which checks.
     assert_eq!(unsafe { libc::munmap(page, PAGE) }, 0);
     assert!(!hca.gather(&packet, &mut payload));
 

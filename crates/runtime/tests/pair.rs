@@ -2,24 +2,16 @@
 
 mod common;
 
-use common::{
-    Node, address, attr, check_all_kinds, connect, nothing_was_lost, patient, patient_attr,
-};
+use common::{Node, address, attr, check_both_ways, nothing_was_lost, patient, patient_attr};
 use ferroce_hca::{Counter, Direction};
 
 const LEN: usize = 4 << 20;
 const BYTES: usize = LEN / 2 - 64;
 
-fn exchange(a: &Node, b: &Node, attr: &ferroce_hca::QpAttr) {
-    let (at_a, at_b) = connect(a, b, attr);
-    check_all_kinds(a, b, (at_a, at_b), BYTES, 1);
-    check_all_kinds(b, a, (at_b, at_a), BYTES, 4);
-}
-
 #[test]
 fn every_kind_arrives_whole() {
     let [a, b] = [0, 1].map(|host| Node::with_config(patient(address(31, 0, host)), LEN));
-    exchange(&a, &b, &patient_attr());
+    check_both_ways(&a, &b, &patient_attr(), BYTES);
     nothing_was_lost(&a);
     nothing_was_lost(&b);
 }
@@ -31,7 +23,7 @@ fn they_arrive_whole_over_a_bad_link_too() {
         let bad = "loss=1%,duplicate=1%,corrupt=0.5%,reorder=0.5%:100us,delay=20us,jitter=10us";
         node.impair(Direction::Egress, bad);
     }
-    exchange(&a, &b, &attr());
+    check_both_ways(&a, &b, &attr(), BYTES);
     for node in [&a, &b] {
         let state = node.device.state();
         assert!(state.counter(Counter::ImpairLost) > 0);

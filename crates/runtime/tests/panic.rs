@@ -1,4 +1,4 @@
-//! A panic while a device is driven: it fails, and nobody waits for it.
+//! A panic while a device is driven: it fails, and no thread waits for it.
 
 mod common;
 

@@ -174,13 +174,13 @@ fn delayed_packets_leave_while_the_program_spins() {
 }
 
 /// An answer that lies there when a timer is due ends the wait: what keeps a device from its core
-/// for a while is no loss.
+/// for a while is not a loss.
 #[test]
 fn an_answer_that_has_arrived_stops_its_timer() {
     let (a, b, _) = pair(15);
     let attr = impatient_attr();
     let (at_a, _) = connect(&a, &b, &attr);
-    // So that the answer comes when nobody can take it.
+    // So that the answer comes when no thread can take it.
     b.impair(Direction::Egress, "delay=30ms");
     let answers = || b.count(Counter::RdmaTxPackets);
     let one_wait = total(&a.device, &attr) / (u32::from(attr.retry_cnt) + 1);
@@ -239,7 +239,7 @@ fn an_answer_does_not_wait_for_a_program_that_left() {
 }
 
 /// Several threads sleep for the completions of one queue. Each completion wakes one that takes it,
-/// and nobody sleeps past one that is there.
+/// and no thread sleeps past one that is there.
 #[test]
 fn sleepers_share_a_queue() {
     let (a, b, (at_a, _)) = pair(8);

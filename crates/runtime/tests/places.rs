@@ -65,7 +65,7 @@ fn a_new_namespace_has_no_devices_of_an_old_one() {
     }
 }
 
-/// Root of a user namespace is somebody else outside, and there may be a directory of the real root.
+/// Root of a user namespace is another user outside, and there may be a directory of the real root.
 #[test]
 fn root_of_a_user_namespace_has_the_directory_of_who_he_is() {
     if role().is_some() {

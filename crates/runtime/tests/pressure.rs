@@ -6,8 +6,9 @@ use std::net::{Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Instant;
 
 use common::{
-    Node, PATIENCE, address, attr, check_all_kinds, connect, impatient, impatient_attr,
-    in_namespace, nothing_was_lost, nothing_was_missed, patient, patient_attr, pattern, port_v6,
+    Node, PATIENCE, address, attr, check_all_kinds, check_both_ways, connect, impatient,
+    impatient_attr, in_namespace, nothing_was_lost, nothing_was_missed, patient, patient_attr,
+    pattern, port_v6,
 };
 use ferroce_admission::Bounds;
 use ferroce_hca::{Counter, Event, HcaConfig, Mtu, QpAttr, Refusal, WcStatus};
@@ -30,9 +31,7 @@ fn config(test: u8, host: u8, socket: Options) -> DeviceConfig {
 fn exchange(test: u8, round: u8, socket: &Options) -> (Node, Node) {
     let node = |host| Node::with_config(config(test, 2 * round + host, socket.clone()), LEN);
     let (a, b) = (node(0), node(1));
-    let (at_a, at_b) = connect(&a, &b, &patient_attr());
-    check_all_kinds(&a, &b, (at_a, at_b), BYTES, 1);
-    check_all_kinds(&b, &a, (at_b, at_a), BYTES, 2);
+    check_both_ways(&a, &b, &patient_attr(), BYTES);
     (a, b)
 }
 
@@ -63,9 +62,7 @@ fn one_end_without_segmentation() {
     };
     let a = Node::with_config(config(1, 0, plain), LEN);
     let b = Node::with_config(config(1, 1, Options::default()), LEN);
-    let (at_a, at_b) = connect(&a, &b, &patient_attr());
-    check_all_kinds(&a, &b, (at_a, at_b), BYTES, 1);
-    check_all_kinds(&b, &a, (at_b, at_a), BYTES, 2);
+    check_both_ways(&a, &b, &patient_attr(), BYTES);
     check((a, b));
 }
 
@@ -97,15 +94,13 @@ fn a_tiny_receive_buffer() {
         };
         let config = DeviceConfig::new(address(47, 3, host));
         let socket = options.clone();
-        Node::with_config(
-            DeviceConfig {
-                hca,
-                bounds,
-                socket,
-                ..config
-            },
-            LEN,
-        )
+        let config = DeviceConfig {
+            hca,
+            bounds,
+            socket,
+            ..config
+        };
+        Node::with_config(config, LEN)
     };
     let (a, b) = (node(0), node(1));
     let qps = connect(&a, &b, &attr());
@@ -127,14 +122,12 @@ fn an_ordinary_receive_buffer() {
             path_mtu,
             ..patient_attr()
         };
-        let (at_a, at_b) = connect(&a, &b, &attr);
-        check_all_kinds(&a, &b, (at_a, at_b), BYTES, 1);
-        check_all_kinds(&b, &a, (at_b, at_a), BYTES, 2);
+        check_both_ways(&a, &b, &attr, BYTES);
         check((a, b));
     }
 }
 
-/// What arrives while nobody reads, more than the buffer takes: it is counted, and said once.
+/// What arrives while no thread reads, more than the buffer takes: it is counted, and reported once.
 #[test]
 fn kernel_drops_are_counted_and_reported() {
     let socket = Options {
@@ -164,7 +157,7 @@ fn kernel_drops_are_counted_and_reported() {
     assert_eq!(told.filter(|it| *it == Event::ReceiveOverflow).count(), 1);
 }
 
-/// One that is smaller than the peer believes loses packets, but nothing for good.
+/// One that is smaller than the peer believes loses packets, but nothing permanently.
 #[test]
 fn a_receive_buffer_smaller_than_the_peers_window() {
     let node = |host, receive_buffer_bytes| {
@@ -176,9 +169,7 @@ fn a_receive_buffer_smaller_than_the_peers_window() {
         Node::with_config(DeviceConfig { socket, ..config }, LEN)
     };
     let (a, b) = (node(0, 4 << 20), node(1, 32 << 10));
-    let (at_a, at_b) = connect(&a, &b, &attr());
-    check_all_kinds(&a, &b, (at_a, at_b), BYTES, 1);
-    check_all_kinds(&b, &a, (at_b, at_a), BYTES, 2);
+    check_both_ways(&a, &b, &attr(), BYTES);
 }
 
 #[test]

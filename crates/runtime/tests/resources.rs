@@ -1,4 +1,4 @@
-//! What processes tell of their objects.
+//! What processes report of their objects.
 
 mod common;
 
@@ -65,7 +65,7 @@ fn processes_tell_of_their_objects_until_they_are_killed() {
     assert!(matches!(nobody, Err(QueryError::Gone { slot: 200 })));
 }
 
-/// Whoever asks need not wait for the program to do anything, nor for it to stop.
+/// A query need not wait for the program to do anything, nor for it to stop.
 #[test]
 fn a_process_answers_whatever_its_program_does() {
     let place = Place::with_device(address(140, 1, 0));

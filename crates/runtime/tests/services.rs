@@ -107,7 +107,7 @@ fn unreliable_connections_write_and_send() {
 
 /// The sender's completions need no answer, so it never finds that there is none.
 #[test]
-fn a_program_whose_polls_all_find_completions_hears_of_congestion() {
+fn a_program_that_always_finds_completions_hears_of_congestion() {
     let [a, b] = [0, 1].map(|host| Node::open(address(11, 4, host), 64 << 10));
     let [qa, _] = connected(&a, &b);
     for (node, assignment) in [
@@ -142,7 +142,7 @@ fn a_program_whose_polls_all_find_completions_hears_of_congestion() {
             polls = 0;
         }
     }
-    // Those between whose sending and hearing somebody lost his processor take longer.
+    // Those during which a thread lost its processor take longer.
     waits.sort_unstable();
     assert!(waits[waits.len() / 2] < 100, "{waits:?}");
 }

@@ -4,7 +4,7 @@ mod common;
 
 use common::echo::exchange;
 use common::{
-    Node, Other, Place, address, attr, check_all_kinds, connect, impatient_attr,
+    Node, Other, Place, address, attr, check_all_kinds, check_both_ways, connect, impatient_attr,
     nothing_was_missed, patient, patient_attr,
 };
 
@@ -44,14 +44,12 @@ fn a_peer_elsewhere_reaches_each_of_them() {
     let nodes = [(); 4].map(|()| place.attach("a", LEN));
     let peer = Node::with_config(patient(address(14, 2, 1)), LEN);
     for node in &nodes {
-        let (at_peer, at_node) = connect(&peer, node, &patient_attr());
-        check_all_kinds(&peer, node, (at_peer, at_node), 200_000, 3);
-        check_all_kinds(node, &peer, (at_node, at_peer), 200_000, 5);
+        check_both_ways(&peer, node, &patient_attr(), 200_000);
     }
     nothing_was_missed(&peer);
 }
 
-/// The one whose socket gets all packets dies amid them.
+/// The one whose socket gets all packets dies during traffic.
 #[test]
 fn the_death_of_one_is_no_harm_to_others() {
     let place = Place::on_the_wire(address(14, 3, 0));

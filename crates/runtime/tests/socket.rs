@@ -76,6 +76,13 @@ fn receive(socket: &Socket, buffers: &mut RecvBuffers, datagrams: usize) -> Vec<
     arrived
 }
 
+/// Has `a` send bytes in datagrams of this length; returns what `b` gets.
+fn exchange((a, b): &(Socket, Socket), tos: u8, bytes: &[u8], segment: usize) -> Vec<Arrived> {
+    let sent = a.send(b.address(), tos, bytes, segment).unwrap();
+    assert_eq!(sent.bytes, bytes.len());
+    receive(b, &mut RecvBuffers::new(8), sent.datagrams)
+}
+
 fn payloads(arrived: &[Arrived]) -> Vec<Vec<u8>> {
     arrived
         .iter()
@@ -100,25 +107,16 @@ fn an_empty_socket_gives_nothing_at_once() {
 
 #[test]
 fn a_datagram_arrives_with_its_source() {
-    let (a, b) = pair();
-    let sent = a.send(b.address(), 0, b"hello", 5).unwrap();
-    assert_eq!((sent.bytes, sent.datagrams), (5, 1));
-    let arrived = receive(&b, &mut RecvBuffers::new(1), 1);
-    assert_eq!(arrived[0].source, a.address());
-    assert_eq!(arrived[0].tos, 0);
-    assert_eq!(arrived[0].segment, 5);
-    assert_eq!(arrived[0].datagrams, [(0, b"hello".to_vec())]);
-}
-
-#[test]
-fn an_empty_datagram_is_a_datagram() {
-    let (a, b) = pair();
-    let sent = a.send(b.address(), 0, &[], 0).unwrap();
-    assert_eq!((sent.bytes, sent.datagrams), (0, 1));
-    assert_eq!(
-        receive(&b, &mut RecvBuffers::new(1), 1)[0].datagrams,
-        [(0, vec![])]
-    );
+    let pair = pair();
+    for text in [&b"hello"[..], b""] {
+        let [arrived] = &exchange(&pair, 0, text, text.len())[..] else {
+            panic!("one message")
+        };
+        assert_eq!(arrived.source, pair.0.address());
+        assert_eq!(arrived.tos, 0);
+        assert_eq!(arrived.segment, text.len());
+        assert_eq!(arrived.datagrams, [(0, text.to_vec())]);
+    }
 }
 
 /// Every way through the kernel must show the same datagrams.
@@ -223,14 +221,12 @@ fn the_traffic_class_arrives_congestion_mark_included() {
     let mut pairs = vec![pair()];
     let test = "the_traffic_class_arrives_congestion_mark_included";
     pairs.extend(pair_v6(test));
-    for (a, b) in pairs {
-        let mut buffers = RecvBuffers::new(2);
+    for pair in pairs {
         // Not ECT, ECT(1), ECT(0) and CE, with and without a DSCP.
         for tos in [0, 1, 2, 3, 26 << 2 | 2, 48 << 2 | 3, 0xff] {
             for bytes in [&pattern(100)[..], &pattern(4 * 1040)] {
-                let sent = a.send(b.address(), tos, bytes, 1040).unwrap();
-                for message in receive(&b, &mut buffers, sent.datagrams) {
-                    assert_eq!(message.tos, tos, "from {}", a.address());
+                for message in exchange(&pair, tos, bytes, 1040) {
+                    assert_eq!(message.tos, tos, "from {}", pair.0.address());
                 }
             }
         }
@@ -255,14 +251,13 @@ fn different_traffic_classes_are_not_merged() {
 
 #[test]
 fn version_6_carries_batches() {
-    let Some((a, b)) = pair_v6("version_6_carries_batches") else {
+    let Some(pair) = pair_v6("version_6_carries_batches") else {
         return;
     };
     let bytes = pattern(4112 * 15);
-    let sent = a.send(b.address(), 2, &bytes, 4112).unwrap();
-    assert_eq!(sent.datagrams, 15);
-    let arrived = receive(&b, &mut RecvBuffers::new(1), 15);
-    assert_eq!(arrived[0].source, a.address());
+    let arrived = exchange(&pair, 2, &bytes, 4112);
+    assert_eq!(arrived[0].source, pair.0.address());
+    assert_eq!(payloads(&arrived).len(), 15);
     assert_eq!(payloads(&arrived).concat(), bytes);
 }
 
@@ -271,7 +266,7 @@ fn both_families_can_hold_one_port() {
     let v4 = bind(1, &Options::default());
     let address = SocketAddr::new(Ipv6Addr::LOCALHOST.into(), v4.address().port());
     match Socket::bind(address, &Options::default()) {
-        // The port may be somebody else's by chance; what matters is that it is not ours.
+        // The port may be another program's by chance; what matters is that it is not ours.
         Ok(_) | Err(BindError::AddressInUse { .. }) => {}
         Err(error) => {
             let test = "both_families_can_hold_one_port";
@@ -282,18 +277,13 @@ fn both_families_can_hold_one_port() {
 
 #[test]
 fn the_largest_batch_leaves_and_one_byte_more_does_not() {
-    let (a, b) = pair();
-    let mut buffers = RecvBuffers::new(1);
+    let pair = pair();
     let bytes = pattern(PAYLOAD_BYTES_MAX + 1);
     for segment in [4112, PAYLOAD_BYTES_MAX] {
-        let sent = a
-            .send(b.address(), 0, &bytes[..PAYLOAD_BYTES_MAX], segment)
-            .unwrap();
-        assert_eq!(sent.bytes, PAYLOAD_BYTES_MAX);
-        let arrived = receive(&b, &mut buffers, sent.datagrams);
+        let arrived = exchange(&pair, 0, &bytes[..PAYLOAD_BYTES_MAX], segment);
         assert_eq!(payloads(&arrived).concat(), &bytes[..PAYLOAD_BYTES_MAX]);
         assert!(matches!(
-            a.send(b.address(), 0, &bytes, segment),
+            pair.0.send(pair.1.address(), 0, &bytes, segment),
             Err(SendError::Unsendable { bytes: 65_508, .. })
         ));
     }

@@ -12,7 +12,7 @@ use ferroce_runtime::{DeviceConfig, Tandem};
 use ferroce_wire::Qpn;
 
 const QPS: usize = 8;
-/// So many that their acknowledgements are more than one round of a polling program takes.
+/// Enough that their acknowledgements are more than one round of a polling program takes.
 const MANY_QPS: usize = 300;
 const BYTES: usize = 128 << 10;
 /// Longer than several of these devices' timers, which run for 67 ms.
@@ -113,7 +113,7 @@ fn devices_in_tandem_answer_each_other_before_a_timer_runs_out() {
     nothing_went_again(&b);
 }
 
-/// A packet that is really lost is repeated when its timer says so, and nobody burns a core until then.
+/// A packet that is really lost is repeated when its timer says so, and no core is busy until then.
 #[test]
 fn devices_in_tandem_sleep_until_a_timer_is_due() {
     // Half a second.

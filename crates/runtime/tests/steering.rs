@@ -54,7 +54,7 @@ fn pair(place: &Place) -> ([Node; 2], Qpn) {
     (nodes, qpn)
 }
 
-/// Waits until `exchange` goes its way with no packet handed on, whoever receives it.
+/// Waits until `exchange` goes its way with no packet handed on, whichever process receives it.
 fn settles(node: &Node, exchange: impl Fn()) {
     let state = node.device.state();
     let started = Instant::now();
@@ -151,7 +151,7 @@ fn a_wrong_program_heals() {
     nothing_was_missed(&a);
 }
 
-/// A process that was busy reads probes of rounds that are over. Nobody else can send any.
+/// A process that was busy reads probes of rounds that are over. No other user can send any.
 #[test]
 fn late_probes_do_no_harm() {
     let address = address(16, 5, 0);
@@ -239,7 +239,7 @@ const STEERING: [(libc::c_long, Option<[libc::c_int; 2]>); 3] = [
     (libc::SYS_membarrier, None),
 ];
 
-/// Whoever may not tell the kernel who gets what gets it by way of others, and hands on what is
+/// A process that may not tell the kernel which packets it gets has them from others, and hands on what is
 /// theirs.
 #[test]
 fn a_sandbox_that_refuses_programs_costs_a_detour_only() {
@@ -275,7 +275,7 @@ fn a_sandbox_that_refuses_programs_costs_a_detour_only() {
     nodes.iter().for_each(nothing_was_missed);
 }
 
-/// Where nobody may, services are found as well.
+/// Where no process may, services are found as well.
 #[test]
 fn in_a_sandbox_packets_and_requests_find_their_processes() {
     let address = address(16, 7, 0);

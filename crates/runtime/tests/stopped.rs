@@ -21,10 +21,6 @@ use ferroce_wire::{Connection, Headers, IcrcFlow, IpPair, Psn, ROCE_V2_PORT};
 
 const LEN: usize = 64 << 10;
 
-fn attach(place: &Place) -> Node {
-    Node::attach(&place.registry(), "a", LEN)
-}
-
 /// A process that has a queue pair and is stopped at some time.
 fn victim(place: &Place) -> Other {
     place.start("a", LEN, "target")
@@ -41,7 +37,7 @@ fn start(place: &Place, node: &Node) -> (Other, Link) {
 #[test]
 fn new_connections_do_not_need_a_third_process() {
     let place = Place::on_the_wire(address(65, 0, 0));
-    let server = attach(&place);
+    let server = place.attach("a", LEN);
     let (child, _) = start(&place, &server);
     let claim = server
         .device
@@ -55,13 +51,13 @@ fn new_connections_do_not_need_a_third_process() {
     child.stop();
     for nth in 0..8 {
         // One who comes while it is stopped.
-        let client = attach(&place);
+        let client = place.attach("a", LEN);
         client.device.join().unwrap();
         ask(&client, service, PATIENTLY, 2);
         let kind = outcome(&[&server, &client]);
         let good = matches!(&kind, CmEventKind::SidrReply { rep } if rep.status == 0);
         assert!(good, "request {nth}: {kind:?}");
-        // Nobody listens there, and somebody says so: not the stopped one, so they ask again.
+        // No process listens there, and one says so: not the stopped one, so they ask again.
         ask(&client, ServiceId::new(PortSpace::Udp, 999), SOON, 15);
         let kind = outcome(&[&server, &client]);
         let refused = matches!(&kind, CmEventKind::SidrReply { rep } if rep.status != 0);
@@ -89,16 +85,16 @@ fn joining_waits_for_the_socket_of_a_busy_process() {
             is_back.store(true, Ordering::Relaxed);
             child.resume();
         });
-        let node = attach(&place);
+        let node = place.attach("a", LEN);
         let started = Instant::now();
         node.device.join().unwrap();
-        // Nobody waits for longer: the process may be stopped for good.
+        // The wait ends then: the process may be stopped permanently.
         let is_too_late = started.elapsed() >= Duration::from_millis(100);
         assert!(is_back.load(Ordering::Relaxed) || is_too_late);
     });
 }
 
-/// It may have been stopped before anybody asked it.
+/// It may have been stopped before it was asked.
 #[test]
 fn one_that_never_answers_is_waited_for_once() {
     let place = Place::on_the_wire(address(65, 4, 0));
@@ -106,7 +102,7 @@ fn one_that_never_answers_is_waited_for_once() {
     // It shares the port, alone until now.
     child.hear();
     child.stop();
-    let nodes: Vec<Node> = (0..10).map(|_| attach(&place)).collect();
+    let nodes: Vec<Node> = (0..10).map(|_| place.attach("a", LEN)).collect();
     let join = |node: &Node| {
         let started = Instant::now();
         node.device.join().unwrap();
@@ -119,7 +115,7 @@ fn one_that_never_answers_is_waited_for_once() {
     child.resume();
 }
 
-/// Whoever is stopped while it finds out which process has which socket does not keep the others
+/// A process that is stopped while it finds out which process has which socket does not keep the others
 /// from it.
 #[test]
 fn a_stopped_process_loses_its_turn() {
@@ -138,7 +134,7 @@ fn a_stopped_process_loses_its_turn() {
     }
     let test = "a_stopped_process_loses_its_turn";
     let place = Place::on_the_wire(address(65, 1, 0));
-    let [a, b] = [(); 2].map(|()| attach(&place));
+    let [a, b] = [(); 2].map(|()| place.attach("a", LEN));
     let qps = connect(&a, &b, &common::patient_attr());
     let role = |what: &str| format!("{} {what}", place.path().display());
     for _ in 0..4 {
@@ -160,7 +156,7 @@ fn a_stopped_process_loses_its_turn() {
 #[test]
 fn packets_for_a_stopped_process_age() {
     let place = Place::on_the_wire(address(65, 2, 0));
-    let node = attach(&place);
+    let node = place.attach("a", LEN);
     let (child, link) = start(&place, &node);
     child.stop();
     let mailbox = place.path().join(format!(

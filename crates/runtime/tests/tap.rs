@@ -77,7 +77,7 @@ fn only_the_owner_reads_a_capture() {
     assert!(fs::metadata(&path).unwrap().len() > 4 * 50_000);
 }
 
-/// A disk that is full costs the capture, not the traffic, and whoever asks is told each time.
+/// A disk that is full costs the capture, not the traffic, and each query reports it.
 #[test]
 fn a_full_disk_is_reported() {
     let full = "/dev/full".as_ref();

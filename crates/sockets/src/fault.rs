@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn harmless_input_is_not_reported() {
+    fn errors_that_may_pass_are_not_reported() {
         let mut faults = Faults::default();
         faults.refused([10, 0, 0, 1].into(), &os(libc::ENOBUFS));
         faults.refused([10, 0, 0, 1].into(), &SendError::WouldBlock);

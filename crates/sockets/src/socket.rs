@@ -255,7 +255,7 @@ pub struct Granted {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BindError {
-    /// Somebody else holds the port.
+    /// Another program holds the port.
     #[error(
         "{address} is in use: another process, another user's device or the kernel's soft-RoCE \
          (rdma_rxe) holds this UDP port. Find it with `ss -ulnp sport = :{port}` (no process \
@@ -375,7 +375,7 @@ fn configure(
         let _ = set(socket, libc::SOL_UDP, libc::UDP_GRO, 1);
     }
     if address.ip().is_multicast() {
-        // A group is for everybody, other users' processes included.
+        // A group is for all processes, those of other users included.
         socket
             .set_reuse_address(true)
             .map_err(named("SO_REUSEADDR"))?;

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_things_are_named() {
+    fn bad_paths_are_explained() {
         let scenario: Table = TEXT.parse().unwrap();
         for (path, must) in [
             ("job.incst.timeout", "did you mean incast?"),

@@ -36,7 +36,7 @@ pub enum Design {
     Grid,
     /// The first of each axis, then the second of each, and so on.
     List,
-    /// So many at random.
+    /// This number at random.
     Random(u32),
     /// The given number of combinations, with one value of each axis in each part of its range.
     LatinHypercube(u32),
@@ -126,9 +126,7 @@ fn read<'t>(reader: &mut Reader<'t>, table: &'t DeTable<'t>) -> Option<Sweep> {
     let root = &reader.root(table, ROOT);
     let mut text = |name| reader.string(root, name).unwrap_or_default().to_owned();
     let [title, assumption, scenario] = ["title", "assumption", "scenario"].map(&mut text);
-    if !root.has("scenario") {
-        reader.missing(root, "scenario", "\"FILE.toml\"");
-    }
+    reader.require(root, "scenario", "\"FILE.toml\"");
     let seeds = count(reader, root, "seeds", (1, MANY)).unwrap_or(1);
     let first_seed = count(reader, root, "first_seed", (0, i64::MAX - MANY));
     let baseline = reader.flag(root, "baseline").unwrap_or(false);
@@ -207,9 +205,7 @@ fn axis<'t>(reader: &mut Reader<'t>, section: &Section<'t>, design: Design) -> O
 }
 
 fn field<'t>(reader: &mut Reader<'t>, section: &Section<'t>) -> Option<String> {
-    if !section.has("field") {
-        reader.missing(section, "field", "\"fault[0].for\", for example");
-    }
+    reader.require(section, "field", "\"fault[0].for\", for example");
     let field = reader.string(section, "field")?;
     if field == "seed" {
         let text = "seeds have keys of their own: seeds = 20, first_seed = 1";
@@ -272,7 +268,7 @@ fn spread<'t>(
             return None;
         }
         (false, false) => {
-            reader.missing(section, "points", "9, for example");
+            reader.require(section, "points", "9, for example");
             return None;
         }
         (true, false) => {}
@@ -388,6 +384,8 @@ fn count<'t>(
 
 #[cfg(test)]
 mod tests {
+    use ferroce_testing::rows;
+
     use super::*;
 
     const GOOD: &str = r#"
@@ -431,87 +429,36 @@ range = ["0", "1ms"]
 
     #[test]
     fn errors_name_their_line_and_the_remedy() {
-        for (old, new, line, must) in [
-            (
-                "seeds = 20",
-                "seedz = 20",
-                4,
-                "unknown key seedz; did you mean seeds?",
-            ),
-            (
-                "seeds = 20",
-                "seeds = 0",
-                4,
-                "invalid seeds 0: must be a whole number from 1",
-            ),
-            (
-                "baseline = true",
-                "baseline = 1",
-                5,
-                "must be true or false",
-            ),
-            ("scenario = \"flap.toml\"", "", 0, "missing scenario"),
-            ("scale = \"log\"", "scale = \"lag\"", 9, "did you mean log?"),
-            ("points = 4", "", 6, "missing axis[0].points"),
-            (
-                "[\"1ms\", \"1s\"]",
-                "[\"1s\", \"1ms\"]",
-                8,
-                "the smaller one first",
-            ),
-            ("[\"1ms\", \"1s\"]", "[\"1s\"]", 8, "must be two values"),
-            ("fault[0].for", "seed", 7, "seeds have keys of their own"),
-            (
-                "points = 4",
-                "points = 4\nvalues = [1]",
-                6,
-                "must have one of values",
-            ),
-            (
-                "name = \"patient\"",
-                "name = \"out of the box\"",
-                16,
-                "has out of the box twice",
-            ),
-            (
-                "name = \"patient\"",
-                "nam = \"patient\"",
-                17,
-                "did you mean name?",
-            ),
-            (
-                "title =",
-                "design = \"gird\"\ntitle =",
-                2,
-                "did you mean grid?",
-            ),
-            (
-                "title =",
-                "design = \"random\"\ntitle =",
-                0,
-                "missing samples",
-            ),
-            (
-                "title =",
-                "samples = 5\ntitle =",
-                2,
-                "samples: has no meaning",
-            ),
-            (
-                "title =",
-                "design = \"list\"\ntitle =",
-                12,
-                "axis[1] has 2 values and axis[0] has 4",
-            ),
-            ("title =", "title ", 2, "not TOML"),
-        ] {
+        let cases = rows(
+            r#"
+            seeds = 20 => seedz = 20 => 4 => unknown key seedz; did you mean seeds?
+            seeds = 20 => seeds = 0 => 4 => invalid seeds 0: must be a whole number from 1
+            baseline = true => baseline = 1 => 5 => must be true or false
+            scenario = "flap.toml" =>  => 0 => missing scenario
+            scale = "log" => scale = "lag" => 9 => did you mean log?
+            points = 4 =>  => 6 => missing axis[0].points
+            ["1ms", "1s"] => ["1s", "1ms"] => 8 => the smaller one first
+            ["1ms", "1s"] => ["1s"] => 8 => must be two values
+            fault[0].for => seed => 7 => seeds have keys of their own
+            points = 4 => points = 4\nvalues = [1] => 6 => must have one of values
+            name = "patient" => name = "out of the box" => 16 => has out of the box twice
+            name = "patient" => nam = "patient" => 17 => did you mean name?
+            title = => design = "gird"\ntitle = => 2 => did you mean grid?
+            title = => design = "random"\ntitle = => 0 => missing samples
+            title = => samples = 5\ntitle = => 2 => samples: has no meaning
+            title = => design = "list"\ntitle = => 12 => axis[1] has 2 values and axis[0] has 4
+            title = => title  => 2 => not TOML
+            "#,
+        );
+        for [old, new, line, must] in cases {
+            let new = new.replace("\\n", "\n");
             assert!(GOOD.contains(old), "{old}");
-            let problems = Sweep::parse(&GOOD.replacen(old, new, 1))
+            let problems = Sweep::parse(&GOOD.replacen(old, &new, 1))
                 .unwrap_err()
                 .problems;
             let found = problems.iter().find(|it| it.text.contains(must));
             let found = found.unwrap_or_else(|| panic!("{must}: {problems:?}"));
-            assert_eq!(found.line.unwrap_or(0), line, "{problems:?}");
+            assert_eq!(found.line.unwrap_or(0).to_string(), line, "{problems:?}");
         }
     }
 }

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn added_entries_are_read() {
+    fn added_rows_are_read() {
         let directory = tempfile::tempdir().unwrap();
         add(directory.path(), &[row(1), row(2)]).unwrap();
         add(directory.path(), &[row(2)]).unwrap();

@@ -62,7 +62,7 @@ impl Range {
         })
     }
 
-    /// So many values, evenly spread, both ends among them.
+    /// `count` values, evenly spread, both ends among them.
     pub(crate) fn spread(&self, count: u32) -> Result<Vec<Value>, String> {
         let last = count.saturating_sub(1).max(1);
         let values = (0..count).map(|at| match at {
@@ -97,7 +97,7 @@ impl Range {
         }
     }
 
-    /// A number as it is written in a file, with so many digits.
+    /// A number as it is written in a file, with this number of digits.
     fn value(&self, number: f64, digits: usize) -> Value {
         let rounded = format!("{:.*e}", digits - 1, number);
         let rounded: f64 = rounded.parse().unwrap_or(number);

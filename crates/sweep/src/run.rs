@@ -14,7 +14,7 @@ use crate::shard::Shard;
 
 /// A part is written when the one before is so old; what a killed worker had finished since is lost.
 const PART_EVERY: Duration = Duration::from_secs(5);
-/// Or when it has so many rows.
+/// Or when it has this number of rows.
 const ROWS_MAX: usize = 4096;
 
 /// Whether to go on.

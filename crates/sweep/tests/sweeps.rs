@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use ferroce_sweep::parts::Parts;
 use ferroce_sweep::survival::Survival;
 use ferroce_sweep::{Collected, Halt, Id, Options, Plan, PlanError, Ran, Shard, Sweep, run};
+use ferroce_testing::rows;
 
 const SCENARIO: &str = r#"
 title = "A link flaps under an incast"
@@ -248,34 +249,17 @@ fn a_plan_that_was_changed_by_hand_is_refused() {
 
 #[test]
 fn wrong_fields_and_values_are_named_before_anything_runs() {
-    for (old, new, must) in [
-        (
-            "fault[0].for",
-            "fault[0].fro",
-            "unknown key fault[0].fro; did you mean for?",
-        ),
-        (
-            "fault[0].for",
-            "fault[3].for",
-            "axis fault[3].for: fault has entries 0 to 0 only",
-        ),
-        (
-            "job.incast.timeout",
-            "job.incst.timeout",
-            "did you mean incast?",
-        ),
-        (
-            "[8, 12]",
-            "[8, 32]",
-            "axis job.incast.timeout = 32: invalid job[0].timeout 32",
-        ),
-        (
-            "\"2ms\"",
-            "\"2 monkeys\"",
-            "axis fault[0].for = \"2 monkeys\": invalid fault[0].for",
-        ),
-        ("\"5us\"", "\"5Gbit\"", ""),
-    ] {
+    let cases = rows(
+        r#"
+        fault[0].for => fault[0].fro => unknown key fault[0].fro; did you mean for?
+        fault[0].for => fault[3].for => axis fault[3].for: fault has entries 0 to 0 only
+        job.incast.timeout => job.incst.timeout => did you mean incast?
+        [8, 12] => [8, 32] => axis job.incast.timeout = 32: invalid job[0].timeout 32
+        "2ms" => "2 monkeys" => axis fault[0].for = "2 monkeys": invalid fault[0].for
+        "5us" => "5Gbit" => 
+        "#,
+    );
+    for [old, new, must] in cases {
         let sweep = SWEEP.replace(old, new);
         assert_ne!(sweep, SWEEP);
         let Ok(sweep) = Sweep::parse(&sweep) else {

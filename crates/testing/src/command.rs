@@ -56,3 +56,23 @@ pub fn has(text: &str, parts: impl IntoIterator<Item = impl AsRef<str>>) {
         assert!(text.contains(part), "{part:?} is missing in\n{text}");
     }
 }
+
+/// The rows of a table of cases: a line each, its cells between arrows, as in `in => out`.
+///
+/// # Panics
+///
+/// Panics if a row has another number of cells.
+#[track_caller]
+pub fn rows<const N: usize>(table: &str) -> Vec<[&str; N]> {
+    let row = |line| -> [&str; N] {
+        let cells: Vec<_> = str::split(line, "=>").map(str::trim).collect();
+        let count = cells.len();
+        let row = cells.try_into();
+        row.unwrap_or_else(|_| panic!("{count} cells and not {N}: {line}"))
+    };
+    table
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .map(row)
+        .collect()
+}

@@ -89,7 +89,7 @@ impl Content {
             Self::Damaged => Err(Counter::RxIcrcEncapsulated),
             Self::Bytes(bytes) => {
                 let packet = Packet::new_checked(bytes).map_err(|_| Counter::RxMalformed)?;
-                // A flipped bit may lie in a field that may change on the way.
+                // A flipped bit may be in a field that may change on the way.
                 let verdict = IcrcVerifier::new(IdPolicy::Exact).verify(flow, 0, bytes);
                 match verdict.is_ok() {
                     true => Ok((*packet.headers(), Data::Bytes(packet.payload()))),

@@ -12,7 +12,7 @@
 //! | [`socket`] | sockets with limited receive buffers |
 //! | [`register`] | accesses to registers of a device |
 //! | [`message`], [`oracle`] | messages between two queue pairs, and their expected results |
-//! | [`Words`], [`has`] | commands as a line or as words, and what their output must contain |
+//! | [`Words`], [`has`], [`rows`] | commands as a line or as words, what their output must contain, tables of cases |
 //! | [`said`](said()) | the output of a program, and how it ended |
 //! | [`layout`] | layouts of structures, compared with those of C headers |
 //! | [`Dice`], [`seeds`] | randomness from a seed, and runs that print their seed when they fail |
@@ -37,12 +37,12 @@ pub mod socket;
 mod waits;
 pub mod world;
 
-pub use command::{Words, has};
+pub use command::{Words, has, rows};
+pub use ferroce_admission::{Bounds, Window};
 pub use ferroce_base::random::Dice;
 pub use ferroce_fabric::{Fate, Frame, Network, Parcel, Rules, Stations};
 pub use layout::check_layout;
 pub use said::said;
-pub use ferroce_admission::{Bounds, Window};
 pub use side::{
     Region, SEND, Side, attr, card, config, device, local, recv_wr, sharing, srq_limit,
 };

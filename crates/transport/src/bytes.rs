@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn long_text_is_cut() {
+    fn more_than_fits_is_cut() {
         assert_eq!(Bytes::from(vec![7; 70_000]).len(), Bytes::LEN_MAX);
         assert!(Bytes::from(vec![7; 30]).part(31, 5).is_empty());
     }

@@ -34,7 +34,7 @@ pub struct Qp {
     state: QpState,
     communication_established: bool,
     /// Which half sends next, and how many more packets.
-    turn: Turn,
+    turn: SendTurn,
     config: QpConfig,
     attr: QpAttr,
     requester: Requester,
@@ -43,12 +43,12 @@ pub struct Qp {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Turn {
+struct SendTurn {
     responder: bool,
     left: u8,
 }
 
-impl Turn {
+impl SendTurn {
     /// Requests begin: an answer is shorter than most of them, and so can end their batch instead
     /// of needing one of its own.
     const FIRST: Self = Self {
@@ -80,7 +80,7 @@ impl Qp {
             } else {
                 ReceiveSource::Own(ReceiveQueue::new(cap.max_recv_wr, cap.max_recv_sge))
             },
-            turn: Turn::FIRST,
+            turn: SendTurn::FIRST,
             communication_established: false,
         }
     }
@@ -463,19 +463,19 @@ impl Qp {
             if made && self.turn.left > 1 {
                 self.turn.left -= 1;
             } else {
-                self.turn = Turn {
+                self.turn = SendTurn {
                     responder: !self.turn.responder,
                     left: TURN_PACKETS,
                 };
             }
             if made {
                 if self.is_quiet() {
-                    self.turn = Turn::FIRST;
+                    self.turn = SendTurn::FIRST;
                 }
                 return true;
             }
         }
-        self.turn = Turn::FIRST;
+        self.turn = SendTurn::FIRST;
         false
     }
 

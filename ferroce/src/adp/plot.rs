@@ -10,6 +10,7 @@ use clap::Args;
 use ferroce_adp::trace::{Event, SilentPeer, Wait};
 use ferroce_adp::{PolicyKind, QpTimeouts, RetryState};
 use ferroce_base::time::Span;
+use ferroce_picture::decades;
 
 use super::input::{Chosen, CommonQpArgs, DeviceArgs, PersonalityArgs, choose};
 use crate::json::adp as json;
@@ -226,20 +227,13 @@ impl Ladder {
     }
 }
 
-/// Round values between two bounds: powers of ten, with 2 and 5 between them where there are few.
-fn ticks((least, most): (f64, f64)) -> Vec<f64> {
-    let decades = |steps: &[f64]| -> Vec<f64> {
-        let powers = (0..19).map(|n| 10_f64.powi(n));
-        let values = powers.flat_map(|power| steps.iter().map(move |step| step * power));
-        values
-            .filter(|value| (least..=most).contains(value))
-            .collect()
-    };
-    let tens = decades(&[1.0]);
+/// Powers of ten between two values, with 2 and 5 between them where there are few.
+fn ticks(ends: (f64, f64)) -> Vec<f64> {
+    let tens = decades(ends, &[1.0]);
     if tens.len() >= 3 {
         tens
     } else {
-        decades(&[1.0, 2.0, 5.0])
+        decades(ends, &[1.0, 2.0, 5.0])
     }
 }
 

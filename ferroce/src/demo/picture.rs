@@ -1,17 +1,14 @@
 //! The demo as a picture: when each timer expired, and how each policy recovered from the blackout.
 
-use std::ops::Range;
-
-use plotters::style::{Color, RGBColor};
+use ferroce_picture::{
+    Canvas, Color as _, DrawError, Drawn, HPos, INK, LEFT_BOTTOM, LEFT_CENTER, LEFT_TOP, RGBColor,
+    Scale, VPos, decades, picture,
+};
 
 use super::figures::{Figures, Outcome};
 use super::plan::{Kind, Plan};
 use super::report::{self, wrap_for_picture};
 use crate::output::lines::short;
-use crate::svg::{
-    Canvas, DrawError, Drawn, FAINT, HPos, INK, LEFT_BOTTOM, LEFT_CENTER, LEFT_TOP, RIGHT_CENTER,
-    TimeAxis, VPos, picture,
-};
 
 const WIDTH: i32 = 1000;
 /// Left and right end of all axes.
@@ -43,15 +40,15 @@ pub(crate) fn draw(plan: &Plan, profile_name: &str, runs: &[Figures]) -> Result<
 /// What is drawn, and over which times.
 struct Parts {
     /// In seconds, from the start of the runs on.
-    whole: Range<f64>,
+    whole: (f64, f64),
     /// In seconds, from the start of the blackout on; and its length.
-    zoom: Option<(Range<f64>, f64)>,
+    zoom: Option<((f64, f64), f64)>,
 }
 
 impl Parts {
     fn new(plan: &Plan, runs: &[Figures]) -> Self {
         let longest = runs.iter().map(|run| run.elapsed_ns).max().unwrap_or(0);
-        let whole = 0.0..(longest as f64 / 1e9).max(1e-3) * 1.02;
+        let whole = (0.0, (longest as f64 / 1e9).max(1e-3) * 1.02);
         let was_dark = runs.iter().any(|run| run.dark.is_some());
         let zoom = plan.blackout.filter(|_| was_dark).map(|blackout| {
             let length = blackout.length_ns as f64 / 1e9;
@@ -61,7 +58,7 @@ impl Parts {
             });
             // No further than anything happens.
             let last = after.fold(1e-3, f64::max) * 1.05;
-            (-length / 3.0..last.min(2.0 * length + 0.3), length)
+            ((-length / 3.0, last.min(2.0 * length + 0.3)), length)
         });
         Self { whole, zoom }
     }
@@ -78,24 +75,24 @@ impl Parts {
 struct Panel {
     top: i32,
     bottom: i32,
-    axis: TimeAxis,
+    /// In seconds.
+    axis: Scale,
     /// Times count from the blackout's start instead of the run's.
     from_dark: bool,
 }
 
 impl Panel {
     fn x(&self, time: f64) -> i32 {
-        self.axis.x(time)
+        self.axis.at(time)
     }
 
     fn holds(&self, time: f64) -> bool {
-        self.axis.time.contains(&time)
+        (self.axis.values.0..self.axis.values.1).contains(&time)
     }
 
-    /// The pixel of a value on a logarithmic axis.
-    fn y(&self, value: f64, range: &Range<f64>) -> i32 {
-        let share = (value / range.start).ln() / (range.end / range.start).ln();
-        self.bottom - (share.clamp(0.0, 1.0) * f64::from(self.bottom - self.top)).round() as i32
+    /// A logarithmic axis from bottom to top.
+    fn upwards(&self, values: (f64, f64)) -> Scale {
+        Scale::log((self.bottom, self.top), values)
     }
 
     /// A time of a run on this panel's axis, in seconds.
@@ -120,10 +117,7 @@ impl<'a> Picture<'_, 'a> {
         let mut panel = Panel {
             top: LADDER_TOP,
             bottom: LADDER_TOP + LADDER_HEIGHT,
-            axis: TimeAxis {
-                x: X,
-                time: parts.whole.clone(),
-            },
+            axis: Scale::linear(X, parts.whole),
             from_dark: false,
         };
         let caption = "Timeouts of the whole run: each mark is a timer that ran out, when and after \
@@ -138,10 +132,7 @@ impl<'a> Picture<'_, 'a> {
             panel = Panel {
                 top: panel.bottom + GAP,
                 bottom: panel.bottom + GAP + LADDER_HEIGHT,
-                axis: TimeAxis {
-                    x: X,
-                    time: zoom.clone(),
-                },
+                axis: Scale::linear(X, *zoom),
                 from_dark: true,
             };
             self.caption(
@@ -241,19 +232,15 @@ impl<'a> Picture<'_, 'a> {
 
     /// Timers that ran out: time against wait.
     fn ladder(&self, panel: &Panel) -> Drawn<'a> {
-        let waits = self.waits();
-        for tick in decades(&waits) {
-            let y = panel.y(tick, &waits);
-            self.canvas.line(&[(X.0, y), (X.1, y)], FAINT)?;
-            let label = short(tick);
-            self.canvas
-                .text(&label, (X.0 - 8, y), RIGHT_CENTER, 12, INK)?;
-        }
+        let waits = panel.upwards(self.waits());
+        let marks = decades(waits.values, &[1.0]).into_iter();
+        self.canvas
+            .rows(&waits, X, marks.map(|ns| (ns, short(ns))))?;
         for run in self.runs {
             for expiry in &run.expiries {
                 let time = panel.time_of(run, expiry.at_ns);
                 if let Some(time) = time.filter(|time| panel.holds(*time)) {
-                    let at = (panel.x(time), panel.y(expiry.wait_ns as f64, &waits));
+                    let at = (panel.x(time), waits.at(expiry.wait_ns as f64));
                     self.mark(run.policy, at)?;
                 }
             }
@@ -262,28 +249,24 @@ impl<'a> Picture<'_, 'a> {
     }
 
     /// The waits of all runs, with some air.
-    fn waits(&self) -> Range<f64> {
+    fn waits(&self) -> (f64, f64) {
         let waits = || {
             let expiries = self.runs.iter().flat_map(|run| &run.expiries);
             expiries.map(|expiry| expiry.wait_ns.max(1) as f64)
         };
         let least = waits().fold(1e6, f64::min);
         let most = waits().fold(5e8, f64::max);
-        least / 1.6..most * 2.0
+        (least / 1.6, most * 2.0)
     }
 
     fn goodput(&self, panel: &Panel, run: &Figures) -> Drawn<'a> {
-        let rates = GBPS_MIN..self.rate_max(panel);
-        for tick in decades(&rates) {
-            let y = panel.y(tick, &rates);
-            self.canvas.line(&[(X.0, y), (X.1, y)], FAINT)?;
-            let label = format!("{tick}");
-            self.canvas
-                .text(&label, (X.0 - 8, y), RIGHT_CENTER, 12, INK)?;
-        }
+        let rates = panel.upwards((GBPS_MIN, self.rate_max(panel)));
+        let marks = decades(rates.values, &[1.0]).into_iter();
+        self.canvas
+            .rows(&rates, X, marks.map(|gbps| (gbps, gbps.to_string())))?;
         for (from, to, gbps) in bars(panel, run) {
             if gbps >= GBPS_MIN {
-                let left = (panel.x(from), panel.y(gbps, &rates));
+                let left = (panel.x(from), rates.at(gbps));
                 let right = (panel.x(to).max(left.0 + 1), panel.bottom);
                 self.canvas
                     .rectangle(left, right, color(run.policy).mix(0.75).filled())?;
@@ -321,7 +304,8 @@ impl<'a> Picture<'_, 'a> {
     }
 
     fn time_axis(&self, panel: &Panel, scale: f64, below: &str) -> Drawn<'a> {
-        panel.axis.draw(self.canvas, panel.bottom, scale, below)
+        self.canvas
+            .time_axis(&panel.axis, panel.bottom, scale, below)
     }
 
     /// Each policy has its own shape, for those to whom colours say little.
@@ -345,7 +329,7 @@ fn color(policy: Kind) -> RGBColor {
 
 /// The bars of goodput of a run on a panel: from, to, Gb/s.
 fn bars(panel: &Panel, run: &Figures) -> Vec<(f64, f64, f64)> {
-    let window_ms = ((panel.axis.length()) * 1e3) as u64;
+    let window_ms = ((panel.axis.values.1 - panel.axis.values.0) * 1e3) as u64;
     let width_ms = (window_ms / BARS).max(1) as usize;
     let chunks = run.bytes_by_ms.chunks(width_ms).enumerate();
     chunks
@@ -360,22 +344,4 @@ fn bars(panel: &Panel, run: &Figures) -> Vec<(f64, f64, f64)> {
             panel.holds(from).then_some((from, from + width, gbps))
         })
         .collect()
-}
-
-/// The powers of ten in a range.
-fn decades(range: &Range<f64>) -> Vec<f64> {
-    let (first, last) = (range.start.log10().ceil(), range.end.log10().floor());
-    (first as i32..=last as i32)
-        .map(|n| 10_f64.powi(n))
-        .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_axis_has_powers_of_ten() {
-        assert_eq!(decades(&(6e5..1.1e9)), [1e6, 1e7, 1e8, 1e9]);
-    }
 }

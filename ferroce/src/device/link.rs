@@ -243,10 +243,6 @@ fn show(
 mod tests {
     use super::*;
 
-    fn complaint(what: &[&str]) -> String {
-        read(what).unwrap_err().to_string()
-    }
-
     #[test]
     fn every_form_is_understood() {
         assert_eq!(read(&["up"]).unwrap(), []);
@@ -269,27 +265,14 @@ mod tests {
     }
 
     #[test]
-    fn complaints_name_the_field_the_value_and_what_is_allowed() {
-        assert_eq!(
-            complaint(&["sideways"]),
-            "error: unknown link state \"sideways\"; expected down, up, down for 300ms, flap 10x \
-             200ms/2s, or times FILE\n"
-        );
-        assert_eq!(
-            complaint(&["down", "for", "300"]),
-            "error: invalid time for which the port is down \"300\": must be a time in ns, us, ms, \
-             s or min, from 1ms to 86400s, for example 50us\n"
-        );
-        assert!(complaint(&["flap", "0x", "1s/2s"]).contains("number of flaps \"0x\""));
-        assert!(complaint(&["flap", "10", "1s/2s"]).contains("1x to 1000000x"));
-        assert!(complaint(&["flap", "10x", "1s"]).contains("for example 200ms/2s"));
-        assert!(complaint(&["flap", "10x", "2s/2s"]).contains("less than the time"));
-        assert!(complaint(&["times", "/nonexistent"]).contains("cannot read /nonexistent"));
+    fn too_many_outages_are_refused() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        fs::write(file.path(), "1s@1s\n1s\n").unwrap();
         let path = file.path().to_str().unwrap();
-        assert!(complaint(&["times", path]).contains(":2: invalid outage \"1s\""));
         fs::write(file.path(), "1s@1s\n".repeat(129)).unwrap();
-        assert!(complaint(&["times", path]).contains("129 outages: must be 128 at most"));
+        let error = read(&["times", path]).unwrap_err().to_string();
+        assert!(
+            error.contains("129 outages: must be 128 at most"),
+            "{error}"
+        );
     }
 }

@@ -12,77 +12,32 @@ use super::options::Options;
 const DESCRIPTION: usize = 80;
 
 /// `--help`.
-pub(super) fn help() -> String {
-    let options = [
-        ("-h|--help", "", "Show this."),
-        ("-v|--version", "", "Show the version."),
-        (
-            "-d|--device",
-            "DEV",
-            "The device; `ferroce dev` lists them.",
-        ),
-        ("--reg_name", "NAME", "The register, by its name."),
-        (
-            "--reg_id",
-            "ID",
-            "The register, by its number; with --reg_len.",
-        ),
-        (
-            "--reg_len",
-            "BYTES",
-            "Length of a register that is given by its number.",
-        ),
-        (
-            "-i|--indexes",
-            "TEXT",
-            "Index fields: name=value,..., or address.offset:size=value,...",
-        ),
-        ("-g|--get", "", "Read the register."),
-        (
-            "-s|--set",
-            "TEXT",
-            "Write fields of the register; the others keep their values.",
-        ),
-        ("--show_reg", "NAME", "Show the fields of a register."),
-        ("--show_regs", "", "Show the names of all registers."),
-        ("--yes", "", "Do not ask."),
-        (
-            "-w|--overwrite",
-            "",
-            "Set fields that are not named to zero.",
-        ),
-        ("--full_path", "", "Names of fields are paths."),
-        (
-            "--no_dynamic",
-            "",
-            "Read no more of a register than its fixed part.",
-        ),
-        (
-            "--detailed",
-            "",
-            "Also show decimal values and names of values.",
-        ),
-        (
-            "--advanced",
-            "",
-            "With --show_reg, also show what fields mean.",
-        ),
-        ("--full_desc", "", "With --advanced, all of it."),
-        ("--field", "NAME", "With --advanced, of this field only."),
-        (
-            "--gen_cmd_buffer",
-            "TYPE",
-            "Print what would be sent; without a device.",
-        ),
-    ];
-    let mut text = "    ferroce mlxreg OPTIONS\n\n    Reads and writes access registers as mlxreg \
-                    does.\n\n    OPTIONS:\n"
-        .to_owned();
-    for (name, argument, what) in options {
-        let _ = writeln!(text, "        {:<24} {what}", format!("{name} {argument}"));
-    }
-    text
-}
+pub(super) const HELP: &str = "    ferroce mlxreg OPTIONS
+
+    Reads and writes access registers as mlxreg does.
+
+    OPTIONS:
+        -h|--help                Show this.
+        -v|--version             Show the version.
+        -d|--device DEV          The device; `ferroce dev` lists them.
+        --reg_name NAME          The register, by its name.
+        --reg_id ID              The register, by its number; with --reg_len.
+        --reg_len BYTES          Length of a register that is given by its number.
+        -i|--indexes TEXT        Index fields: name=value,..., or address.offset:size=value,...
+        -g|--get                 Read the register.
+        -s|--set TEXT            Write fields of the register; the others keep their values.
+        --show_reg NAME          Show the fields of a register.
+        --show_regs              Show the names of all registers.
+        --yes                    Do not ask.
+        -w|--overwrite           Set fields that are not named to zero.
+        --full_path              Names of fields are paths.
+        --no_dynamic             Read no more of a register than its fixed part.
+        --detailed               Also show decimal values and names of values.
+        --advanced               With --show_reg, also show what fields mean.
+        --full_desc              With --advanced, all of it.
+        --field NAME             With --advanced, of this field only.
+        --gen_cmd_buffer TYPE    Print what would be sent; without a device.
+";
 
 /// `--show_regs`.
 pub(super) fn register_names(registers: &[&Register]) -> String {

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn only_existing_state_stays() {
+    fn files_of_others_stay_and_nothing_else() {
         let place = tempfile::tempdir().unwrap();
         let prefix = place.path().join("prefix");
         fs::create_dir_all(prefix.join("bin")).unwrap();
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn changed_and_added_entries_stay() {
+    fn changed_and_added_files_stay() {
         let place = tempfile::tempdir().unwrap();
         let prefix = place.path().join("prefix");
         installed(&prefix, "one");

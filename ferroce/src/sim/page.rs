@@ -9,8 +9,8 @@ use ferroce_base::time::Span;
 use ferroce_fabric::Simulation;
 use ferroce_fabric::results::{Fate, Results};
 use ferroce_fabric::scenario::Scenario;
+use ferroce_picture::escape;
 
-use self::plot::escape;
 use super::report::{kilobytes, loss_names, switches};
 use crate::output::lines::grouped;
 use crate::output::ms;

@@ -3,16 +3,16 @@
 
 use std::fmt::Write as _;
 
+use ferroce_picture::{
+    CENTER_TOP, Canvas, Color as _, Drawn, INK, LEFT_BOTTOM, LEFT_CENTER, LEFT_TOP, Point,
+    RGBColor, Scale, decades, escape, picture as paper,
+};
 use ferroce_sweep::Plan;
 use ferroce_sweep::stats::Estimate;
 use ferroce_sweep::survival::{Curve, CurvePoint, Survival};
-use plotters::style::{Color, RGBColor};
 
 use super::collect::{figure, percent};
-use crate::svg::{
-    CENTER_TOP, Canvas, Drawn, FAINT, INK, LEFT_BOTTOM, LEFT_CENTER, LEFT_TOP, Point, RIGHT_CENTER,
-    picture as paper,
-};
+use crate::output::lines::wrapped;
 
 const SIZE: (i32, i32) = (960, 760);
 /// Left and right end of both frames.
@@ -48,7 +48,7 @@ pub(super) fn picture(survival: &Survival, plan: &Plan) -> Result<String, String
             COLORS.len()
         ));
     }
-    let axis = Axis::new(survival);
+    let axis = along(survival);
     paper(SIZE, |canvas| {
         let it = Picture {
             canvas,
@@ -62,61 +62,34 @@ pub(super) fn picture(survival: &Survival, plan: &Plan) -> Result<String, String
     })
 }
 
-/// The axis that curves run along.
-#[derive(Clone, Copy)]
-struct Axis {
-    ends: (f64, f64),
-    is_log: bool,
-}
-
-impl Axis {
-    fn new(survival: &Survival) -> Self {
-        let points = survival.curves.iter().flat_map(|curve| &curve.points);
-        let ends = points.fold((f64::MAX, f64::MIN), |(low, high), it| {
-            (low.min(it.x), high.max(it.x))
-        });
-        Self {
-            ends,
-            is_log: ends.0 > 0.0 && ends.1 / ends.0 >= 20.0,
-        }
+/// The axis that curves run along. They stay clear of the frame.
+fn along(survival: &Survival) -> Scale {
+    let points = survival.curves.iter().flat_map(|curve| &curve.points);
+    let (low, high) = points.fold((f64::MAX, f64::MIN), |(low, high), it| {
+        (low.min(it.x), high.max(it.x))
+    });
+    let pixels = (X.0 + 20, X.1 - 30);
+    if high <= low {
+        // The only value is in the middle.
+        return Scale::linear(pixels, (low - 1.0, low + 1.0));
     }
-
-    fn x(&self, value: f64) -> i32 {
-        let place = |value: f64| if self.is_log { value.ln() } else { value };
-        let (low, high) = (place(self.ends.0), place(self.ends.1));
-        let share = match high > low {
-            true => (place(value) - low) / (high - low),
-            false => 0.5,
-        };
-        // Curves stay clear of the frame.
-        let (left, right) = (X.0 + 20, X.1 - 30);
-        left + (share * f64::from(right - left)).round() as i32
+    Scale {
+        pixels,
+        values: (low, high),
+        is_log: low > 0.0 && high / low >= 20.0,
     }
 }
 
-/// What is drawn against the axis, from bottom to top of a frame.
-#[derive(Clone, Copy)]
-struct Scale {
-    frame: (i32, i32),
-    ends: (f64, f64),
-    is_log: bool,
-}
-
-impl Scale {
-    fn y(&self, value: f64) -> i32 {
-        let place = |value: f64| if self.is_log { value.ln() } else { value };
-        let (low, high) = (place(self.ends.0), place(self.ends.1));
-        let share = (place(value.max(self.ends.0)) - low) / (high - low);
-        let (top, bottom) = self.frame;
-        bottom - (share.clamp(0.0, 1.0) * f64::from(bottom - top)).round() as i32
-    }
+/// A linear axis from the bottom of a frame to its top.
+fn upwards((top, bottom): (i32, i32), values: (f64, f64)) -> Scale {
+    Scale::linear((bottom, top), values)
 }
 
 struct Picture<'c, 'a> {
     canvas: &'c Canvas<'a>,
     survival: &'c Survival,
     plan: &'c Plan,
-    axis: Axis,
+    axis: Scale,
 }
 
 impl<'a> Picture<'_, 'a> {
@@ -158,15 +131,11 @@ impl<'a> Picture<'_, 'a> {
              intervals (Wilson's for shares, Student's t for means). ferroce {}.",
             self.plan.assumption, self.plan.version
         );
-        wrapped(&text)
+        wrapped(&text, LINE)
     }
 
     fn survival(&self) -> Drawn<'a> {
-        let scale = Scale {
-            frame: SURVIVAL,
-            ends: (0.0, 1.0),
-            is_log: false,
-        };
+        let scale = upwards(SURVIVAL, (0.0, 1.0));
         let ticks = [0.0, 0.25, 0.5, 0.75, 1.0].map(|it| (it, format!("{:.0} %", it * 100.0)));
         self.frame("Jobs that survive", &scale, &ticks)?;
         self.curves(&scale, |it| it.survival)
@@ -178,11 +147,7 @@ impl<'a> Picture<'_, 'a> {
         let values: Vec<f64> = values.map(|it| it.value).collect();
         let title = "Time lost by jobs that survive, ms";
         if values.is_empty() {
-            let scale = Scale {
-                frame: LOST,
-                ends: (0.0, 1.0),
-                is_log: false,
-            };
+            let scale = upwards(LOST, (0.0, 1.0));
             let why = "unknown: the sweep has no baseline = true, or no job survives";
             self.frame(title, &scale, &[])?;
             return self
@@ -193,29 +158,22 @@ impl<'a> Picture<'_, 'a> {
         let positive = values.iter().copied().filter(|it| *it > 0.0);
         let least = positive.fold(f64::MAX, f64::min);
         let is_log = most > 0.0 && most / least >= 50.0;
-        let ends = match is_log {
-            true => (
-                10_f64.powf(least.log10().floor()),
-                10_f64.powf(most.log10().ceil()),
-            ),
-            false => (0.0, (most * 1.15).max(1e-3)),
+        let scale = match is_log {
+            true => Scale {
+                is_log,
+                ..upwards(
+                    LOST,
+                    (
+                        10_f64.powf(least.log10().floor()),
+                        10_f64.powf(most.log10().ceil()),
+                    ),
+                )
+            },
+            false => upwards(LOST, (0.0, (most * 1.15).max(1e-3))),
         };
-        let scale = Scale {
-            frame: LOST,
-            ends,
-            is_log,
-        };
-        let step = crate::svg::round_step(ends.1 / 5.0);
-        let linear = (0..=5)
-            .map(|n| f64::from(n) * step)
-            .filter(|it| *it <= ends.1);
-        let decades = (0..12)
-            .map(|n| ends.0 * 10_f64.powi(n))
-            .filter(|it| *it <= ends.1 * 1.01);
-        let ticks: Vec<f64> = if is_log {
-            decades.collect()
-        } else {
-            linear.collect()
+        let ticks = match is_log {
+            true => decades(scale.values, &[1.0]),
+            false => scale.round(5.0),
         };
         let text = |value: f64| format!("{}", (value * 1e6).round() / 1e6);
         let ticks: Vec<_> = ticks.into_iter().map(|it| (it, text(it))).collect();
@@ -226,16 +184,12 @@ impl<'a> Picture<'_, 'a> {
     /// Frame, title, both axes.
     fn frame(&self, title: &str, scale: &Scale, ticks: &[(f64, String)]) -> Drawn<'a> {
         let canvas = self.canvas;
-        let (top, bottom) = scale.frame;
+        let (bottom, top) = scale.pixels;
         canvas.text(title, (X.0, top - 8), LEFT_BOTTOM, 14, INK)?;
-        for (value, label) in ticks {
-            let y = scale.y(*value);
-            canvas.line(&[(X.0, y), (X.1, y)], FAINT.stroke_width(1))?;
-            canvas.text(label, (X.0 - 8, y), RIGHT_CENTER, 12, INK)?;
-        }
+        canvas.rows(scale, X, ticks.iter().cloned())?;
         let mut labelled = i32::MIN;
         for point in self.values() {
-            let x = self.axis.x(point.x);
+            let x = self.axis.at(point.x);
             canvas.line(&[(x, bottom), (x, bottom + 4)], INK)?;
             if x >= labelled.saturating_add(APART) {
                 canvas.text(&point.label, (x, bottom + 8), CENTER_TOP, 12, INK)?;
@@ -245,10 +199,7 @@ impl<'a> Picture<'_, 'a> {
         let middle = i32::midpoint(X.0, X.1);
         let along = &self.survival.along;
         canvas.text(along, (middle, bottom + 24), CENTER_TOP, 12, INK)?;
-        canvas.line(
-            &[(X.0, top), (X.0, bottom), (X.1, bottom)],
-            INK.stroke_width(1),
-        )
+        canvas.line(&[(X.0, top), (X.0, bottom), (X.1, bottom)], INK)
     }
 
     /// All values of the axis, in order, each once.
@@ -283,10 +234,10 @@ impl<'a> Picture<'_, 'a> {
             let Some(it) = of(point) else {
                 continue;
             };
-            let x = self.axis.x(point.x) + beside;
-            line.push((x, scale.y(it.value)));
+            let x = self.axis.at(point.x) + beside;
+            line.push((x, scale.at(it.value)));
             if it.low.is_finite() && it.high.is_finite() {
-                let ends = [(x, scale.y(it.low)), (x, scale.y(it.high))];
+                let ends = [(x, scale.at(it.low)), (x, scale.at(it.high))];
                 canvas.line(&ends, color.mix(0.5).stroke_width(2))?;
             }
         }
@@ -300,24 +251,6 @@ impl<'a> Picture<'_, 'a> {
     }
 }
 
-/// A text in lines.
-fn wrapped(text: &str) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
-        let line = lines.last().map_or(0, String::len);
-        if line > 0 && line + 1 + word.len() > LINE {
-            lines.push(String::new());
-        }
-        if let Some(line) = lines.last_mut() {
-            if !line.is_empty() {
-                line.push(' ');
-            }
-            line.push_str(word);
-        }
-    }
-    lines
-}
-
 /// The same on a page of its own, with a table of the figures.
 pub(super) fn page(survival: &Survival, plan: &Plan) -> Result<String, String> {
     let svg = picture(survival, plan)?;
@@ -325,16 +258,16 @@ pub(super) fn page(survival: &Survival, plan: &Plan) -> Result<String, String> {
     for curve in &survival.curves {
         for point in &curve.points {
             let cells = [
-                escaped(&curve.label),
-                escaped(&point.label),
+                escape(&curve.label),
+                escape(&point.label),
                 point.survival.map_or_else(String::new, percent),
                 point.time_lost_ms.map_or_else(String::new, figure),
             ];
             let _ = writeln!(rows, "<tr><td>{}</td></tr>", cells.join("</td><td>"));
         }
     }
-    let title = escaped(&plan.title);
-    let along = escaped(&survival.along);
+    let title = escape(&plan.title);
+    let along = escape(&survival.along);
     Ok(format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>{title}</title>\n<style>\
          body{{font-family:sans-serif;max-width:60rem;margin:2rem auto;color:#222b36}}\
@@ -342,12 +275,6 @@ pub(super) fn page(survival: &Survival, plan: &Plan) -> Result<String, String> {
          td,th{{padding:.2rem .8rem;border-bottom:1px solid #d9dee4;text-align:left}}</style>\n{svg}\n\
          <p>Assumption: {}</p>\n<table>\n<tr><th></th><th>{along}</th>\
          <th>survived</th><th>time lost, ms</th></tr>\n{rows}</table>\n</html>\n",
-        escaped(&plan.assumption)
+        escape(&plan.assumption)
     ))
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
 }

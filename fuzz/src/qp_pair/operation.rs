@@ -186,7 +186,7 @@ fn post_send(stage: &mut Stage, which: usize, input: &mut Cursor<'_>) {
     }
 }
 
-/// Whom a request is for: in hostile inputs sometimes nobody, or of the wrong kind.
+/// The target of a request: in hostile inputs sometimes none, or of the wrong kind.
 fn send_to(stage: &Stage, which: usize, hostile: bool, input: &mut Cursor<'_>) -> SendTo {
     let peer = &stage.world.sides[1 - which];
     let stray = hostile && input.one_in(8);

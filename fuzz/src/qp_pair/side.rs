@@ -16,7 +16,7 @@ use crate::Cursor;
 
 /// Bytes of each region.
 pub(super) const REGION_BYTES: usize = 8192;
-/// Bytes before and behind it that nobody may write.
+/// Bytes before and behind it that must not be written.
 const GUARD: usize = 64;
 const UNTOUCHED: u8 = 0xa5;
 
@@ -26,11 +26,11 @@ pub(super) const QKEY: u32 = 0x0102_0304;
 /// What a region is good for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Role {
-    /// Everybody may do everything.
+    /// Everything is allowed.
     Open,
     /// Only this side's own work requests may write.
     Local,
-    /// Nobody may write.
+    /// Writing is not allowed.
     ReadOnly,
     /// In another protection domain.
     Foreign,
@@ -102,7 +102,7 @@ impl Region {
         self.permitted[start..end].fill(true);
     }
 
-    /// Panics if bytes changed that nobody was allowed to change.
+    /// Panics if bytes changed that were not to be changed.
     fn audit(&self) {
         let Some(buffer) = &self.buffer else { return };
         let mut bytes = vec![0; buffer.len()];

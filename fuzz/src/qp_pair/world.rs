@@ -12,7 +12,7 @@ use crate::Cursor;
 
 /// From one side to the other.
 const DELAY_NS: u64 = 2000;
-/// Moments lived through in one run, and in the end.
+/// Moments simulated in one run, and in the end.
 const MOMENTS_MAX: usize = 4_000;
 /// Packets under way may be older by this many PSNs: a copy of one is still a duplicate, and no new one
 /// is taken for it.
@@ -157,7 +157,7 @@ impl Stage {
         [&mut a[0], &mut b[0]]
     }
 
-    /// Makes the connection older by so many messages from one side to the other, as far as both agree
+    /// Makes the connection older by a number of messages from one side to the other, as far as both agree
     /// on where it is. Copies of packets live to see it, but not so long that a PSN comes again.
     pub(super) fn age(&mut self, from: usize, messages: u32) {
         let qps = [from, 1 - from].map(|index| {
@@ -205,7 +205,7 @@ impl Stage {
         self.world.now = self.world.now.max(until);
     }
 
-    /// The wire is cut. Whoever waits for an answer must learn of it in time.
+    /// The wire is cut. Every side that waits for an answer must learn of it in time.
     pub(super) fn finish(&mut self) {
         self.ends()
             .into_iter()

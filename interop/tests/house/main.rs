@@ -8,8 +8,9 @@ mod licences;
 mod manifests;
 mod modules;
 mod pages;
+mod promises;
 mod purity;
-mod security;
+
 mod syntax;
 mod unfinished;
 mod unsafe_code;

@@ -1,5 +1,7 @@
 //! Command lines and files that programs of DOCA are started with.
 
+use ferroce_testing::rows;
+
 use super::*;
 
 fn param(short: &str, long: &str, kind: Kind) -> Param {
@@ -125,30 +127,21 @@ fn a_file_has_the_same_flags_and_the_command_line_wins() {
 
 #[test]
 fn a_file_with_other_things_is_refused() {
-    for (text, told) in [
-        ("", "cannot be read"),
-        ("{", "cannot be read"),
-        ("[]", "the JSON file is []"),
-        ("{\"flags\": {}}", "a group of flags is \"flags\""),
-        ("{\"doca_program_flags\": 1}", "doca_program_flags is 1"),
-        (
-            "{\"doca_program_flags\": {\"vid\": 1}}",
-            "\"vid\" is not a flag",
-        ),
-        (
-            "{\"doca_program_flags\": {\"vhca-id\": []}}",
-            "vhca-id is []",
-        ),
-        (
-            "{\"doca_program_flags\": {\"vhca-id\": 1.5}}",
-            "vhca-id is \"1.5\"",
-        ),
-        (
-            "{\"doca_general_flags\": {\"level\": 1}}",
-            "a general flag is",
-        ),
-        ("{\"doca_general_flags\": {\"log-level\": 1}}", "level is 1"),
-    ] {
+    let cases = rows(
+        r#"
+         => cannot be read
+        { => cannot be read
+        [] => the JSON file is []
+        {"flags": {}} => a group of flags is "flags"
+        {"doca_program_flags": 1} => doca_program_flags is 1
+        {"doca_program_flags": {"vid": 1}} => "vid" is not a flag
+        {"doca_program_flags": {"vhca-id": []}} => vhca-id is []
+        {"doca_program_flags": {"vhca-id": 1.5}} => vhca-id is "1.5"
+        {"doca_general_flags": {"level": 1}} => a general flag is
+        {"doca_general_flags": {"log-level": 1}} => level is 1
+        "#,
+    );
+    for [text, told] in cases {
         let error = with_file(text, "").unwrap_err();
         assert!(error.contains(told), "{text}: {error}");
     }

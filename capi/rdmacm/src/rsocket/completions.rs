@@ -62,7 +62,7 @@ impl Completions {
     /// Takes completions; answers how many.
     pub(super) fn take(&self, into: &mut [ibv_wc; BATCH]) -> Result<usize> {
         let poll = self.operations().poll_cq.ok_or(libc::EOPNOTSUPP)?;
-        // SAFETY: a live completion queue and room for so many.
+        // SAFETY: a live completion queue and room for `BATCH` entries.
         let count = unsafe { poll(self.cq, BATCH as c_int, into.as_mut_ptr()) };
         usize::try_from(count).map_err(|_| libc::EIO)
     }

@@ -29,7 +29,7 @@ const WAITING_MAX: usize = 384;
 const PEERS_MAX: usize = 1024;
 /// Queue pairs of a socket: one for each device and address in use.
 const PORTS_MAX: usize = 16;
-/// A socket that is busy looks at UDP every so many times.
+/// A socket that is busy looks at UDP once in this number of times.
 const UDP_EVERY: u32 = 64;
 
 pub(super) struct Datagram {
@@ -479,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn unread_events_do_not_grow() {
+    fn unread_datagrams_are_bounded() {
         let mut inbox = Inbox::default();
         for number in 0..=WAITING_MAX {
             inbox.keep(([10, 0, 0, 1], number as u16).into(), b"data");

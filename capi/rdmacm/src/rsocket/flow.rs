@@ -243,7 +243,7 @@ impl Flow {
         parts
     }
 
-    /// A write of so many bytes is done; they finish in their order.
+    /// A write of `length` bytes is done; they finish in their order.
     pub(super) fn data_is_done(&mut self, length: u32) {
         self.data_slots += 1;
         self.send_free += length;

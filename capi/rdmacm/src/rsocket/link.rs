@@ -86,7 +86,7 @@ impl Link {
         init.cap.max_recv_wr = self.sizes.receives().into();
         init.cap.max_send_sge = 2;
         init.cap.max_recv_sge = 1;
-        // Offers have no buffer to lie in until they are sent.
+        // Offers have no buffer to be in until they are sent.
         init.cap.max_inline_data = u32::from(self.sizes.inline).max(Target::LEN);
         // SAFETY: live handles.
         unsafe {
@@ -156,7 +156,7 @@ impl Link {
         unsafe { self.completions.post_send(self.qp, request) }
     }
 
-    /// Posts a write of bytes that lie in the send buffer.
+    /// Posts a write of bytes that are in the send buffer.
     fn post_parts(&self, message: Option<Message>, parts: Parts, to: Place) -> Result<()> {
         let piece = |offset, length| ibv_sge {
             addr: self.send.address(offset),
@@ -189,7 +189,7 @@ impl Link {
     pub(super) unsafe fn send(&mut self, source: &mut Source<'_>) -> Result<usize> {
         let (parts, to) = self.flow.send_data(source.left_u32());
         self.look_for_offer();
-        // SAFETY: as the caller promises, and the parts lie in the buffer.
+        // SAFETY: as the caller promises, and the parts are in the buffer.
         unsafe { self.gather(source, parts) };
         self.post_parts(Some(Message::Data(parts.length())), parts, to)?;
         Ok(parts.length() as usize)
@@ -223,7 +223,7 @@ impl Link {
     pub(super) unsafe fn receive(&mut self, to: *mut u8, room: usize, keep: bool) -> usize {
         let parts = self.flow.peek(u32::try_from(room).unwrap_or(u32::MAX));
         let (first, second) = (parts.first as usize, parts.second as usize);
-        // SAFETY: as the caller promises, and the parts lie in the buffer.
+        // SAFETY: as the caller promises, and the parts are in the buffer.
         unsafe {
             self.recv.read(parts.offset, to, first);
             self.recv.read(0, to.wrapping_add(first), second);
@@ -341,7 +341,7 @@ impl Link {
             iov_len: Mapping::LEN as usize,
         }];
         let (parts, to) = self.flow.send_mapping(index);
-        // SAFETY: a local variable of that size, and the parts lie in the buffer.
+        // SAFETY: a local variable of that size, and the parts are in the buffer.
         unsafe { self.gather(&mut Source::new(&bytes), parts) };
         self.post_parts(Some(Message::Mapped(index)), parts, to)
     }
@@ -362,7 +362,7 @@ impl Link {
         let (target, into) = self.mapped_at(offset).ok_or(libc::EFAULT)?;
         let wanted = source.left_u32().min(target.length - into);
         let parts = self.flow.send_silently(wanted);
-        // SAFETY: as the caller promises, and the parts lie in the buffer.
+        // SAFETY: as the caller promises, and the parts are in the buffer.
         unsafe { self.gather(source, parts) };
         let to = (target.addr.wrapping_add(into.into()), target.key);
         self.post_parts(None, parts, to)?;

@@ -21,7 +21,7 @@ impl<'a> Source<'a> {
         all - self.taken
     }
 
-    /// As [`Source::left`], of which at most so many bytes are looked at.
+    /// As [`Source::left`], of which at most `u32::MAX` bytes are looked at.
     pub(super) fn left_u32(&self) -> u32 {
         u32::try_from(self.left()).unwrap_or(u32::MAX)
     }

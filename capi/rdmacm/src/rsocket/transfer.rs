@@ -142,7 +142,7 @@ pub unsafe extern "C" fn rreadv(socket: c_int, iov: *const iovec, iovcnt: c_int)
 }
 
 /// # Safety
-/// So many are there, or none if the pointer is null.
+/// `count` are there, or none if the pointer is null.
 unsafe fn pieces<'a>(iov: *const iovec, count: usize) -> &'a [iovec] {
     match iov.is_null() {
         true => &[],

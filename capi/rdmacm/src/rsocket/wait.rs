@@ -155,7 +155,7 @@ pub(super) fn readable(fd: c_int) -> pollfd {
 
 /// Sleeps in poll(2).
 pub(super) fn sleep(descriptors: &mut [pollfd], timeout_ms: c_int) -> Result<usize> {
-    // SAFETY: so many structures.
+    // SAFETY: a slice of `pollfd`, with its length.
     let ready = unsafe {
         libc::poll(
             descriptors.as_mut_ptr(),

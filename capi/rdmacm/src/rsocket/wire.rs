@@ -6,7 +6,7 @@ pub(super) const OFFERS: usize = 2;
 /// A number that announces something to the peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Message {
-    /// So many bytes were written.
+    /// This number of bytes were written.
     Data(u32),
     /// Messages up to this one may be sent; memory may have been offered, too.
     Limit(u16),

@@ -230,7 +230,7 @@ fn give(link: &mut Link, to: usize, packet: &Outgoing) {
 
 /// Those that hold everything have lost it and never repeat it.
 #[test]
-fn permanent_loss_does_not_delay_the_others() {
+fn lost_packets_do_not_hold_up_other_queue_pairs() {
     let (mut link, pairs) = held_up();
     let later = link.pair.now.after(Span::from_nanos(3_000_000_000));
     link.pair.sides[A].hca.handle_timeout(later);

@@ -152,7 +152,7 @@ impl World {
         Self::with(2, Psn::ZERO)
     }
 
-    /// Two devices with so many connected queue pairs each, whose first packets have this number.
+    /// Two devices with this many connected queue pairs each, whose first packets have this number.
     pub(crate) fn with(queue_pairs: usize, first: Psn) -> Self {
         let ways: [Packets; 2] = Default::default();
         let now = Rc::new(Cell::new(Time::from_nanos(1_000_000_000)));
@@ -174,7 +174,7 @@ impl World {
         self.now.set(self.now.get().after(time));
     }
 
-    /// Posts a WRITE of so many bytes.
+    /// Posts a WRITE of this many bytes.
     pub(crate) fn write(&mut self, side: usize, length: u32) {
         self.write_by(self[side].qpns[0], side, length);
     }

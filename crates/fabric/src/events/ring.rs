@@ -39,7 +39,7 @@ struct Entry {
 }
 
 impl Ring {
-    /// For so many sources with events that lie not further ahead than `horizon`.
+    /// For this many sources with events that lie not further ahead than `horizon`.
     pub(super) fn new(sources: usize, horizon: Span) -> Self {
         let buckets = (4 * sources)
             .next_power_of_two()

@@ -107,7 +107,7 @@ mod tests {
     }
 
     proptest! {
-        /// Each flow has a resource that is full, and on which nobody has more.
+        /// Each flow has a resource that is full, and on which no flow has more.
         #[test]
         fn every_flow_has_a_bottleneck(
             capacities in vec(1..100_u32, 1..8),

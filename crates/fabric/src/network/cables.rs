@@ -26,7 +26,7 @@ impl<P: Parcel> Network<P> {
         }
     }
 
-    /// Has a line's port begin anew. While the line is down nobody pauses it; from the moment that it
+    /// Has a line's port begin anew. While the line is down no peer pauses it; from the moment that it
     /// is up the port knows what the other end wants, whose buffer may still be full of what came before.
     fn restart_port(&mut self, ends: &mut impl Stations<P>, line: u32, is_up: bool) {
         let Way { from, to } = self.lines[line as usize].way;

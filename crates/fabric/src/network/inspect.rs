@@ -70,7 +70,7 @@ impl<P: Parcel> Network<P> {
     }
 }
 
-/// What is under way, for those who look at it or meddle with it.
+/// What is in flight, for tests that look at it or change it.
 impl<P: Parcel> Network<P> {
     /// Returns the packets on lines, first those that have not crossed their first line, each
     /// line's in the order in which they arrive.

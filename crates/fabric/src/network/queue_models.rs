@@ -89,7 +89,7 @@ fn mean_waiting(load: f64, mean_bytes: f64, mut bytes: impl FnMut(f64) -> f64) -
     area / at_ps
 }
 
-/// Five standard deviations of the mean of an M/M/1 queue over so many services, which is more than
+/// Five standard deviations of the mean of an M/M/1 queue over this many services, which is more than
 /// that of one with constant services (Whitt, Planning queueing simulations, 1989).
 fn band(load: f64) -> f64 {
     let services = f64::from(ARRIVALS) / load;

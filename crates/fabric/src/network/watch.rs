@@ -51,7 +51,7 @@ impl<P: Parcel> Watch<P> {
         self.keeps_lost = true;
     }
 
-    /// Whether nobody looks at any port.
+    /// Whether no port is looked at.
     #[inline]
     pub(crate) fn is_idle(&self) -> bool {
         self.ports.is_empty()

@@ -156,7 +156,7 @@ impl Scenario {
         }
     }
 
-    /// Marks that are never made, or made in vain.
+    /// Marks that are never made, or have no effect.
     fn check_marks(&self, say: &mut dyn FnMut(&str, String)) {
         let params = self.device.settings.congestion();
         let heeds = |job: &JobConfig| params.heeds_cnps(job.traffic_class >> 5);
@@ -225,7 +225,7 @@ impl Scenario {
             .unwrap_or(0)
     }
 
-    /// Pauses that nobody makes, or that come too late.
+    /// Pauses that no switch makes, or that come too late.
     fn check_pauses(&self, say: &mut dyn FnMut(&str, String)) {
         if self.switch.lossless == 0 {
             return;

@@ -9,7 +9,7 @@ use ferroce_base::units::TIME;
 use ferroce_dcqcn::Rate;
 use toml::de::DeValue;
 
-use super::keys;
+use super::keys::{self, FaultKind as Kind};
 use super::names::{link_names, read_host, read_links};
 use super::topology::read_rate;
 use crate::topology::Topology;
@@ -83,29 +83,6 @@ enum Effect {
     Reset(u32),
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    LinkDown,
-    Loss,
-    BurstLoss,
-    Corruption,
-    Rate,
-    SilentHost,
-    NicReset,
-    SwitchReboot,
-}
-
-const KINDS: &[(&str, Kind)] = &[
-    ("link-down", Kind::LinkDown),
-    ("loss", Kind::Loss),
-    ("burst-loss", Kind::BurstLoss),
-    ("corruption", Kind::Corruption),
-    ("rate", Kind::Rate),
-    ("silent-host", Kind::SilentHost),
-    ("nic-reset", Kind::NicReset),
-    ("switch-reboot", Kind::SwitchReboot),
-];
-
 /// Keys that a kind needs, each with an example.
 fn needed(kind: Kind) -> &'static [(&'static str, &'static str)] {
     const LINK: (&str, &str) = ("link", "\"leaf0-spine0\"");
@@ -132,10 +109,8 @@ pub(super) fn read<'t>(
     let mut spans = Vec::new();
     let names = link_names(topology);
     for (entry, section) in sections.iter().enumerate() {
-        if !section.has("kind") {
-            reader.missing(section, "kind", "\"link-down\"");
-        }
-        let Some(kind) = reader.word(section, "kind", KINDS) else {
+        reader.require(section, "kind", "\"link-down\"");
+        let Some(kind) = reader.word(section, "kind", Kind::ALL) else {
             continue;
         };
         let times = times(reader, section, kind, duration);
@@ -203,7 +178,7 @@ fn times<'t>(
     (0..count).map(|n| (nth(n), to(nth(n)))).collect()
 }
 
-/// A probability, as so many of 2^32.
+/// A probability, as this many of 2^32.
 fn share<'t>(reader: &mut Reader<'t>, section: &Section<'t>, name: &str) -> Option<u32> {
     let value = reader.probability(section, name)?.as_f64() * 4_294_967_296.0;
     Some(value.round().min(f64::from(u32::MAX)) as u32)
@@ -253,9 +228,7 @@ fn effect<'t>(
     let mut may = vec!["kind", "at", "for", "every", "count", "times"];
     for (name, example) in needed(kind) {
         may.push(name);
-        if !section.has(name) {
-            reader.missing(section, name, example);
-        }
+        reader.require(section, name, example);
     }
     if matches!(kind, Kind::LinkDown | Kind::SwitchReboot) {
         may.push("reroute_after");

@@ -8,45 +8,12 @@ use ferroce_hca::QpAttr;
 use toml::de::DeValue;
 
 use super::device::Device;
-use super::keys;
+use super::keys::{self, WorkloadKind as Kind};
 use super::names::{read_host, read_hosts};
 use super::topology::Found;
 use crate::text::Resolver;
 use crate::workload::{Cdf, Collective, Poisson, Workload, incast, permutation};
 use crate::{JobConfig, OnError};
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
-    Incast,
-    Permutation,
-    RingAllReduce,
-    RingAllGather,
-    RingReduceScatter,
-    HalvingDoubling,
-    Tree,
-    AllToAll,
-    AllToAllInShifts,
-    ParameterServer,
-    Poisson,
-    HpccFlows,
-    HtsimFlows,
-}
-
-const KINDS: &[(&str, Kind)] = &[
-    ("incast", Kind::Incast),
-    ("permutation", Kind::Permutation),
-    ("ring-all-reduce", Kind::RingAllReduce),
-    ("ring-all-gather", Kind::RingAllGather),
-    ("ring-reduce-scatter", Kind::RingReduceScatter),
-    ("halving-doubling-all-reduce", Kind::HalvingDoubling),
-    ("tree-all-reduce", Kind::Tree),
-    ("all-to-all", Kind::AllToAll),
-    ("all-to-all-in-shifts", Kind::AllToAllInShifts),
-    ("parameter-server", Kind::ParameterServer),
-    ("poisson", Kind::Poisson),
-    ("hpcc-flows", Kind::HpccFlows),
-    ("htsim-flows", Kind::HtsimFlows),
-];
 
 const BYTES_MAX: u64 = 1 << 50;
 
@@ -132,15 +99,11 @@ fn workload<'t>(
     seed: u64,
     resolve: &mut Resolver<'_>,
 ) -> Option<Workload> {
-    if !section.has("workload") {
-        reader.missing(section, "workload", "\"ring-all-reduce\"");
-    }
-    let kind = reader.word(section, "workload", KINDS)?;
+    reader.require(section, "workload", "\"ring-all-reduce\"");
+    let kind = reader.word(section, "workload", Kind::ALL)?;
     let (needed, may) = keys_of(kind);
     for (name, example) in needed {
-        if !section.has(name) {
-            reader.missing(section, name, example);
-        }
+        reader.require(section, name, example);
     }
     let is_idle =
         |name: &&&str| !may.contains(*name) && !needed.iter().any(|(needed, _)| needed == *name);
@@ -315,8 +278,8 @@ fn on_error<'t>(reader: &mut Reader<'t>, section: &Section<'t>) -> OnError {
         return OnError::Abort;
     }
     let table = reader.section(section, "on_error", keys::ON_ERROR);
-    if table.is_there() && !table.has("reconnect") {
-        reader.missing(&table, "reconnect", "\"1s\"");
+    if table.is_there() {
+        reader.require(&table, "reconnect", "\"1s\"");
     }
     match reader.span(&table, "reconnect", 0) {
         Some(after) => OnError::Reconnect(after),

@@ -49,6 +49,63 @@ const fn key(name: &'static str, takes: Takes, doc: &'static str) -> Key {
     Key { name, takes, doc }
 }
 
+/// Enums of the words that a key takes.
+macro_rules! words {
+    ($($(#[$about:meta])* $name:ident { $($variant:ident = $word:literal,)+ })+) => {$(
+        $(#[$about])*
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub(super) enum $name {
+            $($variant,)+
+        }
+
+        impl $name {
+            pub(super) const WORDS: &[&str] = &[$($word,)+];
+            pub(super) const ALL: &[(&str, Self)] = &[$(($word, Self::$variant),)+];
+        }
+    )+};
+}
+
+words! {
+    /// A kind of topology.
+    TopologyKind {
+        Pair = "pair",
+        Star = "star",
+        Dumbbell = "dumbbell",
+        LeafSpine = "leaf-spine",
+        FatTree = "fat-tree",
+        RailPod = "rail-pod",
+        List = "list",
+        Hpcc = "hpcc",
+    }
+    /// A kind of workload.
+    WorkloadKind {
+        Incast = "incast",
+        Permutation = "permutation",
+        RingAllReduce = "ring-all-reduce",
+        RingAllGather = "ring-all-gather",
+        RingReduceScatter = "ring-reduce-scatter",
+        HalvingDoubling = "halving-doubling-all-reduce",
+        Tree = "tree-all-reduce",
+        AllToAll = "all-to-all",
+        AllToAllInShifts = "all-to-all-in-shifts",
+        ParameterServer = "parameter-server",
+        Poisson = "poisson",
+        HpccFlows = "hpcc-flows",
+        HtsimFlows = "htsim-flows",
+    }
+    /// A kind of fault.
+    FaultKind {
+        LinkDown = "link-down",
+        Loss = "loss",
+        BurstLoss = "burst-loss",
+        Corruption = "corruption",
+        Rate = "rate",
+        SilentHost = "silent-host",
+        NicReset = "nic-reset",
+        SwitchReboot = "switch-reboot",
+    }
+}
+
 pub(super) const ROOT: &[Key] = &[
     key("title", Takes::Text, "One line for lists and reports."),
     key("question", Takes::Text, "What the scenario is to answer."),
@@ -75,19 +132,8 @@ pub(super) const ROOT: &[Key] = &[
     ),
 ];
 
-pub(super) const TOPOLOGY_KINDS: &[&str] = &[
-    "pair",
-    "star",
-    "dumbbell",
-    "leaf-spine",
-    "fat-tree",
-    "rail-pod",
-    "list",
-    "hpcc",
-];
-
 pub(super) const TOPOLOGY: &[Key] = &[
-    key("kind", Takes::Words(TOPOLOGY_KINDS), "Which one."),
+    key("kind", Takes::Words(TopologyKind::WORDS), "Which one."),
     key("hosts", Takes::Count, "star: how many hosts."),
     key("left_hosts", Takes::Count, "dumbbell: hosts on switch0."),
     key("right_hosts", Takes::Count, "dumbbell: hosts on switch1."),
@@ -278,27 +324,11 @@ pub(super) const DEVICE: &[Key] = &[
     ),
 ];
 
-pub(super) const WORKLOADS: &[&str] = &[
-    "incast",
-    "permutation",
-    "ring-all-reduce",
-    "ring-all-gather",
-    "ring-reduce-scatter",
-    "halving-doubling-all-reduce",
-    "tree-all-reduce",
-    "all-to-all",
-    "all-to-all-in-shifts",
-    "parameter-server",
-    "poisson",
-    "hpcc-flows",
-    "htsim-flows",
-];
-
 pub(super) const JOB: &[Key] = &[
     key("name", Takes::Text, "In reports; the workload's name."),
     key(
         "workload",
-        Takes::Words(WORKLOADS),
+        Takes::Words(WorkloadKind::WORDS),
         "Who sends what to whom.",
     ),
     key(
@@ -403,19 +433,8 @@ pub(super) const ON_ERROR: &[Key] = &[key(
     "Connect anew so long after the failure, and send again what was not delivered.",
 )];
 
-pub(super) const FAULT_KINDS: &[&str] = &[
-    "link-down",
-    "loss",
-    "burst-loss",
-    "corruption",
-    "rate",
-    "silent-host",
-    "nic-reset",
-    "switch-reboot",
-];
-
 pub(super) const FAULT: &[Key] = &[
-    key("kind", Takes::Words(FAULT_KINDS), "What goes wrong."),
+    key("kind", Takes::Words(FaultKind::WORDS), "What goes wrong."),
     key(
         "link",
         Takes::Links,

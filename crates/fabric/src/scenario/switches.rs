@@ -83,10 +83,7 @@ fn schedule<'t>(reader: &mut Reader<'t>, section: &Section<'t>) -> Schedule {
                 must,
             );
         }
-        None if !section.has("weights") => {
-            reader.missing(section, "weights", "[1, 1, 1, 1, 1, 1, 8, 0]");
-        }
-        None => {}
+        None => reader.require(section, "weights", "[1, 1, 1, 1, 1, 1, 8, 0]"),
     }
     Schedule::Weighted(weights)
 }
@@ -135,9 +132,7 @@ fn ecn<'t>(
         ("kmax", "\"1600KB\""),
         ("pmax", "\"20%\""),
     ] {
-        if !section.has(name) {
-            reader.missing(&section, name, example);
-        }
+        reader.require(&section, name, example);
     }
     let bytes = |reader: &mut Reader<'t>, name| {
         let bytes = reader.size(&section, name, (0, u32::MAX.into()))?;
@@ -160,9 +155,7 @@ fn pfc<'t>(reader: &mut Reader<'t>, parent: &Section<'t>, config: &mut SwitchCon
     if !section.is_there() {
         return;
     }
-    if !section.has("priorities") {
-        reader.missing(&section, "priorities", "[3]");
-    }
+    reader.require(&section, "priorities", "[3]");
     let priorities = small_numbers(reader, &section, "priorities", 7).unwrap_or_default();
     let bits = priorities.iter().map(|priority| 1 << priority);
     config.lossless = bits.fold(0, |all, bit: u8| all | bit);

@@ -5,36 +5,13 @@ use ferroce_base::units::{Probability, Quantity, RATE, TIME};
 use ferroce_dcqcn::Rate;
 use toml::de::DeValue;
 
-use super::keys;
+use super::keys::{self, TopologyKind as Kind};
 use crate::text::Resolver;
 use crate::topology::{
     CableSpec, Dumbbell, FatTree, HpccTopology, LeafSpine, NamedCable, NodeId, RailPod, Topology,
     TopologyError,
 };
 use ferroce_base::toml_file::{NANOS_MAX, Reader, Section};
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Pair,
-    Star,
-    Dumbbell,
-    LeafSpine,
-    FatTree,
-    RailPod,
-    List,
-    Hpcc,
-}
-
-const KINDS: &[(&str, Kind)] = &[
-    ("pair", Kind::Pair),
-    ("star", Kind::Star),
-    ("dumbbell", Kind::Dumbbell),
-    ("leaf-spine", Kind::LeafSpine),
-    ("fat-tree", Kind::FatTree),
-    ("rail-pod", Kind::RailPod),
-    ("list", Kind::List),
-    ("hpcc", Kind::Hpcc),
-];
 
 /// The counts that each kind needs.
 const COUNTS: &[(Kind, &[&str])] = &[
@@ -76,16 +53,12 @@ pub(super) fn read<'t>(
         );
         return None;
     }
-    if !section.has("kind") {
-        reader.missing(&section, "kind", "\"leaf-spine\"");
-    }
-    let kind = reader.word(&section, "kind", KINDS);
+    reader.require(&section, "kind", "\"leaf-spine\"");
+    let kind = reader.word(&section, "kind", Kind::ALL);
     let cables = cables(reader, &section);
     let kind = kind?;
     for name in needed(kind, &section) {
-        if !section.has(name) {
-            reader.missing(&section, name, example(name));
-        }
+        reader.require(&section, name, example(name));
     }
     reader.idle(
         &section,

@@ -10,7 +10,7 @@ use super::{
 pub(super) struct Assembly(Topology);
 
 impl Assembly {
-    /// Begins one of so many nodes and cables; refuses those that are too large before they take
+    /// Begins one of this many nodes and cables; refuses those that are too large before they take
     /// memory.
     pub(super) fn new(hosts: u64, switches: u64, cables: u64) -> Result<Self, TopologyError> {
         within("hosts", hosts, 1, HOSTS_MAX)?;
@@ -51,7 +51,7 @@ impl Assembly {
         self.0.cables.push(Cable::new(a, b, spec));
     }
 
-    /// Connects every node of one group with every node of another by so many cables.
+    /// Connects every node of one group with every node of another by this many cables.
     pub(super) fn mesh(&mut self, low: &[NodeId], high: &[NodeId], cables: u32, spec: CableSpec) {
         for &a in low {
             for &b in high {

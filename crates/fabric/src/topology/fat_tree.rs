@@ -32,7 +32,7 @@ pub struct FatTree {
     pub core_cable: CableSpec,
 }
 
-/// A fat-tree is made of switches with so many ports.
+/// A fat-tree is made of switches with this many ports.
 pub(super) fn check_k(k: u32) -> Result<(), TopologyError> {
     // Larger ones have too many hosts in either form.
     within("k", k.into(), 2, 362)?;

@@ -114,7 +114,7 @@ impl Workload {
                 }
             }
         }
-        // Whoever still waits, waits for one that still waits: going back ends in a circle.
+        // A transfer that still waits, waits for one that still waits: going back ends in a circle.
         let start = waits.iter().position(|left| *left > 0)? as u32;
         let mut waits_for = vec![u32::MAX; waits.len()];
         for (before, after) in &self.edges {

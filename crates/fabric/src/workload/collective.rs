@@ -183,7 +183,7 @@ struct State {
     computes: Vec<bool>,
 }
 
-/// The size of one of so many pieces: they differ by a byte at most, the larger ones come first.
+/// The size of one of this many pieces: they differ by a byte at most, the larger ones come first.
 fn share(bytes: u64, pieces: u32, piece: u32) -> u64 {
     let (even, rest) = (bytes / u64::from(pieces), bytes % u64::from(pieces));
     even + u64::from(u64::from(piece) < rest)

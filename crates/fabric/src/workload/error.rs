@@ -112,7 +112,7 @@ pub enum WorkloadError {
     },
 }
 
-/// A cycle as people read it: at most so many of its transfers.
+/// A cycle as people read it: at most this many of its transfers.
 fn chain(transfers: &[u32]) -> String {
     const SHOWN: usize = 8;
     let mut parts: Vec<String> = transfers.iter().take(SHOWN).map(u32::to_string).collect();

@@ -42,7 +42,7 @@ pub fn permutation(
     distinct("hosts", hosts, 2)?;
     within("bytes", bytes_each, 1, MESSAGE_BYTES_MAX)?;
     let mut plan = Plan::new("permutation", hosts.len() as u128, bytes_each, 0)?;
-    // Sattolo's shuffle: nobody stays in place.
+    // Sattolo's shuffle: no host stays in place.
     let mut random = Stream::new(seed);
     let mut receivers = hosts.to_vec();
     for last in (1..receivers.len()).rev() {

@@ -25,7 +25,7 @@ impl Message {
     }
 }
 
-/// Who sends to whom, and when.
+/// Sender, receiver and time.
 #[derive(Clone, Copy)]
 pub(super) struct Sending {
     pub(super) src: u32,
@@ -36,7 +36,7 @@ pub(super) struct Sending {
 }
 
 impl Plan {
-    /// Begins a job of at most so many messages, each of so many bytes at most, and so many
+    /// Begins a job of at most this many messages, each of this many bytes at most, and this many
     /// dependencies between them. What is too large is refused before it takes memory.
     pub(super) fn new(
         job: &str,
@@ -52,7 +52,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Begins a job of which nobody knows how large it becomes; each message needs to be
+    /// Begins a job whose size is not known yet; each message needs to be
     /// [allowed](Self::allow).
     pub(super) fn begin(job: &str) -> Self {
         Self(Workload {
@@ -105,7 +105,7 @@ impl Plan {
     }
 }
 
-/// How many transfers carry so many bytes.
+/// How many transfers carry this many bytes.
 pub(super) fn parts(bytes: u64) -> u64 {
     bytes.div_ceil(TRANSFER_BYTES_MAX.into())
 }
@@ -153,7 +153,7 @@ pub(super) fn within(
     })
 }
 
-/// The most bytes of a message, 64 GiB: nobody waits for the packets of a larger one.
+/// The most bytes of a message, 64 GiB: simulating the packets of a larger one takes too long.
 pub(super) const MESSAGE_BYTES_MAX: u64 = 1 << 36;
 
 /// Refuses fewer hosts than `min`, more than there can be, and hosts that are listed twice.

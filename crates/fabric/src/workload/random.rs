@@ -17,7 +17,7 @@ impl Stream {
         self.0.next_u64()
     }
 
-    /// A number below `bound`, which is not 0, all equally likely but for one in 2^32.
+    /// A number below `bound`, which is not 0, all equally likely except for one in 2^32.
     pub(super) fn below(&mut self, bound: u32) -> u32 {
         ((u128::from(self.bits()) * u128::from(bound)) >> 64) as u32
     }

@@ -16,7 +16,7 @@ use ferroce_testing::{Dice, seeds};
 use crate::lossless::headroom;
 use crate::net::*;
 
-/// More than any of the runs needs: one that goes on after so many events does not get anywhere.
+/// More than any of the runs needs: one that goes on after this many events does not get anywhere.
 const EVENTS_MAX: u64 = 500_000;
 /// When the last fault is over.
 const HEALED: Time = Time::from_nanos(5_000_000);
@@ -55,7 +55,7 @@ impl Plan {
         }
     }
 
-    /// Plays it to the end, and looks at the books every so many events.
+    /// Plays it to the end, and looks at the books every this many events.
     fn play(&self, events: u64) -> Simulation {
         let mut simulation = self
             .net
@@ -76,7 +76,7 @@ impl Plan {
         }
     }
 
-    /// Checks what came of it.
+    /// Checks the result.
     fn judge(&self, simulation: &Simulation) {
         let player = &simulation.player;
         for (job, outcome) in self.jobs.iter().zip(&player.job_outcomes) {
@@ -250,7 +250,7 @@ fn any_workload(dice: &mut Dice, hosts: u32, jobs: u16) -> Workload {
     for after in 1..count {
         let before = dice.below(after.into()) as u32;
         let job = |it: u32| transfers[it as usize].job;
-        // Who waits for a job that dies waits for ever.
+        // A transfer that waits for a job that dies waits forever.
         if dice.chance(40) && job(before) == job(after) {
             edges.push((TransferId(before), TransferId(after)));
         }
@@ -318,7 +318,7 @@ fn seeded_runs() {
         let simulation = plan.play(500);
         plan.judge(&simulation);
         if seed.is_multiple_of(5) {
-            // However often somebody looks, too.
+            // However often it is looked at, too.
             let again = plan.play(77);
             assert_eq!(record(&simulation), record(&again), "a seed repeats a run");
         }

@@ -1,4 +1,4 @@
-//! Long flows through one port under congestion control, held against the fluid model of the algorithm
+//! Long flows through one port under congestion control, compared with the fluid model of the algorithm
 //! and against another packet simulator.
 
 use ferroce_dcqcn::fluid::Fluid;
@@ -42,7 +42,7 @@ fn net(flows: u32) -> Net {
     net
 }
 
-/// Bytes that each sender's line has carried, and CNPs that it has heeded.
+/// Bytes that each sender's line has carried, and CNPs that it has handled.
 fn carried(simulation: &Simulation, flows: u32) -> Vec<(u64, u32)> {
     let fabric = &simulation.fabric;
     let of = |host: u32| {
@@ -86,7 +86,7 @@ fn observe_once(flows: u32, seed: u64) -> Seen {
     let mut simulation = net.recorded(workload, vec![long], Some(recording));
     let mut before = None;
     let (mut alphas, mut samples) = (0.0, 0);
-    // So many events are some microseconds.
+    // These are a few microseconds.
     while simulation.run(100).unwrap() != Standing::TimeUp {
         let now = simulation.fabric.now();
         if now >= BEGIN {

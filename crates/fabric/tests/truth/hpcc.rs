@@ -32,7 +32,7 @@ fn job_of_1_kib_packets() -> ferroce_fabric::JobConfig {
     it
 }
 
-/// A flow of a list, and what came of it there.
+/// A flow of a list, and its result there.
 struct Flow {
     transfer: Transfer,
     slowdown: f64,
@@ -114,7 +114,7 @@ fn slowdowns_of_hadoop_are_theirs() {
     compare("FbHdp 30 %", include_str!("vectors/fbhdp30_fct.txt"));
 }
 
-/// All of it goes through one port, so that times are to each other as bytes on the wire, but for those
+/// All of it goes through one port, so that times are to each other as bytes on the wire, except for those
 /// of the way there and back.
 #[test]
 fn an_incast_takes_as_long_as_theirs() {

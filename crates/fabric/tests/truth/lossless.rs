@@ -127,7 +127,7 @@ fn flows_behind_a_paused_one_wait() {
     assert!(paused > 2.0, "{paused} paused, {free} else");
 }
 
-/// Whoever was paused when a cable was cut is not paused for ever: neither those behind the cable nor
+/// A port that was paused when a cable was cut does not stay paused: neither those behind the cable nor
 /// those whose frames were thrown away.
 #[test]
 fn a_cut_cable_leaves_nobody_paused() {

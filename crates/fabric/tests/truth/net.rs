@@ -44,13 +44,13 @@ pub(crate) fn packets(bytes: u64, mtu: u64) -> Vec<u64> {
     (0..count).map(packet).collect()
 }
 
-/// How long so many bytes take to leave: rounded up to picoseconds.
+/// How long this many bytes take to leave: rounded up to picoseconds.
 pub(crate) fn serialization(bytes: u64, rate: Rate) -> Span {
     let ps = (u128::from(bytes) * 8_000_000_000_000).div_ceil(rate.bps().into());
     Span::from_picos(ps.try_into().unwrap())
 }
 
-/// When the last of some packets that leave back to back has come over so many links of one rate, each
+/// When the last of some packets that leave back to back has come over this many links of one rate, each
 /// of which passes on a packet when it has all of it.
 pub(crate) fn pipeline(packets: &[u64], links: u64, rate: Rate, delay: Span) -> Span {
     // Each link takes the same time for a packet. So the way that holds the last one up longest is
@@ -94,7 +94,7 @@ pub(crate) fn star(hosts: u32, link: CableSpec) -> Topology {
     Topology::star(hosts, link).unwrap()
 }
 
-/// Two switches with so many hosts each; cable n leads from host n, the last one is in the middle.
+/// Two switches with this many hosts each; cable n leads from host n, the last one is in the middle.
 pub(crate) fn dumbbell(hosts_each: u32, link: CableSpec) -> Topology {
     let dumbbell = Dumbbell {
         left_hosts: hosts_each,
@@ -258,7 +258,7 @@ impl Net {
 pub(crate) struct Played(pub(crate) Simulation);
 
 impl Played {
-    /// What came of a transfer.
+    /// The result of a transfer.
     pub(crate) fn outcome(&self, transfer: usize) -> Outcome {
         self.0.player.outcomes[transfer]
     }

@@ -22,7 +22,7 @@ fn two_senders_share_a_port() {
     assert_eq!(played.timeouts(), 0);
 }
 
-/// What is served first takes as long as if it were alone, but for one frame that has begun to leave.
+/// What is served first takes as long as if it were alone, except for one frame that has begun to leave.
 #[test]
 fn a_higher_priority_does_not_wait() {
     let mut net = Net::new(star(3, LINK));
@@ -91,7 +91,7 @@ fn weight_zero_goes_first() {
 fn flows_spread_over_equal_ways() {
     let (spines, hosts, flows) = (4, 8, 256_u32);
     let mut net = Net::new(leaf_spine(2, spines, hosts, LINK));
-    // Nobody is to wait: pauses would do no harm, but take time.
+    // No flow is to wait: pauses would do no harm, but take time.
     net.switch.buffer_bytes = 256 << 20;
     let frames_each = 5;
     let between = |flow: u32| {

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn conflicting_values_are_refused_without_a_trace() {
+    fn a_packet_that_does_not_fit_leaves_no_trace() {
         let bottleneck = Bottleneck {
             limit_bytes: 1_000,
             ..GIGABIT

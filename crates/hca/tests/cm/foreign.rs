@@ -292,7 +292,7 @@ fn either_ends_the_connection() {
 
 /// Linux finds the request of one who gives up by GUID and name, whatever else the message says.
 #[test]
-fn giving_up_is_understood() {
+fn a_peer_that_gives_up_is_understood() {
     let mut foreign = Foreign::new();
     let request = foreign.net.request(A, B, 0x111);
     let comm = foreign.connect(&request);

@@ -8,10 +8,11 @@ use ferroce_hca::{
     AccessFlags, Direction, HcaConfig, Impairment, Memory, MrInfo, Mtu, QpAttr, Rate, SendOp,
     SendWr, Sge,
 };
+
 use ferroce_wire::Qpn;
 
 use super::set;
-use ferroce_testing::{A, B, World, attr};
+use ferroce_testing::{A, B, Bounds, Window, World, attr};
 
 /// Bytes of a message: the resolution of what a flow has got.
 const MESSAGE: u32 = 16 << 10;
@@ -175,7 +176,7 @@ fn flows_share_a_bottleneck_and_keep_it_busy() {
 }
 
 #[test]
-fn remaining_processes_take_over_from_leaving_ones() {
+fn remaining_flows_take_the_share_of_finished_ones() {
     let mut incast = Incast::new(16, gigabit(), &SLOW_BOTTLENECK);
     incast.run(16, 300 * MS);
     // What is posted goes out, and the rates grow by 5 Mb/s every 1.5 ms.

@@ -228,7 +228,7 @@ fn a_queue_pair_lives_until_it_is_closed_as_often_as_it_was_opened() {
 }
 
 #[test]
-fn incompatible_options_are_refused() {
+fn incompatible_objects_are_refused() {
     let (mut pair, [send, recv], xrcd, inboxes) = connected();
     let init = pair.sides[B].init();
     let b = &mut pair.sides[B];

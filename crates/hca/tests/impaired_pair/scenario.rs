@@ -5,9 +5,8 @@ use ferroce_dcqcn::CongestionPoint;
 use ferroce_hca::impair::{Blackout, Bottleneck, BurstLoss};
 use ferroce_hca::{Direction, HcaConfig, Impairment, Mtu, Personality, QpAttr, Rate, Span, Time};
 
-use ferroce_testing::Dice;
-use ferroce_testing::attr;
 use ferroce_testing::message::Kind;
+use ferroce_testing::{Bounds, Dice, attr};
 
 /// A run. Times are in nanoseconds from its start.
 #[derive(Debug)]

@@ -36,7 +36,7 @@ fn base() -> (PathBuf, bool) {
     if let Some(directory) = variable("FERROCE_DIR") {
         return (directory.into(), false);
     }
-    // In a user namespace the user has another number; and if he is root there, not that of the
+    // In a user namespace the user has another number; a user who is root there does not have that of the
     // root who may have a directory already.
     let own = format!("ferroce-{}", os::outer_uid());
     // The same for all programs of a user, whichever way each was started, comes first.

@@ -52,7 +52,7 @@ pub enum RegistryError {
     },
     /// `FERROCE_AS` names no hardware.
     #[error("FERROCE_AS: unknown hardware {name:?}; expected one of: mlx5, rxe")]
-    BadGuise {
+    BadEmulation {
         /// The name given.
         name: String,
     },

@@ -102,15 +102,15 @@ shareable! {
         pub(super) number: AtomicU32,
         reserved: AtomicU32,
         /// Who may ask at present: a slot in the top byte, below it since when, in microseconds. 0 if
-        /// nobody does.
+        /// none does.
         pub(super) asking: AtomicU64,
     }
 }
 
-/// The slot that serves a port and above its 8 bits for whom, by port space and port; 0 if none does.
+/// The slot that serves a port and, above its 8 bits, the scope, by port space and port; 0 if none does.
 pub(crate) type Services = [[AtomicU16; 1 << 16]; 4];
 
-/// Ports on which somebody listens: port space, slot and port from the third byte down; 0 for an
+/// Ports on which a process listens: port space, slot and port from the third byte down; 0 for an
 /// entry that is free. Requests for more of them than this take a detour.
 pub(crate) type Listeners = [AtomicU32; 256];
 
@@ -153,7 +153,7 @@ impl Layout {
         Ok(len == magic.len() && u64::from_ne_bytes(magic) == MAGIC)
     }
 
-    /// Whether nobody has finished filling the file.
+    /// Whether no process has finished filling the file.
     pub(crate) fn is_blank(&self) -> bool {
         self.magic.load(Ordering::Acquire) == 0
     }
@@ -287,7 +287,7 @@ impl Member {
         ((word >> 32) as u32, word as u32)
     }
 
-    /// The owner reads so many more rings.
+    /// The owner reads this many more rings.
     pub(super) fn set_room(&self, rings: u32) {
         let claim = u64::from(self.rings().0);
         self.rings

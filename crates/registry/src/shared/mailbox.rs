@@ -39,7 +39,7 @@ pub struct Mailbox {
 pub enum Undelivered {
     /// The receiver has not read what it got before. Try again.
     Full,
-    /// Nobody has the slot.
+    /// No process has the slot.
     Vacant,
 }
 
@@ -86,12 +86,12 @@ impl Mailbox {
     }
 }
 
-/// What became of a question.
+/// The fate of a question.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Asked {
     /// It is in the mailbox.
     Yes,
-    /// Nobody has the slot.
+    /// No process has the slot.
     Vacant,
     /// There was no room in the mailbox all the time.
     Full,
@@ -171,7 +171,7 @@ impl Drop for Mailbox {
     fn drop(&mut self) {
         let name = self.names.of(self.slot);
         if self.forks == os::forks() && inode(&name) == self.inode {
-            // Left behind it is in nobody's way.
+            // Left behind it does no harm.
             let _ = fs::remove_file(name);
         }
     }

@@ -9,7 +9,7 @@ use ferroce_admission::LeaseTable;
 use ferroce_hca::{CounterSlab, ErrorLog, StateBlock, VfBlock};
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 
-/// A type that may lie in memory which other processes change at any time.
+/// A type that may be in memory which other processes change at any time.
 ///
 /// # Safety
 /// It consists of atomics in C layout, so that any bytes at any time are a value, needs an alignment
@@ -19,7 +19,7 @@ pub(crate) unsafe trait Shareable: Sync + 'static {}
 /// Maps the beginning of a file as a `T`, for the rest of the process's life. The file must be as
 /// large already.
 ///
-/// Whoever can write the file can make it shorter and so have the kernel end this process: only for
+/// A process that can write the file can truncate it and so have the kernel end this one: only for
 /// files of the user's own.
 pub(crate) fn map<T: Shareable>(file: &File) -> io::Result<&'static T> {
     let len = size_of::<T>();

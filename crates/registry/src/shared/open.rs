@@ -50,7 +50,7 @@ pub(super) fn open(
         };
         if !shared.layout.is_ready() {
             if card.is_none() {
-                // Whoever holds a lock on settings of an unfinished file is dead.
+                // A process that holds a lock on settings of an unfinished file is dead.
                 let reset = shared.state(0).reset(spec.personality);
                 reset.map_err(|error| io::Error::from_raw_os_error(error.errno))?;
             }
@@ -82,7 +82,7 @@ pub(super) fn remove(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Opens a file that is the user's own and nobody else's.
+/// Opens a file that belongs to the user alone.
 fn open_file(path: &Path) -> io::Result<File> {
     let mut options = options();
     own(options.create(true).open(path)?)
@@ -143,7 +143,7 @@ fn fill(file: &File, path: &Path) -> io::Result<Filled> {
     if len != 0 && len != Layout::SIZE {
         return Ok(Filled::ByAnotherRelease);
     }
-    // Also the second time: a process may have died amid the first. What is mapped without having
+    // Also the second time: a process may have died during the first. What is mapped without having
     // been allocated is not to be touched.
     if !Layout::is_marked(file)? {
         os::allocate(file, Layout::SIZE)?;
@@ -175,7 +175,7 @@ fn has_users(file: &File) -> io::Result<bool> {
     )
 }
 
-/// Maps a file once for the process, however often it is opened: mappings stay for good.
+/// Maps a file once for the process, however often it is opened: mappings are permanent.
 fn mapped(file: &File, path: &Path) -> io::Result<&'static Layout> {
     static MAPPINGS: List<((u64, u64), &'static Layout)> = List::new();
     let metadata = file.metadata()?;
@@ -185,7 +185,7 @@ fn mapped(file: &File, path: &Path) -> io::Result<&'static Layout> {
         return Ok(layout);
     }
     // A mapping keeps the open file it was made from, and with it that one's locks: not this one's.
-    // Two threads may both make one, which is no harm.
+    // Two threads may both make one, which does no harm.
     let layout = map(&open_existing(path)?)?;
     MAPPINGS.push((id, layout));
     Ok(layout)

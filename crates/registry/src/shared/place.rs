@@ -3,6 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use ferroce_hca::Time;
+use ferroce_os::Clock;
+
 use super::{Membership, SharedFile};
 
 /// A round of asking, never 0, which counts modulo 2^24.
@@ -33,12 +36,12 @@ pub struct Place {
     pub round: Round,
 }
 
-/// What stands in place of an index and a round for a process that was waited for in vain and has never
+/// The value instead of an index and a round for a process that did not answer in time and has never
 /// answered. No round has the number 0.
 const SILENT: u32 = 1;
 
-/// How long who asks keeps the others from it: ten times as long as a round takes. Whoever is
-/// stopped meanwhile has lost his turn.
+/// How long a process that asks keeps the others from it: ten times as long as a round takes. One that is
+/// stopped meanwhile has lost its turn.
 const TURN_US: u64 = 1_000_000;
 
 /// Whether a turn has lasted too long. One that begins in the future is of before the machine was
@@ -70,9 +73,9 @@ impl Drop for Asking {
 
 impl SharedFile {
     /// Lets the owner of a slot, which is this process, ask; `None` while another one does.
-    pub fn asking(self: &Arc<Self>, slot: u8, now_ns: u64) -> Option<Asking> {
+    pub fn asking(self: &Arc<Self>, slot: u8, now: Time) -> Option<Asking> {
         const SINCE: u64 = (1 << 56) - 1;
-        let now_us = (now_ns / 1_000) & SINCE;
+        let now_us = (Clock.nanos_at(now) / 1_000) & SINCE;
         let cell = &self.layout.rounds().asking;
         let old = cell.load(Ordering::Relaxed);
         let other = (old >> 56) as u8;
@@ -95,17 +98,18 @@ impl SharedFile {
         round
     }
 
-    /// Notes that a round that began at `began_ns` is over.
-    pub fn end_round(&self, _held: &Asking, began_ns: u64, now_ns: u64) {
+    /// Notes that a round that began at `began` is over.
+    pub fn end_round(&self, _held: &Asking, began: Time, now: Time) {
         let rounds = self.layout.rounds();
-        rounds.began_ns.store(began_ns, Ordering::Relaxed);
-        rounds.ended_ns.store(now_ns, Ordering::Relaxed);
+        let store = |cell: &AtomicU64, at| cell.store(Clock.nanos_at(at), Ordering::Relaxed);
+        store(&rounds.began_ns, began);
+        store(&rounds.ended_ns, now);
     }
 
     /// When the last finished round began and when it ended.
-    pub fn last_times_ns(&self) -> (u64, u64) {
+    pub fn last_times(&self) -> (Time, Time) {
         let rounds = self.layout.rounds();
-        let load = |cell: &AtomicU64| cell.load(Ordering::Relaxed);
+        let load = |cell: &AtomicU64| Clock.time_at(cell.load(Ordering::Relaxed));
         (load(&rounds.began_ns), load(&rounds.ended_ns))
     }
 

@@ -4,12 +4,12 @@ use super::map::shareable;
 use crate::sync::{AtomicU64, Ordering, fence};
 
 shareable! {
-    /// Words that one writer at a time replaces as a whole and anybody reads as a whole.
+    /// Words that one writer at a time replaces as a whole and any process reads as a whole.
     ///
     /// Two copies; the lowest bit of the generation says which one counts. A writer fills the other copy
     /// and then raises the generation, so a writer that is killed half-way has changed nothing, and no
     /// reader ever waits for one. All zero is a valid content, as a new file has it. The generation never
-    /// comes round: whoever has slept through any number of writes sees that there were some.
+    /// wraps: a reader that has missed any number of writes sees that there were some.
     #[derive(Debug)]
     pub(crate) struct Published<const N: usize> {
         generation: AtomicU64,
@@ -18,7 +18,7 @@ shareable! {
 }
 
 impl<const N: usize> Published<N> {
-    /// [`Self::generation`], for those who look at it often.
+    /// [`Self::generation`], for code that looks at it often.
     pub(crate) fn generation_cell(&self) -> &AtomicU64 {
         &self.generation
     }

@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use super::{Membership, SharedFile};
 
-/// The ports that nobody asks for by number (net.ipv4.ip_local_port_range has the same).
+/// The ports that are never asked for by number (net.ipv4.ip_local_port_range has the same).
 const EPHEMERAL: std::ops::RangeInclusive<u16> = 32768..=60999;
 
 /// As the tables number them, which is their order in [`PortSpace::ALL`].
@@ -224,7 +224,7 @@ impl SharedFile {
 
     /// Forgets what the last owner of a slot served.
     pub(super) fn clear_services(&self, _held: &Membership<'_>, slot: u8) {
-        // Most serve nothing, and whoever joins has others wait for it.
+        // Most serve nothing, and a process that joins has others wait for it.
         if !self.layout.member(slot).take_serves() {
             return;
         }
@@ -260,7 +260,7 @@ impl SharedFile {
 mod tests {
     use super::*;
 
-    /// The number at which a search begins comes round one day.
+    /// The number at which a search begins wraps one day.
     #[test]
     fn every_search_looks_at_each_port_once() {
         for start in [0, 1, 28_231, u32::MAX - 1, u32::MAX] {

@@ -11,7 +11,7 @@ use super::locks::{PATIENCE, byte};
 use super::published::Published;
 use super::words::{WORDS, from_words, to_words};
 
-/// The settings as they lie in the card's file.
+/// The settings as the card's file has them.
 pub(super) type SharedSettings = Published<WORDS>;
 
 /// The settings in the card's file, and the lock around changes of them: between threads a mutex,
@@ -41,7 +41,7 @@ impl SettingsFile {
 
 impl SettingsStore for SettingsFile {
     fn load(&self) -> (u64, Arc<Settings>) {
-        // Not waited for: in a child of `fork` nobody may be left to let go of it.
+        // Not waited for: in a child of `fork` no thread may be left to let go of it.
         let mut decoded = self.decoded.try_lock().ok();
         let known = decoded.as_deref().and_then(Option::as_ref);
         if let Some((generation, settings)) = known

@@ -166,7 +166,7 @@ fn unpack_impairment(words: &[u64]) -> Impairment {
     }
 }
 
-/// In the place of the share of packets that are marked, where none is.
+/// Instead of the share of packets that are marked, where none is.
 const NO_RED: u32 = u32::MAX;
 
 fn unpack_bottleneck([bps, limit, thresholds]: [u64; 3]) -> Option<Bottleneck> {

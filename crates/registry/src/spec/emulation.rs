@@ -165,7 +165,7 @@ mod tests {
         };
         assert_eq!((soft.vendor_id, soft.vendor_part_id), (0xff_ffff, 0));
         assert_eq!((soft.fw_ver.as_str(), soft.board_id.as_str()), ("", ""));
-        // A card that somebody has described stays what it is; any other becomes the usual one.
+        // A card that is described stays what it is; any other becomes the usual one.
         let mut other = device("fr0", 1);
         (other.vendor_part_id, other.fw_ver) = (4123, "20.1.2".to_owned());
         let shown = Emulation::Mlx5.apply(vec![other.clone()]).remove(0);

@@ -41,3 +41,24 @@ pub(super) fn refused(text: &str, error: &toml::de::Error) -> SpecError {
         },
     }
 }
+
+/// Has files spell a value as [`ToString`] and [`FromStr`](std::str::FromStr) do.
+macro_rules! is_text {
+    ($value:ty) => {
+        impl TryFrom<String> for $value {
+            type Error = SpecError;
+
+            fn try_from(text: String) -> Result<Self, SpecError> {
+                text.parse()
+            }
+        }
+
+        impl From<$value> for String {
+            fn from(value: $value) -> Self {
+                value.to_string()
+            }
+        }
+    };
+}
+
+pub(super) use is_text;

@@ -145,7 +145,7 @@ fn part_id_of_vf(pf: u32) -> u32 {
     match pf {
         0x1011 | 0x1013 | 0x1015 | 0x1017 | 0x1019 | 0x101b | 0xa2d2 => pf + 1,
         0x101d | 0x101f | 0x1021 | 0x1023 | 0x1025 | 0xa2d6 | 0xa2dc | 0xa2df => 0x101e,
-        // No card with VFs that anybody could tell from it.
+        // No known card with VFs has it.
         other => other,
     }
 }
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_vf_has_a_name_and_addresses_of_its_own_and_the_rest_of_its_pf() {
+    fn a_vf_has_its_own_name_and_addresses_the_rest_of_its_pf() {
         let mut pf = card("127.30.0.1", 9);
         pf.pci = Some("0000:1a:00.0".parse().unwrap());
         pf.fw_ver = "28.50.1".to_owned();

@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_usual_device_is_the_one_that_registers_show_by_themselves() {
+    fn registers_show_the_usual_device_by_themselves() {
         let spec = DeviceSpec::default_device();
         assert_eq!(spec.identity(), Identity::default());
     }

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::error::SpecError;
+use super::error::{SpecError, is_text};
 
 /// What carries packets between a device and its peers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -57,16 +57,4 @@ impl FromStr for LinkSetting {
     }
 }
 
-impl TryFrom<String> for LinkSetting {
-    type Error = SpecError;
-
-    fn try_from(text: String) -> Result<Self, SpecError> {
-        text.parse()
-    }
-}
-
-impl From<LinkSetting> for String {
-    fn from(setting: LinkSetting) -> Self {
-        setting.to_string()
-    }
-}
+is_text!(LinkSetting);

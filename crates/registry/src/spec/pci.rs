@@ -13,7 +13,7 @@ const OWN_DOMAIN: u32 = 0x10fe;
 
 /// The address of the device in this place of the registry's list, if its file names none.
 pub(super) const fn of_place(place: usize) -> PciAddress {
-    // The address has 16 bits; there are never so many devices.
+    // The address has 16 bits; there are always fewer devices.
     PciAddress::new(OWN_DOMAIN, place as u16)
 }
 
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn undecidable_input_is_refused() {
+    fn bad_places_are_refused() {
         for text in ["3a", "3a:20.0", "10000:3a:00.0"] {
             let error = parse(text).unwrap_err().to_string();
             assert!(error.contains("pci is"), "{text}: {error}");

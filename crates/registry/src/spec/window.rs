@@ -7,7 +7,7 @@ use ferroce_admission::Window;
 use ferroce_base::units::SIZE;
 use serde::{Deserialize, Serialize};
 
-use super::error::SpecError;
+use super::error::{SpecError, is_text};
 
 /// `auto`, or a number of bytes: `256KiB`, `2MiB`. Two packets of the longest kind are the least.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -56,19 +56,7 @@ impl FromStr for WindowSetting {
     }
 }
 
-impl TryFrom<String> for WindowSetting {
-    type Error = SpecError;
-
-    fn try_from(text: String) -> Result<Self, SpecError> {
-        text.parse()
-    }
-}
-
-impl From<WindowSetting> for String {
-    fn from(setting: WindowSetting) -> Self {
-        setting.to_string()
-    }
-}
+is_text!(WindowSetting);
 
 #[cfg(test)]
 mod tests {

@@ -74,7 +74,7 @@ impl Inlets {
         self.has_lost_one && std::mem::take(&mut self.has_lost_one)
     }
 
-    /// What is no ring, or one too many, is dropped, which its sender sees.
+    /// What is not a ring, or one too many, is dropped, which its sender sees.
     pub(super) fn accept(&mut self, offer: Offer) {
         let Offer {
             source,
@@ -112,7 +112,7 @@ impl Inlets {
         self.was_woken = true;
         if !inlet.line.is_open() {
             inlet.is_closed = true;
-            // It would come up for ever.
+            // It would come up again and again.
             self.lines.remove(&inlet.line);
             if !inlet.consumer.has_some() {
                 self.remove(index);

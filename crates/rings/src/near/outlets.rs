@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 
 use ferroce_driver::Full;
-use ferroce_hca::{Counter, Hca, Outgoing, Shape, damage};
+use ferroce_hca::{Counter, Hca, Outgoing, Shape, Span, Time, damage};
 use ferroce_os::{Clock, Epoll, Seen, Tap};
 use ferroce_registry::{
     LinkSetting, Peer, PeerFile, PeerLink, PeerLinks, Reader, SLOT_MAX, file_name,
@@ -22,14 +22,14 @@ use crate::ring::{Kind, Memory, PACKET_BYTES_MAX, Producer, Refused};
 const BATCH_BYTES: usize = 64 << 10;
 /// How long a packet waits for room while its reader takes nothing. After that it is stopped, and
 /// packets for it are lost; `rx_ring_overflow` counts them.
-const STALL_NS: u64 = 2_000_000;
+const STALL: Span = Span::from_millis(2);
 /// How soon a packet that waits for room is offered again if the program does not poll.
-const RETRY_NS: u64 = 50_000;
+const RETRY: Span = Span::from_micros(50);
 /// How long memory is kept after some was given back: programs come to rest often.
-const REST_NS: u64 = 100_000_000;
+const REST: Span = Span::from_millis(100);
 /// Peers whose way is remembered. Those without a ring go when it is more.
 const WAYS_MAX: usize = 1024;
-/// Packets to an address that is no device of this directory, until that is looked at again.
+/// Packets to an address of no device of this directory, until that is looked at again.
 const LOOK_AGAIN: u32 = 4096;
 
 /// A peer process: its device's address and its slot there.
@@ -40,7 +40,7 @@ type Key = (IpAddr, u8);
 pub(super) enum Route {
     Ring(usize),
     Udp,
-    /// It would go by UDP, which the user does not want.
+    /// It would use UDP, which the user does not want.
     Nowhere,
 }
 
@@ -51,11 +51,11 @@ enum Way {
     Ring(usize),
     /// By UDP as long as the slot has this owner: packets that change their way overtake others.
     Udp(Peer),
-    /// By UDP: it is no device of this directory, for the next so many packets.
+    /// By UDP for the next packets, of this number: it is not a device of this directory.
     Foreign(u32),
 }
 
-/// The rings to all whom this process sends to.
+/// The rings to all peers of this process.
 #[derive(Debug)]
 pub(super) struct Outlets {
     reader: Reader,
@@ -70,9 +70,9 @@ pub(super) struct Outlets {
     unshown: Vec<usize>,
     bytes: usize,
     /// When a packet that has found no room is offered again.
-    retry_at_ns: Option<u64>,
+    retry_at: Option<Time>,
     /// Until then no memory is given back.
-    rest_at_ns: u64,
+    rest_at: Time,
     lines: Arc<Epoll>,
     scratch: Vec<u8>,
 }
@@ -85,7 +85,7 @@ struct Outlet {
     line: Line,
     is_unshown: bool,
     /// How far the reader was when there was no room, and since when.
-    stuck: Option<(u64, u64)>,
+    stuck: Option<(u64, Time)>,
 }
 
 impl Outlets {
@@ -104,8 +104,8 @@ impl Outlets {
             rings: Vec::new(),
             unshown: Vec::new(),
             bytes: 0,
-            retry_at_ns: None,
-            rest_at_ns: 0,
+            retry_at: None,
+            rest_at: Time::ZERO,
             lines,
             scratch: Vec::new(),
         }
@@ -203,7 +203,7 @@ impl Outlets {
         if !takes_rings {
             return Way::Udp(peer);
         }
-        // What fails now, for want of descriptors perhaps, might work later, but packets would then
+        // What fails now, for lack of descriptors perhaps, might work later, but packets would then
         // overtake others.
         self.open(key, peer, &file)
             .map_or(Way::Udp(peer), Way::Ring)
@@ -278,7 +278,7 @@ impl Outlets {
         if self.bytes + shape.len > BATCH_BYTES {
             return Err(Full);
         }
-        self.retry_at_ns = None;
+        self.retry_at = None;
         let traffic_class = packet.path.traffic_class;
         let outcome = match tap.is_some() || packet.corrupt_bit().is_some() {
             false => outlet
@@ -316,7 +316,7 @@ impl Outlets {
                 Ok(())
             }
             Err(Refused::Full) if !outlet.is_stuck() => {
-                self.retry_at_ns = Some(Clock.now_ns() + RETRY_NS);
+                self.retry_at = Some(Clock.now().after(RETRY));
                 Err(Full)
             }
             Err(Refused::Full) => {
@@ -337,23 +337,23 @@ impl Outlets {
 
     #[inline]
     pub(super) fn waiting(&self) -> usize {
-        self.bytes + usize::from(self.retry_at_ns.is_some())
+        self.bytes + usize::from(self.retry_at.is_some())
     }
 
     #[inline]
-    pub(super) fn retry_at_ns(&self) -> Option<u64> {
-        self.retry_at_ns
+    pub(super) fn retry_at(&self) -> Option<Time> {
+        self.retry_at
     }
 
     /// See [`super::Near::rest`].
     pub(super) fn rest(&mut self) {
-        let now_ns = Clock.now_ns();
-        if now_ns < self.rest_at_ns {
+        let now = Clock.now();
+        if now < self.rest_at {
             return;
         }
         for outlet in self.rings.iter_mut().flatten() {
             if outlet.producer.rest() {
-                self.rest_at_ns = now_ns + REST_NS;
+                self.rest_at = now.after(REST);
             }
         }
     }
@@ -367,7 +367,7 @@ impl Outlets {
                 outlet.show();
             }
         }
-        self.retry_at_ns.is_none()
+        self.retry_at.is_none()
     }
 }
 
@@ -384,11 +384,11 @@ impl Outlet {
     /// Whether the reader has taken nothing for a while, now that there is no room.
     #[cold]
     fn is_stuck(&mut self) -> bool {
-        let (head, now_ns) = (self.producer.head(), Clock.now_ns());
+        let (head, now) = (self.producer.head(), Clock.now());
         match self.stuck {
-            Some((at, since_ns)) if at == head => now_ns.saturating_sub(since_ns) >= STALL_NS,
+            Some((at, since)) if at == head => now.since(since) >= STALL,
             _ => {
-                self.stuck = Some((head, now_ns));
+                self.stuck = Some((head, now));
                 false
             }
         }

@@ -131,7 +131,7 @@ impl Producer {
         }
     }
 
-    /// Bytes to leave out so that a packet lies in one piece.
+    /// Bytes to leave out so that a packet is in one piece.
     #[inline]
     fn skip(&self, need: u64) -> u64 {
         let left = to_end(self.tail - self.start);

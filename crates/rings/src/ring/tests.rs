@@ -109,7 +109,7 @@ fn a_ring_that_is_emptied_stays_near_its_beginning() {
         check(&read(&mut consumer, &mut buffer).unwrap().unwrap(), number);
         consumer.release();
     }
-    // 64 bytes each: without that the ring would have come round once.
+    // 64 bytes each: without that the ring would have wrapped once.
     let mut middle = vec![0; CAPACITY / 2];
     producer
         .memory()
@@ -137,7 +137,7 @@ fn a_ring_that_was_found_empty_has_all_its_room() {
             next += 1;
         }
         let unused = CAPACITY as u64 - (next - before) as u64 * room_for(LEN);
-        // The packet that does not fit, and another one that would not lie in one piece.
+        // The packet that does not fit, and another one that would not be in one piece.
         assert!(
             unused < 2 * room_for(LEN),
             "{before} packets, then {unused} bytes unused"
@@ -273,7 +273,7 @@ fn a_ring_starts_again_only_where_all_was_read() {
             .region
             .word(START_AT)
             .store(lie, Ordering::Relaxed);
-        // Where it has always been is no lie.
+        // Where it has always been is not a lie.
         assert_eq!(
             consumer.look(),
             if lie == 0 { Ok(true) } else { Err(Broken) },
@@ -345,7 +345,7 @@ proptest! {
         }
     }
 
-    /// No bytes make the reader panic, read outside, or go on for ever.
+    /// No bytes make the reader panic, read outside, or go on without end.
     #[test]
     fn any_bytes_are_packets_or_refused(
         patches in prop::collection::vec((0..16_usize, any::<u64>()), 0..40),

@@ -82,7 +82,7 @@ impl EventQueue {
         is_removed
     }
 
-    /// Tells of the end of the device. A sink is given the device that `with_device` has.
+    /// Reports the end of the device. A sink is given the device that `with_device` has.
     pub(super) fn tell_fatal(&self, with_device: impl FnOnce(&dyn Fn(&mut Hca))) {
         match self.sink.get() {
             Some(sink) => with_device(&|hca| sink(hca, Event::DeviceFatal)),

@@ -137,7 +137,7 @@ impl Shared {
         let woken = waiter.wait_also(&*self.socket, self.besides(), Some(left), false);
         self.set_awake();
         self.engine.handshake.end_absence();
-        // A program that polls takes what lies in a ring, and leaves what has woken the helper for it:
+        // A program that polls takes what a ring has, and leaves what has woken the helper for it:
         // that would wake it again and again.
         if self.reader.is_some()
             && woken.as_ref().is_ok_and(|wake| wake.readable)
@@ -194,7 +194,7 @@ mod tests {
     /// What wakes the helper of a device is seen by threads that poll as well. It is not lost for the
     /// helper when one of them takes it, and the program then turns to something else.
     #[test]
-    fn a_thread_that_takes_a_wake_up_leaves_the_next_one_to_the_helper() {
+    fn a_thread_that_takes_a_wake_up_leaves_the_next_to_the_helper() {
         let (sender, mut target, _place) = pair(1);
         sender.writes(&target, 1);
         sender.succeed(&target, 1);

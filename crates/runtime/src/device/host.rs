@@ -8,7 +8,7 @@ use ferroce_registry::{Address, News, SharedFile, Subscription, addresses};
 
 use super::progress::Shared;
 
-/// A device's place on the host, and how it was when somebody looked last.
+/// A device's place on the host, and how it was when last looked at.
 #[derive(Debug)]
 pub(super) struct HostView {
     news: Subscription,
@@ -30,7 +30,7 @@ impl HostView {
         let index = Interface::of(own).map(|interface| interface.index);
         hca.begin_with_host_carrier(Clock.now(), Interface::has_carrier(own));
         let all = addresses(own, index);
-        // Whoever is the first to have the device open finds the table as new.
+        // The first process that has the device open finds the table as new.
         let generation = shared.begin_gids(own, &all).unwrap_or(0);
         Some(Self {
             news,

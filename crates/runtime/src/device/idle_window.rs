@@ -64,7 +64,7 @@ struct Rate {
 }
 
 impl Rate {
-    /// So many nanoseconds must have passed to know how fast the counter runs.
+    /// Nanoseconds that must have passed to know how fast the counter runs.
     const KNOWN_AFTER_NS: u64 = 1_000_000;
 
     /// 0 as long as it is not known.

@@ -23,7 +23,7 @@ pub(super) struct EngineLock {
     forks: u64,
     /// See [`Self::mark_failed`].
     failed: AtomicBool,
-    /// In the place of `engine` once that has failed, and in a child of that process: a device without
+    /// Instead of `engine` once that has failed, and in a child of that process: a device without
     /// anything. A thread that the child does not have may hold the lock of the other one.
     empty: OnceLock<Mutex<Engine>>,
     make_empty: Box<dyn Fn() -> Engine + Send + Sync>,

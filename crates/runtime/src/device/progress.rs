@@ -4,9 +4,8 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, Thread};
-use std::time::Duration;
 
-use ferroce_hca::{DeviceState, Hca, HcaConfig, Limits, Time};
+use ferroce_hca::{DeviceState, Hca, HcaConfig, Limits, Span, Time};
 use ferroce_os::{Clock, Epoll, Waker};
 use ferroce_registry::{Mailbox, Reader};
 use ferroce_sockets::Socket;
@@ -18,12 +17,12 @@ use crate::open_error::OpenError;
 use crate::port::{Leaving, Left, Port};
 
 /// How long the end of a process waits for the link to take what is left.
-const LAST_ROUNDS: Duration = Duration::from_millis(100);
+const LAST_ROUNDS: Span = Span::from_millis(100);
 /// How long it waits after that for other processes to take what has come here for them.
-const HAND_ON: Duration = Duration::from_secs(1);
-/// How long a process that joins waits until the kernel knows all sockets. It takes some hundred
+const HAND_ON: Span = Span::from_secs(1);
+/// How long a process that joins waits until the kernel knows all sockets. It takes a few hundred
 /// microseconds, but on busy machines.
-const SETTLE_NS: u64 = 100_000_000;
+const SETTLE: Span = Span::from_millis(100);
 /// How often a process that leaves empties its mailbox, which others may go on filling.
 const HURRIED_LOOKS: usize = 100;
 pub(super) struct Shared {
@@ -99,9 +98,9 @@ impl HelperThread {
 /// The process shares the device's port from now on. Waits a little until packets for it come straight
 /// to it, so that whatever it begins with depends on no other process.
 fn settle(engine: &mut Engine) {
-    let started = Clock.now_ns();
+    let started = Clock.now();
     engine.link.joined();
-    while engine.link.is_unsettled() && Clock.now_ns() - started < SETTLE_NS {
+    while engine.link.is_unsettled() && Clock.now().since(started) < SETTLE {
         let now = Clock.now();
         // What it does not find now it will not find later.
         let _ = engine.receive();
@@ -237,11 +236,11 @@ impl Shared {
 
     /// The last rounds, until nothing is left or the link does not take it.
     fn finish_own(&self) {
-        let started = Clock.now_ns();
+        let started = Clock.now();
         let is_ours = !self.engine.is_orphaned() && !self.engine.has_failed();
         let mut has_repeated = false;
-        while is_ours && Clock.now_ns() - started < LAST_ROUNDS.as_nanos() as u64 {
-            // Whoever has the engine may be the thread that now ends the process.
+        while is_ours && Clock.now().since(started) < LAST_ROUNDS {
+            // The thread that has the engine may be the one that now ends the process.
             if let Some(mut engine) = self.try_lock() {
                 engine.hca.revoke_memory();
                 // What leaves in this round may come back in the next, to be passed on.
@@ -271,9 +270,9 @@ impl Shared {
         let Some(port) = self.port.as_ref().filter(|_| !self.engine.is_orphaned()) else {
             return;
         };
-        let started = Clock.now_ns();
-        let in_time = |limit: Duration| Clock.now_ns() - started < limit.as_nanos() as u64;
-        // Whoever has the engine may send what is left; but it may be the thread that now ends the
+        let started = Clock.now();
+        let in_time = |limit| Clock.now().since(started) < limit;
+        // A thread that has the engine may send what is left; but it may be the one that now ends the
         // process.
         let mut engine = self.try_lock();
         while engine.is_none() && in_time(LAST_ROUNDS) {

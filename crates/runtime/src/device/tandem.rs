@@ -5,6 +5,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use ferroce_driver::{Both, drive_both};
+use ferroce_hca::{Span, Time};
 use ferroce_os::{Clock, Waiter, thread_cpu_ns, tighten_timer_slack};
 
 use super::Device;
@@ -21,9 +22,9 @@ use super::Device;
 pub struct Tandem<'a> {
     devices: [&'a Device; 2],
     waiter: Waiter,
-    slept_ns: u64,
-    /// When it was made, by the clock and by the thread's processor time.
-    made_ns: (u64, u64),
+    slept: Span,
+    /// When it was made, by the clock and by the thread's processor time in nanoseconds.
+    made: (Time, u64),
 }
 
 /// How a thread's time was spent.
@@ -48,17 +49,17 @@ impl<'a> Tandem<'a> {
         Ok(Self {
             devices,
             waiter: Waiter::new()?,
-            slept_ns: 0,
-            made_ns: (Clock.now_ns(), thread_cpu_ns()),
+            slept: Span::ZERO,
+            made: (Clock.now(), thread_cpu_ns()),
         })
     }
 
     /// How the time since it was made was spent, if it stayed on one thread.
     pub fn spent(&self) -> Spent {
-        let (made_ns, cpu_ns) = self.made_ns;
-        let slept = Duration::from_nanos(self.slept_ns);
+        let (made, cpu_ns) = self.made;
+        let slept = Duration::from(self.slept);
         let worked = Duration::from_nanos(thread_cpu_ns().saturating_sub(cpu_ns));
-        let all = Duration::from_nanos(Clock.now_ns().saturating_sub(made_ns));
+        let all = Duration::from(Clock.now().since(made));
         Spent {
             slept,
             worked,
@@ -69,28 +70,26 @@ impl<'a> Tandem<'a> {
     /// Drives both until something has happened at one of them or `limit` has passed; sleeps while
     /// there is nothing to do.
     pub fn drive(&mut self, limit: Duration) {
-        let started = Clock.now_ns();
-        let limit_ns = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
+        let end = Clock.now().after(limit.into());
         loop {
             let [a, b] = self.devices;
             let deadline = match round([a, b]) {
                 Both::Busy => return,
                 Both::Idle(deadline) => deadline,
             };
-            let now = Clock.now_ns();
-            let end = started.saturating_add(limit_ns);
+            let now = Clock.now();
             if now >= end {
                 return;
             }
-            let until = deadline.map_or(end, |deadline| Clock.nanos_at(deadline).min(end));
-            let left = Duration::from_nanos(until.saturating_sub(now));
+            let until = deadline.map_or(end, |deadline| deadline.min(end));
+            let left = until.since(now).into();
             let other = [Some(b.shared.socket.as_fd()), None];
-            // It can fail for want of memory only; then it looks again at once.
+            // It can fail for lack of memory only; then it looks again at once.
             let _ = self
                 .waiter
                 .wait_also(&a.shared.socket, other, Some(left), false);
             // Beyond that it was ready to go on.
-            self.slept_ns += Clock.now_ns().min(until).saturating_sub(now);
+            self.slept += Clock.now().min(until).since(now);
         }
     }
 }

@@ -82,7 +82,7 @@ impl Side {
         f(&mut self.device.shared.lock())
     }
 
-    /// Posts so many WRITEs of 8 bytes at once.
+    /// Posts this many WRITEs of 8 bytes at once.
     pub(crate) fn writes(&self, to: &Self, count: u64) {
         let op = SendOp::Write {
             va: to.end.memory.va,

@@ -9,7 +9,7 @@ use super::progress::Shared;
 use crate::link::Engine;
 
 impl Shared {
-    /// What becomes of what the program has posted.
+    /// Whether what the program has posted leaves now.
     #[inline]
     pub(super) fn ring(&self, engine: &mut Engine) -> Ring {
         engine.ring(self.engine.handshake.is_watched())

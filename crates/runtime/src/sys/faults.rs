@@ -60,7 +60,7 @@ pub fn recover_faults() -> bool {
         let mut ours = before;
         ours.sa_sigaction = HANDLERS[level] as usize;
         // Whatever is next runs as if the kernel had called it: with its mask and on its stack. The
-        // kernel's own actions have neither, and the stack of an overflow is no place for a handler.
+        // kernel's own actions have neither, and the stack of an overflow is not a place for a handler.
         ours.sa_flags &= !libc::SA_RESETHAND;
         ours.sa_flags |= libc::SA_SIGINFO;
         if is_default(before.sa_sigaction) {
@@ -92,7 +92,7 @@ fn is_default(handler: usize) -> bool {
     handler == libc::SIG_DFL || handler == libc::SIG_IGN
 }
 
-/// What a handler has got in front of.
+/// What a handler has replaced.
 struct Next {
     handler: AtomicUsize,
     /// It takes three arguments.
@@ -172,7 +172,7 @@ fn default(signal: c_int, action: usize, info: *mut libc::siginfo_t) {
         let default: libc::sigaction = mem::zeroed();
         libc::sigaction(signal, &raw const default, ptr::null_mut());
         if !is_fault {
-            // Somebody has sent it. A fault happens again as soon as the handler returns, and the
+            // A process has sent it. A fault happens again as soon as the handler returns, and the
             // kernel ends the process with the address in its core.
             libc::raise(signal);
         }
@@ -267,7 +267,7 @@ impl Fault {
         })
     }
 
-    /// Somebody else has decided where the thread goes on.
+    /// Another handler has decided where the thread goes on.
     fn has_moved(&self) -> bool {
         // SAFETY: as above.
         let pc = unsafe { (*self.registers).uc_mcontext.gregs[Self::PC] } as usize;

@@ -42,15 +42,15 @@ impl CheckedAccess for OwnMemory {
 /// Whether the word around `addr` is mapped for writing. Safe in a signal handler.
 pub(super) fn can_write(addr: u64) -> bool {
     // Ors 0 into a word, atomically, so that even a program at work on the word sees no difference.
-    // Whoever sleeps on it may wake, which must be expected on a futex at any time.
+    // A thread that sleeps on it may wake, which must be expected on a futex at any time.
     const OR_0: libc::c_int = libc::FUTEX_OP_OR << 28;
-    let nobody = 0_u32;
-    // SAFETY: `nobody` is a word of ours, and a second address that is not mapped for writing is
+    let unused = 0_u32;
+    // SAFETY: `unused` is a word of ours, and a second address that is not mapped for writing is
     // refused with an error.
     let result = unsafe {
         libc::syscall(
             libc::SYS_futex,
-            &raw const nobody,
+            &raw const unused,
             libc::FUTEX_WAKE_OP | libc::FUTEX_PRIVATE_FLAG,
             0,
             0_usize,
@@ -115,7 +115,7 @@ mod tests {
             )
         };
         assert_ne!(base, libc::MAP_FAILED);
-        // SAFETY: both lie in the mapping just made, which nobody else knows.
+        // SAFETY: both are in the mapping just made, which no other code knows.
         unsafe {
             let second = base.byte_add(PAGE);
             assert_eq!(libc::mprotect(second, PAGE, libc::PROT_READ), 0);

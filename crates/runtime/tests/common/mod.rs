@@ -47,7 +47,7 @@ pub use self::other::{Link, Other, connect_back, hear, in_namespace, role, tell}
 pub fn address(file: u8, test: u8, host: u8) -> IpAddr {
     static RUN: OnceLock<(u8, UdpSocket)> = OnceLock::new();
     let (run, _) = RUN.get_or_init(|| {
-        // Whoever holds the address of a number has it in the subnets of all files.
+        // The process that holds the address of a number has it in the subnets of all files.
         let claim = |run| {
             let socket = UdpSocket::bind((Ipv4Addr::new(127, 0, run, 255), ROCE_V2_PORT)).ok()?;
             Some((run, socket))
@@ -70,7 +70,7 @@ pub fn port_v6(test: &str) -> Option<u16> {
         skip(test, &format!("no IPv6 here ({error})"));
         return None;
     }
-    // Below the ports that the system hands out by itself; whoever holds the one of a pair has
+    // Below the ports that the system hands out by itself; a process that holds the one of a pair has
     // both.
     let first = process::id() as u16 % PORTS;
     let claim = |n| {
@@ -497,6 +497,13 @@ pub fn check_all_kinds(a: &Node, b: &Node, (at_a, at_b): (Qpn, Qpn), bytes: usiz
     a.succeed(2);
     let found = (a.buffer.load(half), a.buffer.load(half + 8));
     assert_eq!((found, b.buffer.load(word)), ((100, 111), 5), "atomics");
+}
+
+/// The same both ways, between new queue pairs.
+pub fn check_both_ways(a: &Node, b: &Node, attr: &QpAttr, bytes: usize) {
+    let (at_a, at_b) = connect(a, b, attr);
+    check_all_kinds(a, b, (at_a, at_b), bytes, 1);
+    check_all_kinds(b, a, (at_b, at_a), bytes, 4);
 }
 
 /// Open file descriptors of this process.

@@ -118,11 +118,11 @@ impl Other {
         link
     }
 
-    /// Connects a node with a `target` and kills it amid WRITEs of `len` bytes; the node's queue pair
+    /// Connects a node with a `target` and kills it during WRITEs of `len` bytes; the node's queue pair
     /// must fail.
     pub fn meet_and_die(&mut self, node: &Node, attr: &QpAttr, len: u32, between: impl FnOnce()) {
         let Link { qpn, memory, .. } = self.meet(node, attr);
-        // Enough that the kill comes amid it.
+        // Enough that the kill comes during them.
         const WRITES: usize = 1000;
         let write = |id| node.post(qpn, id, memory.write(), node.sge(0, len));
         (0..WRITES as u64).for_each(write);

@@ -1,4 +1,4 @@
-//! Packets from somebody who has no device.
+//! Packets from an outsider, without a device.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 

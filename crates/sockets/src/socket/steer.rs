@@ -28,7 +28,7 @@ const REQUEST_ID: u32 = 44;
 const SERVICE: u32 = 56;
 /// Where a MAD has its attribute.
 const ATTRIBUTE: u32 = 36;
-/// Where a packet has its PSN, behind a byte that is no part of it.
+/// Where a packet has its PSN, behind a byte that does not belong to it.
 const PSN: u32 = 8;
 /// MRA, REJ, REP, RTU, DREQ, DREP: they have a remote comm id.
 const TO_COMM_ID: [u32; 6] = [0x11, 0x12, 0x13, 0x14, 0x15, 0x16];
@@ -111,7 +111,7 @@ impl Routes {
             skip_unless(PROBE.into(), 2),
             load(libc::BPF_B, 1),
             instruction(libc::BPF_RET | libc::BPF_A, 0),
-            // The destination queue pair, behind a byte that is no part of it.
+            // The destination queue pair, behind a byte that does not belong to it.
             load(libc::BPF_W, 4),
             instruction(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, 0x00ff_ffff),
             jump_if(Qpn::GSI.value(), 2, 0),
@@ -203,7 +203,7 @@ fn load(width: u32, offset: u32) -> sock_filter {
     instruction(libc::BPF_LD | width | libc::BPF_ABS, offset)
 }
 
-/// Over so many instructions.
+/// Over this many instructions.
 fn jump(instructions: usize) -> sock_filter {
     instruction(libc::BPF_JMP | libc::BPF_JA, instructions as u32)
 }

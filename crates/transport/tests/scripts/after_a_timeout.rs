@@ -127,7 +127,7 @@ fn posted_meanwhile() -> Pair {
 
 /// The peer misses what lies before the new packet, and says so.
 #[test]
-fn new_columns_show_missing_values() {
+fn a_new_packet_reveals_the_missing_ones() {
     let mut pair = posted_meanwhile();
     pair.run();
     pair.expect_sent(A, 0..5);
@@ -138,7 +138,7 @@ fn new_columns_show_missing_values() {
 
 /// Without a timer, the new packet would not be missed if it is lost.
 #[test]
-fn skipped_packets_are_sent_before_the_timeout() {
+fn skipped_packets_leave_before_a_timer_is_switched_off() {
     let mut pair = posted_meanwhile();
     pair.lose_psn(1, A, true, 3);
     pair.run_for(TIMEOUT_NS / 2 + 100_000);

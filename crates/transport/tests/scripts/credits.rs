@@ -147,7 +147,7 @@ fn credits_that_come_back_are_used_at_once() {
 }
 
 #[test]
-fn grants_are_kept() {
+fn granted_credits_stay_granted() {
     let mut pair = Setup::default().connect();
     for wr_id in 0..9 {
         pair.recv(B, wr_id, 100);

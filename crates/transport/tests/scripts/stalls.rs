@@ -79,7 +79,7 @@ fn each_repetition_counts_once() {
 
 /// What is said to later requests says nothing about an earlier repetition.
 #[test]
-fn old_decisions_are_forgotten() {
+fn later_answers_say_nothing_about_old_repeats() {
     let mut pair = Setup::default().connect();
     pair.rule(1, Fate::Lost, |p| p.from == B);
     pair.write(A, 1, 10);

@@ -1,16 +1,15 @@
 //! The comparison as SVG: time lost and resume delay, as shares of jobs.
 
 use ferroce_base::time::Span;
+use ferroce_picture::{
+    Canvas, Color as _, Drawn, INK, LEFT_BOTTOM, LEFT_CENTER, LEFT_TOP, RGBColor, Scale, decades,
+    picture,
+};
 use ferroce_trial::figures::Job;
-use plotters::style::{Color, RGBColor};
 
 use super::Tried;
 use super::report::{percent, short_name};
 use crate::output::lines::short;
-use crate::svg::{
-    CENTER_TOP, Canvas, Drawn, FAINT, INK, LEFT_BOTTOM, LEFT_CENTER, LEFT_TOP, RIGHT_CENTER,
-    picture,
-};
 
 const WIDTH: i32 = 960;
 /// Left and right end of both panels.
@@ -89,8 +88,8 @@ fn key(it: &Tried) -> String {
 struct Panel {
     title: &'static str,
     top: i32,
-    /// Nanoseconds, the axis is logarithmic.
-    ends: (f64, f64),
+    /// Nanoseconds.
+    x: Scale,
     /// Of each policy, how many jobs there were, and the times of those that survived, in order.
     curves: Vec<(usize, Vec<f64>)>,
 }
@@ -116,40 +115,36 @@ impl Panel {
         Self {
             title,
             top,
-            ends,
+            x: Scale::log(X, ends),
             curves,
         }
     }
 
-    fn x(&self, ns: f64) -> i32 {
-        let share = (ns / self.ends.0).ln() / (self.ends.1 / self.ends.0).ln();
-        X.0 + (share.clamp(0.0, 1.0) * f64::from(X.1 - X.0)).round() as i32
-    }
-
-    fn y(&self, share: f64) -> i32 {
-        self.top + PANEL - (share * f64::from(PANEL)).round() as i32
-    }
-
     fn draw<'a>(&self, canvas: &Canvas<'a>) -> Drawn<'a> {
-        let bottom = self.top + PANEL;
-        canvas.text(self.title, (X.0, self.top - 10), LEFT_BOTTOM, 15, INK)?;
-        for share in [0.0, 0.25, 0.5, 0.75, 1.0] {
-            let y = self.y(share);
-            canvas.line(&[(X.0, y), (X.1, y)], FAINT)?;
-            let label = format!("{:.0} %", share * 100.0);
-            canvas.text(&label, (X.0 - 8, y), RIGHT_CENTER, 12, INK)?;
-        }
-        for tick in ticks(self.ends) {
-            let x = self.x(tick);
-            canvas.line(&[(x, self.top), (x, bottom)], FAINT)?;
-            canvas.text(&short(tick), (x, bottom + 8), CENTER_TOP, 12, INK)?;
-        }
-        canvas.line(&[(X.0, self.top), (X.0, bottom), (X.1, bottom)], INK)?;
+        let (top, bottom) = (self.top, self.top + PANEL);
+        canvas.text(self.title, (X.0, top - 10), LEFT_BOTTOM, 15, INK)?;
+        let shares = Scale::linear((bottom, top), (0.0, 1.0));
+        let marks = [0.0, 0.25, 0.5, 0.75, 1.0];
+        canvas.rows(
+            &shares,
+            X,
+            marks.map(|it| (it, format!("{:.0} %", it * 100.0))),
+        )?;
+        let (low, high) = self.x.values;
+        // On short axes doubles and fives as well.
+        let steps: &[f64] = if high / low > 300.0 {
+            &[1.0]
+        } else {
+            &[1.0, 2.0, 5.0]
+        };
+        let marks = decades(self.x.values, steps).into_iter();
+        canvas.columns(&self.x, (top, bottom), marks.map(|ns| (ns, short(ns))))?;
+        canvas.line(&[(X.0, top), (X.0, bottom), (X.1, bottom)], INK)?;
         for ((jobs, times), color) in self.curves.iter().zip(COLORS) {
             let mut line = Vec::with_capacity(2 * times.len() + 1);
             for (at, ns) in times.iter().enumerate() {
-                let steps = [at, at + 1].map(|at| self.y(at as f64 / *jobs as f64));
-                line.extend(steps.map(|y| (self.x(*ns), y)));
+                let steps = [at, at + 1].map(|at| shares.at(at as f64 / *jobs as f64));
+                line.extend(steps.map(|y| (self.x.at(*ns), y)));
             }
             // It stays where it is: no job takes longer, but those that never come.
             line.extend(line.last().map(|(_, y)| (X.1, *y)));
@@ -158,15 +153,4 @@ impl Panel {
         }
         Ok(())
     }
-}
-
-/// Powers of ten, and on short axes their doubles and fives.
-fn ticks((low, high): (f64, f64)) -> Vec<f64> {
-    let decades = (low.log10().floor() as i32)..=(high.log10().ceil() as i32);
-    let steps: &[f64] = match high / low > 300.0 {
-        true => &[1.0],
-        false => &[1.0, 2.0, 5.0],
-    };
-    let ticks = decades.flat_map(|n| steps.iter().map(move |step| step * 10_f64.powi(n)));
-    ticks.filter(|tick| (low..=high).contains(tick)).collect()
 }

@@ -1,15 +1,13 @@
 //! The plot as SVG.
 
 use ferroce_adp::trace::Event;
-use plotters::coord::ranged1d::Ranged;
-use plotters::prelude::{IntoLogRange, LogCoord};
-use plotters::style::{Color, RGBColor};
+use ferroce_picture::{
+    CENTER_TOP, Canvas, Color as _, Drawn, FAINT, HPos, INK, LEFT_CENTER, LEFT_TOP, RGBColor,
+    RIGHT_CENTER, Scale, VPos, picture,
+};
 
 use super::{Ladder, ticks};
 use crate::output::lines::short;
-use crate::svg::{
-    CENTER_TOP, Canvas, Drawn, FAINT, HPos, INK, LEFT_CENTER, LEFT_TOP, RIGHT_CENTER, VPos, picture,
-};
 
 const SIZE: (i32, i32) = (960, 540);
 /// Where the picture lies: left, top, right, bottom.
@@ -164,18 +162,10 @@ impl<'a> Picture<'_, 'a> {
     }
 
     fn x(&self, time: f64) -> i32 {
-        let (left, _, right, _) = FRAME;
-        place(time, self.ladder.x, (left, right))
+        Scale::log((FRAME.0, FRAME.2), self.ladder.x).at(time)
     }
 
     fn y(&self, wait: f64) -> i32 {
-        let (_, top, _, bottom) = FRAME;
-        place(wait, self.ladder.y, (bottom, top))
+        Scale::log((FRAME.3, FRAME.1), self.ladder.y).at(wait)
     }
-}
-
-/// The pixel of a value on a logarithmic axis.
-fn place(value: f64, (least, most): (f64, f64), pixels: (i32, i32)) -> i32 {
-    let axis: LogCoord<f64> = (least..most).log_scale().into();
-    axis.map(&value.clamp(least, most), pixels)
 }

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use ferroce_adp::trace::Event;
+use ferroce_picture::Scale;
 
 use super::{Ladder, ticks};
 use crate::output::lines::short;
@@ -157,14 +158,13 @@ impl Canvas<'_> {
 }
 
 /// In which of `count` cells a value lies, on a logarithmic axis.
-fn place(value: f64, (least, most): (f64, f64), count: usize) -> usize {
-    let part = (value / least).ln() / (most / least).ln();
-    #[expect(clippy::cast_precision_loss)]
-    let last = (count - 1) as f64;
-    // Cut to the axis, and so to what a usize holds.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    let cell = (part.clamp(0.0, 1.0) * last).round() as usize;
-    cell
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss
+)]
+fn place(value: f64, ends: (f64, f64), count: usize) -> usize {
+    Scale::log((0, count as i32 - 1), ends).at(value) as usize
 }
 
 fn join(label: &mut String, more: &str) {

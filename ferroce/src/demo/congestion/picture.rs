@@ -1,12 +1,12 @@
 //! The course as SVG: each queue pair's throughput and limit, the queue, and alpha.
 
-use plotters::style::{Color, RGBColor};
+use ferroce_picture::{
+    Canvas, Color as _, Drawn, FAINT, INK, LEFT_BOTTOM, LEFT_CENTER, LEFT_TOP, RGBColor, Scale,
+    picture,
+};
 
 use super::course::{Course, Sample};
 use crate::demo::report::{digits, wrap_for_picture};
-use crate::svg::{
-    self, Canvas, Drawn, FAINT, INK, LEFT_BOTTOM, LEFT_CENTER, LEFT_TOP, RIGHT_CENTER, TimeAxis,
-};
 
 const WIDTH: i32 = 1000;
 /// Left and right end of all axes.
@@ -35,12 +35,9 @@ const COLORS: [RGBColor; 8] = [
 /// The picture as the text of an SVG file, under a headline of two lines.
 pub(super) fn draw(course: &Course, rate_bps: u64, settings: &str) -> Result<String, String> {
     let end_ns = course.phases.last().map_or(1, |phase| phase.span.end);
-    let axis = TimeAxis {
-        x: X,
-        time: 0.0..end_ns as f64 / 1e9,
-    };
+    let axis = Scale::linear(X, (0.0, end_ns as f64 / 1e9));
     let height = TOP + PARTS * HEIGHT + (PARTS - 1) * GAP + FOOT;
-    svg::picture((WIDTH, height), |canvas| {
+    picture((WIDTH, height), |canvas| {
         let picture = Picture {
             canvas,
             course,
@@ -60,72 +57,59 @@ fn thinned(samples: &[Sample]) -> Vec<Sample> {
 struct Picture<'p, 'a> {
     canvas: &'p Canvas<'a>,
     course: &'p Course,
-    axis: TimeAxis,
+    axis: Scale,
     samples: Vec<Sample>,
 }
 
-/// One of the parts that lie below each other on the same time axis.
-#[derive(Clone, Copy)]
-struct Part {
-    top: i32,
-    /// The value at its head; 0 is at its foot.
-    most: f64,
-}
-
-impl Part {
-    fn new(place: i32, most: f64) -> Self {
-        let top = TOP + place * (HEIGHT + GAP);
-        Self { top, most }
-    }
-
-    fn bottom(self) -> i32 {
-        self.top + HEIGHT
-    }
-
-    fn y(self, value: f64) -> i32 {
-        let share = (value / self.most).clamp(0.0, 1.0);
-        self.bottom() - (share * f64::from(HEIGHT)).round() as i32
-    }
+/// The values of one of the parts that lie below each other on the same time axis: 0 is at its foot, and
+/// this at its head.
+fn part(place: i32, most: f64) -> Scale {
+    let top = TOP + place * (HEIGHT + GAP);
+    Scale::linear((top + HEIGHT, top), (0.0, most))
 }
 
 impl<'a> Picture<'_, 'a> {
     fn draw(&self, gbps: f64, settings: &str) -> Drawn<'a> {
         self.head(settings)?;
-        let carried = Part::new(0, gbps * 1.2);
-        self.frame(carried, "Carried, Gb/s; dashed: what the bottleneck passes")?;
-        let line = carried.y(gbps);
-        self.canvas.dashes((X.0, line), (X.1, line), QUEUE)?;
-        self.lines(carried, &|sample, flow| sample.bps(flow) / 1e9)?;
-
-        let limits = Part::new(1, gbps * 1.2);
+        let carried = part(0, gbps * 1.2);
         self.frame(
-            limits,
+            &carried,
+            "Carried, Gb/s; dashed: what the bottleneck passes",
+        )?;
+        let line = carried.at(gbps);
+        self.canvas.dashes((X.0, line), (X.1, line), QUEUE)?;
+        self.lines(&carried, &|sample, flow| sample.bps(flow) / 1e9)?;
+
+        let limits = part(1, gbps * 1.2);
+        self.frame(
+            &limits,
             "Limit of each QP, Gb/s; clipped at top: unlimited, or above link rate",
         )?;
-        self.lines(limits, &|sample, flow| {
+        self.lines(&limits, &|sample, flow| {
             let limit = sample.flows[flow].limit_bps;
             limit.map_or(f64::INFINITY, |bps| bps as f64 / 1e9)
         })?;
 
         let queues = self.samples.iter().map(|sample| sample.queue_bytes);
-        let queue = Part::new(2, queues.max().unwrap_or(0).max(1_000) as f64 / 1e3 * 1.05);
-        self.frame(queue, "Queue of the bottleneck, KB")?;
+        let queue = part(2, queues.max().unwrap_or(0).max(1_000) as f64 / 1e3 * 1.05);
+        self.frame(&queue, "Queue of the bottleneck, KB")?;
         let mut from = X.0;
         for sample in &self.samples {
-            let x = self.axis.x(sample.at_ns as f64 / 1e9);
-            let y = queue.y(sample.queue_bytes as f64 / 1e3);
+            let x = self.axis.at(sample.at_ns as f64 / 1e9);
+            let y = queue.at(sample.queue_bytes as f64 / 1e3);
             let bar = QUEUE.filled();
-            self.canvas.rectangle((from, y), (x, queue.bottom()), bar)?;
+            self.canvas.rectangle((from, y), (x, queue.pixels.0), bar)?;
             from = x;
         }
 
         let alphas = self.samples.iter().flat_map(|sample| &sample.flows);
         let most = alphas.map(|flow| flow.alpha).fold(0.01, f64::max);
-        let alpha = Part::new(3, most * 1.05);
-        self.frame(alpha, "Alpha, each QP's estimate of congestion")?;
-        self.lines(alpha, &|sample, flow| sample.flows[flow].alpha)?;
+        let alpha = part(3, most * 1.05);
+        self.frame(&alpha, "Alpha, each QP's estimate of congestion")?;
+        self.lines(&alpha, &|sample, flow| sample.flows[flow].alpha)?;
         let below = "seconds since the start of the run";
-        self.axis.draw(self.canvas, alpha.bottom(), 1.0, below)
+        self.canvas
+            .time_axis(&self.axis, alpha.pixels.0, 1.0, below)
     }
 
     fn head(&self, settings: &str) -> Drawn<'a> {
@@ -147,38 +131,35 @@ impl<'a> Picture<'_, 'a> {
     }
 
     /// Name, values and the edges of the phases.
-    fn frame(&self, part: Part, name: &str) -> Drawn<'a> {
-        let above = (X.0, part.top - 10);
-        self.canvas.text(name, above, LEFT_BOTTOM, 14, INK)?;
-        let step = svg::round_step(part.most / 5.0);
-        for n in 0..=(part.most / step) as i64 {
-            let (value, y) = (n as f64 * step, part.y(n as f64 * step));
-            self.canvas.line(&[(X.0, y), (X.1, y)], FAINT)?;
-            let label = if n == 0 {
+    fn frame(&self, part: &Scale, name: &str) -> Drawn<'a> {
+        let (bottom, top) = part.pixels;
+        self.canvas
+            .text(name, (X.0, top - 10), LEFT_BOTTOM, 14, INK)?;
+        let marks = part.round(5.0).into_iter();
+        let label = |value: f64| {
+            if value == 0.0 {
                 "0".to_owned()
             } else {
                 digits(value)
-            };
-            self.canvas
-                .text(&label, (X.0 - 8, y), RIGHT_CENTER, 12, INK)?;
-        }
-        for phase in &self.course.phases {
-            let x = self.axis.x(phase.span.start as f64 / 1e9);
-            self.canvas
-                .line(&[(x, part.top), (x, part.bottom())], FAINT)?;
-        }
+            }
+        };
         self.canvas
-            .line(&[(X.0, part.bottom()), (X.1, part.bottom())], INK)
+            .rows(part, X, marks.map(|value| (value, label(value))))?;
+        for phase in &self.course.phases {
+            let x = self.axis.at(phase.span.start as f64 / 1e9);
+            self.canvas.line(&[(x, top), (x, bottom)], FAINT)?;
+        }
+        self.canvas.line(&[(X.0, bottom), (X.1, bottom)], INK)
     }
 
     /// A line for each queue pair, where it sends.
-    fn lines(&self, part: Part, value: &dyn Fn(&Sample, usize) -> f64) -> Drawn<'a> {
+    fn lines(&self, part: &Scale, value: &dyn Fn(&Sample, usize) -> f64) -> Drawn<'a> {
         let flows = self.samples.first().map_or(0, |sample| sample.flows.len());
         for (flow, color) in COLORS.into_iter().enumerate().take(flows) {
             let points = self.samples.iter().filter_map(|sample| {
                 let sends = self.course.sends(flow, sample.at_ns.saturating_sub(1));
-                let x = self.axis.x(sample.at_ns as f64 / 1e9);
-                sends.then(|| (x, part.y(value(sample, flow))))
+                let x = self.axis.at(sample.at_ns as f64 / 1e9);
+                sends.then(|| (x, part.at(value(sample, flow))))
             });
             let points: Vec<_> = points.collect();
             self.canvas.line(&points, color.stroke_width(2))?;

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use ferroce_picture::{Scale, decades, escape};
+
 const WIDTH: f64 = 900.0;
 const LEFT: f64 = 70.0;
 const RIGHT: f64 = 30.0;
@@ -16,9 +18,7 @@ pub(super) const COLORS: [&str; 7] = [
 /// One axis.
 #[derive(Clone, Debug)]
 pub(super) struct Axis {
-    pub(super) from: f64,
-    pub(super) to: f64,
-    pub(super) is_log: bool,
+    pub(super) scale: Scale,
     pub(super) label: String,
     /// What a tick says.
     pub(super) show: fn(f64) -> String,
@@ -27,9 +27,7 @@ pub(super) struct Axis {
 impl Axis {
     pub(super) fn linear(from: f64, to: f64, label: impl Into<String>) -> Self {
         Self {
-            from,
-            to: if to > from { to } else { from + 1.0 },
-            is_log: false,
+            scale: Scale::linear((0, 1), (from, if to > from { to } else { from + 1.0 })),
             label: label.into(),
             show: plain,
         }
@@ -40,34 +38,17 @@ impl Axis {
         let power = |value: f64, round: fn(f64) -> f64| 10_f64.powf(round(value.max(1e-9).log10()));
         let (from, to) = (power(from, f64::floor), power(to, f64::ceil));
         Self {
-            from,
-            to: if to > from { to } else { from * 10.0 },
-            is_log: true,
+            scale: Scale::log((0, 1), (from, if to > from { to } else { from * 10.0 })),
             label: label.into(),
             show,
         }
     }
 
-    fn share(&self, value: f64) -> f64 {
-        let share = match self.is_log {
-            true => (value.max(self.from) / self.from).ln() / (self.to / self.from).ln(),
-            false => (value - self.from) / (self.to - self.from),
-        };
-        share.clamp(0.0, 1.0)
-    }
-
     fn ticks(&self) -> Vec<f64> {
-        if self.is_log {
-            let mut ticks = vec![self.from];
-            while ticks[ticks.len() - 1] * 9.99 < self.to {
-                ticks.push(ticks[ticks.len() - 1] * 10.0);
-            }
-            return ticks;
+        match self.scale.is_log {
+            true => decades(self.scale.values, &[1.0]),
+            false => self.scale.round(8.0),
         }
-        let step = crate::svg::round_step((self.to - self.from) / 8.0);
-        let first = (self.from / step).ceil() as i64;
-        let last = (self.to / step + 1e-9).floor() as i64;
-        (first..=last).map(|n| n as f64 * step).collect()
     }
 }
 
@@ -109,8 +90,8 @@ impl Plot {
     fn at(&self, x: f64, y: f64) -> (f64, f64) {
         let wide = WIDTH - LEFT - RIGHT;
         let high = self.height - TOP - BOTTOM;
-        let x = LEFT + self.x.share(x) * wide;
-        (x, TOP + (1.0 - self.y.share(y)) * high)
+        let x = LEFT + self.x.scale.share(x) * wide;
+        (x, TOP + (1.0 - self.y.scale.share(y)) * high)
     }
 
     /// A line through points, with its name in the legend.
@@ -170,7 +151,7 @@ impl Plot {
             self.height
         );
         for tick in self.x.ticks() {
-            let (x, _) = self.at(tick, self.y.from);
+            let (x, _) = self.at(tick, self.y.scale.values.0);
             let _ = writeln!(
                 svg,
                 "<line x1=\"{x:.1}\" y1=\"{top}\" x2=\"{x:.1}\" y2=\"{bottom}\" class=\"grid\"/>\
@@ -186,7 +167,7 @@ impl Plot {
             rows.to_vec()
         };
         for (tick, text) in ticks {
-            let (_, y) = self.at(self.x.from, tick);
+            let (_, y) = self.at(self.x.scale.values.0, tick);
             if rows.is_empty() {
                 let _ = writeln!(
                     svg,
@@ -236,19 +217,4 @@ impl Plot {
         }
         html + "</p>\n"
     }
-}
-
-/// Text as HTML has it.
-pub(super) fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => escaped += "&amp;",
-            '<' => escaped += "&lt;",
-            '>' => escaped += "&gt;",
-            '"' => escaped += "&quot;",
-            _ => escaped.push(c),
-        }
-    }
-    escaped
 }

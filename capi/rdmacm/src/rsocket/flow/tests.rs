@@ -249,7 +249,7 @@ fn sizes() -> impl Strategy<Value = Sizes> {
 
 proptest! {
     /// With any sizes, and either end slow: all bytes arrive in their order, nothing is overwritten
-    /// before it was read, and no end waits for ever.
+    /// before it was read, and neither end waits without end.
     #[test]
     fn all_that_is_sent_arrives(
         sizes in [sizes(), sizes()],

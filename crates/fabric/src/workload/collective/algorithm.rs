@@ -44,7 +44,7 @@ pub(super) struct Shape {
 }
 
 impl Algorithm {
-    /// Whether so many ranks, of which there are two at least, can do it.
+    /// Whether this many ranks, of which there are two at least, can do it.
     pub(super) fn check(self, ranks: u32) -> Result<(), WorkloadError> {
         if self != Self::HalvingDoubling || ranks.is_power_of_two() {
             return Ok(());
@@ -92,7 +92,7 @@ impl Algorithm {
         }
     }
 
-    /// The largest message for a chunk of so many bytes.
+    /// The largest message for a chunk of this many bytes.
     pub(super) fn message_max(self, ranks: u32, bytes: u64) -> u64 {
         match self {
             Self::RingAllReduce | Self::RingHalf | Self::AllToAll | Self::Shifts => {
@@ -104,7 +104,7 @@ impl Algorithm {
         }
     }
 
-    /// What is sent in a step, of a chunk of so many bytes.
+    /// What is sent in a step, of a chunk of this many bytes.
     pub(super) fn sends(self, step: u32, ranks: u32, bytes: u64) -> Vec<Step> {
         let all = 0..ranks;
         match self {
@@ -170,7 +170,7 @@ fn exchange(step: u32, src: u32, ranks: u32, bytes: u64) -> Step {
     }
 }
 
-/// How much of so many bytes a rank is left with after they were halved so often: the lower half, or
+/// How much of this many bytes a rank is left with after they were halved so often: the lower half, or
 /// the upper one, as the bits of its number say.
 fn kept(rank: u32, halvings: u32, ranks: u32, bytes: u64) -> u64 {
     let levels = ranks.ilog2();
