@@ -21,7 +21,7 @@ use ferroce_hca::{
     Personality, QpAttr, QpInit, QpType, Secret, SendFlags, SendOp, SendWr, Sge, WcStatus,
 };
 use ferroce_runtime::{Device, DeviceConfig, Endpoint};
-use ferroce_testing::{longest_wait, register, skip};
+use ferroce_testing::{Bounds, longest_wait, register, sharing, skip};
 use ferroce_wire::{
     Headers, ICRC_LEN, IcrcFlow, IpPair, NakCode, Opcode, Packet, Psn, ROCE_V2_PORT, Syndrome,
 };
@@ -210,7 +210,9 @@ fn in_fabric(policy: Policy, script: Script, kind: Kind) -> Course {
         switch: SwitchConfig::default(),
         seed: 1,
     };
-    let mut fabric = Fabric::new(config, [A, B].map(|_| Hca::new(device(policy)))).unwrap();
+    // A socket's buffer bounds what is in flight, so it does here as well.
+    let devices = [A, B].map(|_| sharing(Hca::new(device(policy)), Bounds::default()));
+    let mut fabric = Fabric::new(config, devices).unwrap();
     let observer = Observer::new(script);
     let is_dark = Arc::new(AtomicBool::new(script.all_ms > 0));
     let (noting, dark) = (Arc::clone(&observer), Arc::clone(&is_dark));
