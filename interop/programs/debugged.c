@@ -95,6 +95,22 @@ static void threads(void)
 		CHECK(!pthread_join(all[i], NULL));
 }
 
+static void *ends_at_once(void *unused)
+{
+	return unused;
+}
+
+// A device's threads start after threads of the program have left their stacks to the C library.
+static void opened_after_threads(void)
+{
+	pthread_t all[4];
+	for (int i = 0; i < 4; i++)
+		CHECK(!pthread_create(&all[i], NULL, ends_at_once, NULL));
+	for (int i = 0; i < 4; i++)
+		CHECK(!pthread_join(all[i], NULL));
+	open_at_end();
+}
+
 static void set_timeout(struct end *end, int timeout)
 {
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_SQD };
@@ -147,7 +163,8 @@ static void stopped_for_a_patient_peer(void)
 #define CASE(name) { #name, name }
 static const struct test_case CASES[] = {
 	CASE(whole), CASE(open_at_end), CASE(gone), CASE(overflow), CASE(leak),
-	CASE(race), CASE(threads), CASE(stopped), CASE(stopped_for_a_patient_peer),
+	CASE(race), CASE(threads), CASE(opened_after_threads), CASE(stopped),
+	CASE(stopped_for_a_patient_peer),
 };
 
 MAIN(CASES)

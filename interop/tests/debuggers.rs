@@ -7,7 +7,7 @@ use ferroce_interop::lab::{Finished, Lab, Ready, free_port};
 use ferroce_testing::has;
 
 /// The cases of `programs/debugged.c` in which no checker may find anything.
-const CLEAN: [&str; 3] = ["whole", "open_at_end", "threads"];
+const CLEAN: [&str; 4] = ["whole", "open_at_end", "threads", "opened_after_threads"];
 
 fn built(lab: &Lab, options: &str) -> String {
     let program = lab.compile_with("debugged", format!("-g {options}"));

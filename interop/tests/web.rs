@@ -281,7 +281,8 @@ fn devices_are_shown_live_until_the_server_is_gone() {
     lab.ferroce("adp apply link-flap -d fr0").success();
     browser.until_text(card, "link-flap");
     let tcp = free_port().to_string();
-    let listen = format!("ibv_rc_pingpong -g 1 -n 2000 -p {tcp} -d fr0");
+    // One message at a time, so that a lost one waits for its timer; both stay until all have arrived.
+    let listen = format!("ib_write_bw -s 64 -t 1 -n 500 -F -d fr0 -p {tcp}");
     let connect = format!("{listen} 127.0.0.1");
     lab.pair(&listen, Ready::Tcp(tcp.parse().unwrap()), &connect);
     browser.until_text(card, "rdma_tx_packets");

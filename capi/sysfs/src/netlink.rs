@@ -9,7 +9,6 @@
 use std::ffi::{c_int, c_void};
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread;
 
 use ferroce_abi::border::cross;
 use ferroce_registry::Registry;
@@ -334,22 +333,8 @@ fn tell(to: u32, datagrams: Vec<Vec<u8>>) {
         }
         THREADS.fetch_sub(1, Ordering::Relaxed);
     };
-    let started = without_signals(|| thread::Builder::new().spawn(follow));
-    if started.is_err() {
+    if ferroce_os::spawn("ferroce-netlink".to_owned(), follow).is_err() {
         THREADS.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// Runs something whose threads are to see none of the program's signals.
-fn without_signals<T>(run: impl FnOnce() -> T) -> T {
-    // SAFETY: sets of signals in local variables.
-    unsafe {
-        let (mut all, mut before) = (mem::zeroed(), mem::zeroed());
-        libc::sigfillset(&raw mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
-        let outcome = run();
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
-        outcome
     }
 }
 

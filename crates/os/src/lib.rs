@@ -13,7 +13,8 @@
 //! | `region` | memory that two processes use at the same time |
 //! | `list` | a list that can be read without a lock |
 //! | `interface`, `identity` | the host's interfaces; who this process is |
-//! | `signals`, `slice`, `ticks`, `limit` | signals, time slices, the processor's counter, limits of a process |
+//! | `thread` | threads in a program that is not the library's own |
+//! | `slice`, `ticks`, `limit` | time slices, the processor's counter, limits of a process |
 #![allow(unsafe_code, reason = "system calls")]
 
 mod descriptors;
@@ -25,9 +26,9 @@ mod interface;
 mod limit;
 mod list;
 mod region;
-mod signals;
 mod slice;
 mod tap;
+mod thread;
 mod ticks;
 mod wait;
 mod wall_clock;
@@ -43,9 +44,9 @@ pub use interface::{Interface, own_addresses};
 pub use limit::{after, remedy};
 pub use list::List;
 pub use region::{Region, fixed_memory_file};
-pub use signals::NoSignals;
 pub use slice::shorten_slice;
 pub use tap::{Seen, Tap, TapDirection};
+pub use thread::spawn;
 pub use ticks::ticks;
 pub use wait::{Clock, Waiter, Wake, Waker, thread_cpu_ns, tighten_timer_slack};
 pub use wall_clock::WallClock;

@@ -14,7 +14,7 @@ use ferroce_wire::pcapng::{Direction, UdpMeta, Writer};
 use ferroce_wire::{BTH_LEN, ICRC_LEN, Verdict};
 
 use crate::fork::NotInherited;
-use crate::signals::NoSignals;
+use crate::thread::spawn;
 use crate::wait::Clock;
 use crate::wall_clock::WallClock;
 
@@ -129,10 +129,7 @@ impl Tap {
             error: None,
         }));
         let weak = Arc::downgrade(&inner);
-        let _no_signals = NoSignals::begin();
-        thread::Builder::new()
-            .name("ferroce-capture".into())
-            .spawn(move || keep_written(&weak))?;
+        spawn("ferroce-capture".to_owned(), move || keep_written(&weak))?;
         Ok(Self { direction, inner })
     }
 

@@ -23,7 +23,7 @@ use ferroce_hca::{
     Completion, CqId, DeviceState, Event, Hca, HcaConfig, Notify, RecvWr, SendWr, SrqId, Time,
     VerbsError,
 };
-use ferroce_os::{Clock, Epoll, NoSignals, Tap, Waiter, Waker};
+use ferroce_os::{Clock, Epoll, Tap, Waiter, Waker};
 use ferroce_registry::{
     DeviceSpec, GidTable, Query, Resource, ServiceClaim, ServiceError, ServiceScope, rows,
 };
@@ -199,10 +199,7 @@ impl Device {
     fn start_helper(&mut self, waiter: Waiter) -> Result<(), OpenError> {
         let shared = Arc::clone(&self.shared);
         let name = format!("ferroce-{}", shared.socket.address().ip());
-        let _no_signals = NoSignals::begin();
-        let helper = thread::Builder::new()
-            .name(name)
-            .spawn(move || shared.help(waiter));
+        let helper = ferroce_os::spawn(name, move || shared.help(waiter));
         self.helper = Some(helper.map_err(OpenError::Helper)?);
         Ok(())
     }
@@ -219,10 +216,8 @@ impl Device {
         };
         let waiter = Waiter::new().map_err(OpenError::Helper)?;
         let waker = waiter.waker();
-        let _no_signals = NoSignals::begin();
-        let watcher = thread::Builder::new()
-            .name("ferroce-host".to_owned())
-            .spawn(move || shared.watch_host(view, &file, waiter));
+        let name = "ferroce-host".to_owned();
+        let watcher = ferroce_os::spawn(name, move || shared.watch_host(view, &file, waiter));
         self.watcher = Some((watcher.map_err(OpenError::Helper)?, waker));
         Ok(())
     }
