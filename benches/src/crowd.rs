@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ferroce_hca::{
+use ferroce_device::{
     AccessFlags, Buffer, CqId, Memory, MrInfo, Mtu, SendOp, SendWr, Sge, VerbsError,
 };
 use ferroce_runtime::Device;

@@ -5,7 +5,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use ferroce_dcqcn::Params;
-use ferroce_hca::{Counter, Direction, Impairment, Mtu, SendOp, SendWr, SettingError, Sge};
+use ferroce_device::{Counter, Direction, Impairment, Mtu, SendOp, SendWr, SettingError, Sge};
 
 use crate::pair::{Error, Side, check, connect};
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use ferroce_hca::HistogramConfig;
+use ferroce_device::HistogramConfig;
 
 use crate::output::Table;
 use crate::output::lines::short;

@@ -13,7 +13,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use ferroce_hca::{DeviceState, Settings};
+use ferroce_device::{DeviceState, Settings};
 use ferroce_registry::{DeviceSpec, Registry, settings_from_bytes, settings_to_bytes};
 use nix::fcntl::{Flock, FlockArg, OFlag};
 use tempfile::NamedTempFile;

@@ -7,8 +7,8 @@ mod print;
 use std::io;
 
 use clap::Args;
+use ferroce_device::Method;
 use ferroce_fwctl::mailbox::Status;
-use ferroce_hca::Method;
 use ferroce_prm::adp_retx_histogram::ADP_RETX_HISTOGRAM;
 use ferroce_prm::mlxreg::{TextError, apply, apply_raw};
 use ferroce_prm::{REGISTERS, Register, by_name};

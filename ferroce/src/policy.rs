@@ -3,7 +3,7 @@
 use std::fmt;
 
 use ferroce_adp::{PolicyKind, Profile, builtin};
-use ferroce_hca::Settings;
+use ferroce_device::Settings;
 
 use crate::json::shared as json;
 
@@ -81,7 +81,7 @@ impl fmt::Display for Policy {
 
 #[cfg(test)]
 mod tests {
-    use ferroce_hca::{DeviceState, Personality};
+    use ferroce_device::{DeviceState, Personality};
 
     use super::*;
 

@@ -5,7 +5,7 @@ mod show;
 
 use clap::{Args, Subcommand};
 use ferroce_base::names::instead;
-use ferroce_hca::Method;
+use ferroce_device::Method;
 use ferroce_prm::adp_retx_histogram::ADP_RETX_HISTOGRAM;
 use ferroce_prm::{REGISTERS, Register, by_id, by_name, mlxreg};
 

@@ -4,9 +4,9 @@ use std::cell::RefCell;
 use std::fmt;
 use std::path::PathBuf;
 
+use ferroce_device::{Method, RegisterError, Status};
 use ferroce_fwctl::card::{Call, Card, CardError, Places};
 pub(crate) use ferroce_fwctl::card::{REGISTER_LEN_MAX, is_card_name};
-use ferroce_hca::{Method, RegisterError, Status};
 use ferroce_prm::mgir::MGIR;
 use ferroce_prm::{Register, by_id};
 use ferroce_registry::{DeviceSpec, Observer, PciAddress, Registry};

@@ -30,7 +30,7 @@ use std::process;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use ferroce_hca::Impairment;
+use ferroce_device::Impairment;
 use ferroce_registry::{DeviceSpec, Emulation, LinkSetting, Registry, impairment};
 use ferroce_sysfs::View;
 pub(crate) use library::Libraries;

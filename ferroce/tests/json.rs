@@ -10,7 +10,7 @@ use clap::{ArgMatches, Command, CommandFactory as _};
 use common::schema::check;
 use common::{Place, address, good, good_json};
 use ferroce::cli::Cli;
-use ferroce_hca::{QpInit, QpType};
+use ferroce_device::{QpInit, QpType};
 use ferroce_runtime::{AttachOptions, Device};
 use ferroce_wire::pcapng::Writer;
 use serde_json::Value;

@@ -5,7 +5,7 @@ mod common;
 use std::time::Duration;
 
 use common::{Place, address};
-use ferroce_hca::{
+use ferroce_device::{
     AccessFlags, Buffer, CqId, Memory, MrInfo, QpAttr, QpInit, QpType, SendOp, SendWr, Sge,
     WcStatus,
 };

@@ -15,7 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{Words, address, has, registry};
-use ferroce_hca::{Counter, QpInit, QpType};
+use ferroce_device::{Counter, QpInit, QpType};
 use ferroce_registry::Registry;
 use ferroce_runtime::{AttachOptions, Device};
 use ferroce_testing::{rows, skip};

@@ -14,12 +14,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ferroce_adp::{Profile, RawProfile, RawRange};
-use ferroce_fabric::topology::CableSpec;
-use ferroce_fabric::{Fabric, FabricConfig, Fate, Rate, Span, SwitchConfig, Time, Topology};
-use ferroce_hca::{
+use ferroce_device::{
     AccessFlags, Buffer, Completion, Counter, Event, Hca, HcaConfig, Memory, MrInfo, Outgoing,
     Personality, QpAttr, QpInit, QpType, Secret, SendFlags, SendOp, SendWr, Sge, WcStatus,
 };
+use ferroce_fabric::topology::CableSpec;
+use ferroce_fabric::{Fabric, FabricConfig, Fate, Rate, Span, SwitchConfig, Time, Topology};
 use ferroce_runtime::{Device, DeviceConfig, Endpoint};
 use ferroce_testing::{Bounds, longest_wait, register, sharing, skip};
 use ferroce_wire::{

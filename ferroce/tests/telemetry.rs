@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{Exporter, Place, address, has, metric};
-use ferroce_hca::{QpInit, QpType};
+use ferroce_device::{QpInit, QpType};
 use ferroce_runtime::{AttachOptions, Device};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -227,7 +227,7 @@ fn counters_that_are_zero_are_left_out_for_people() {
     let counters = json(&place.good("stat show fr1 -j"));
     assert_eq!(counters["devices"][0]["counters"]["rx_malformed"], 0);
 
-    device.with(|hca| hca.count(ferroce_hca::Counter::RxMalformed, 7));
+    device.with(|hca| hca.count(ferroce_device::Counter::RxMalformed, 7));
     assert_eq!(place.good("stat show fr1"), "link fr1/1 rx_malformed 7\n");
 }
 
@@ -237,7 +237,7 @@ fn counters_are_watched_as_rates() {
     let watch = "stat show fr1 --watch 0.05 --count 2";
     let table = place.good(watch);
     assert_eq!(table, "all counters are 0\nall counters are 0\n");
-    device.with(|hca| hca.count(ferroce_hca::Counter::RxMalformed, 7));
+    device.with(|hca| hca.count(ferroce_device::Counter::RxMalformed, 7));
     let table = place.good(watch);
     let head = "link   counter       per second  total";
     let row = "fr1/1  rx_malformed           0      7";
@@ -250,7 +250,7 @@ fn counters_are_watched_as_rates() {
         .unwrap();
     let mut looks = BufReader::new(child.stdout.take().unwrap()).lines();
     looks.next().unwrap().unwrap();
-    device.with(|hca| hca.count(ferroce_hca::Counter::RxMalformed, 10));
+    device.with(|hca| hca.count(ferroce_device::Counter::RxMalformed, 10));
     // It is in one of the looks, whole, as a rate.
     let seen = looks
         .by_ref()

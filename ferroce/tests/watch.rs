@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use common::{Exporter, Place, address, metric};
-use ferroce_hca::{Data, QpAttr, QpInit, QpType, Received};
+use ferroce_device::{Data, QpAttr, QpInit, QpType, Received};
 use ferroce_os::Clock;
 use ferroce_runtime::{AttachOptions, Device, Endpoint};
 use ferroce_wire::{PKEY_DEFAULT, Psn, Qpn, cnp};

@@ -8,7 +8,7 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{Place, address, has};
-use ferroce_hca::{QpAttr, QpInit, QpType, SendOp, SendWr, Sge};
+use ferroce_device::{QpAttr, QpInit, QpType, SendOp, SendWr, Sge};
 use ferroce_runtime::{AttachOptions, Device, Endpoint};
 use ferroce_testing::rows;
 use ferroce_wire::Psn;

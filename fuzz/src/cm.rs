@@ -1,9 +1,9 @@
 //! Connection managers under any calls and any link.
 
-use ferroce_hca::cm::{
+use ferroce_device::cm::{
     CmEventKind, CommId, ConnectReply, ConnectRequest, SidrReply, SidrRequest, Transport,
 };
-use ferroce_hca::{Data, Hca, HcaConfig, Mtu, Secret, Span};
+use ferroce_device::{Data, Hca, HcaConfig, Mtu, Secret, Span};
 use ferroce_testing::{Side, World};
 use ferroce_wire::cm::{Mad, Private, RejectReason, ServiceId, headers};
 use ferroce_wire::{Psn, Qpn};

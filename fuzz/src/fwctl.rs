@@ -3,7 +3,7 @@
 use ferroce_fwctl::mailbox::{Method, Reply, Request, Status};
 use ferroce_fwctl::node::{self, UserMemory};
 use ferroce_fwctl::uapi::{FWCTL_INFO, FWCTL_RPC, Info, Rpc};
-use ferroce_hca::{Hca, HcaConfig};
+use ferroce_device::{Hca, HcaConfig};
 use ferroce_prm::{REGISTERS, Register};
 
 use crate::Cursor;

@@ -1,6 +1,6 @@
 //! Register contents as text.
 
-use ferroce_hca::{Hca, HcaConfig, Method};
+use ferroce_device::{Hca, HcaConfig, Method};
 use ferroce_prm::mlxreg::{apply, apply_raw, number};
 use ferroce_prm::{Access, Image, REGISTERS, Register};
 

@@ -3,7 +3,7 @@
 use ferroce_adp::trace::{Event, SilentPeer};
 use ferroce_adp::{QpTimeouts, RetryState};
 use ferroce_base::time::Span;
-use ferroce_hca::{Hca, HcaConfig, Method, Status};
+use ferroce_device::{Hca, HcaConfig, Method, Status};
 use ferroce_prm::adp_retx_histogram::ADP_RETX_HISTOGRAM;
 use ferroce_prm::{Image, REGISTERS, Register, by_id, roce_accl};
 

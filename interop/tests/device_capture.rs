@@ -8,12 +8,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use ferroce_dcqcn::Params;
-use ferroce_fabric::Standing;
-use ferroce_fabric::scenario::Scenario;
-use ferroce_hca::{
+use ferroce_device::{
     AccessFlags, Buffer, Counter, CqId, Direction, Hca, Impairment, Memory, MrInfo, Mtu, QpAttr,
     QpInit, QpType, RecvWr, SendOp, SendWr, Sge, Sges, WcStatus, WriteLockError,
 };
+use ferroce_fabric::Standing;
+use ferroce_fabric::scenario::Scenario;
 use ferroce_interop::tshark::fields;
 use ferroce_os::{Tap, TapDirection};
 use ferroce_registry::impairment;

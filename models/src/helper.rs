@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ferroce_hca::Time;
+use ferroce_device::Time;
 use loom::sync::Mutex;
 use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::thread;

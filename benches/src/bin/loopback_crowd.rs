@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use ferroce_benches::crowd::{Crowd, stream};
 use ferroce_benches::{DEVICE_CONTENTION_MAX, finish, median, undisturbed};
-use ferroce_hca::Mtu;
+use ferroce_device::Mtu;
 
 /// Throughput of a device with many busy queue pairs beside that with a few, which all send to one
 /// peer. Quote the ratio.

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ferroce_hca::{BinWidthMode, DeviceState, HistogramConfig, Personality, TimeUnit};
+use ferroce_device::{BinWidthMode, DeviceState, HistogramConfig, Personality, TimeUnit};
 use ferroce_registry::Registry;
 
 use super::{Beside, Error, Work, costs, mean};

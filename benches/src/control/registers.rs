@@ -6,7 +6,7 @@ use std::hint::black_box;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use ferroce_hca::{DeviceState, Method};
+use ferroce_device::{DeviceState, Method};
 use ferroce_prm::Register;
 use ferroce_prm::adp_retx_histogram_config::ADP_RETX_HISTOGRAM_CONFIG;
 use ferroce_prm::roce_accl::ROCE_ACCL;

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ferroce_hca::{
+use ferroce_device::{
     AccessFlags, Buffer, Memory, Mtu, QpAttr, QpInit, QpType, SendOp, SendWr, Sge, WcStatus,
 };
 use ferroce_registry::Registry;

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::io;
 
+use ferroce_device::{DeviceState, Method, RegisterError, Status};
 use ferroce_fwctl::card::{Card, CardError};
-use ferroce_hca::{DeviceState, Method, RegisterError, Status};
 use ferroce_registry::{Registry, RegistryError};
 use nix::errno::Errno;
 

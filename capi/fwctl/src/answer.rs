@@ -7,8 +7,8 @@ use std::os::fd::FromRawFd;
 use std::os::unix::fs::FileExt;
 
 use ferroce_abi::log::{Level, log};
+use ferroce_device::{Method, Status};
 use ferroce_fwctl::node;
-use ferroce_hca::{Method, Status};
 use ferroce_registry::{Observer, Registry, RegistryError};
 use ferroce_sysfs::{FWCTL_NODE_MAX, fwctl_node_device};
 use nix::errno::Errno;

@@ -2,8 +2,8 @@
 
 use std::{ptr, slice};
 
+use ferroce_device::CheckedAccess;
 use ferroce_fwctl::node::UserMemory;
-use ferroce_hca::CheckedAccess;
 
 /// The memory of this process.
 pub(crate) struct OwnMemory {

@@ -7,7 +7,7 @@ use std::thread::available_parallelism;
 
 use ferroce_abi::border;
 use ferroce_abi::border::{Consequence, on_panic};
-use ferroce_hca::{Hca, VerbsError, limits};
+use ferroce_device::{Hca, VerbsError, limits};
 use ferroce_os::WallClock;
 use ferroce_registry::Registry;
 use ferroce_runtime::{AttachOptions, Device};

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use ferroce_abi::border;
 use ferroce_abi::pointer::{put, read};
-use ferroce_hca::{Object, Path, PdId, SendTo, UdAddress, VerbsError, WcFlags, limits};
+use ferroce_device::{Object, Path, PdId, SendTo, UdAddress, VerbsError, WcFlags, limits};
 
 use crate::abi::{ibv_ah, ibv_ah_attr, ibv_context, ibv_global_route, ibv_grh, ibv_pd, ibv_wc};
 use crate::arena::Arena;

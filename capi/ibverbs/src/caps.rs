@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 
 use ferroce_abi::border;
 use ferroce_abi::pointer::{check, put};
-use ferroce_hca::limits;
+use ferroce_device::limits;
 
 use crate::abi::{ibv_context, ibv_device_attr, ibv_device_attr_ex, ibv_odp_caps};
 use crate::adapter::Adapter;

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 
 use ferroce_abi::border::uncancelled;
-use ferroce_hca::{Bytes, PostError, RecvWr, Sge, Sges, limits};
+use ferroce_device::{Bytes, PostError, RecvWr, Sge, Sges, limits};
 
 use crate::abi::{ibv_recv_wr, ibv_sge};
 use crate::error::{Error, status};

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::net::{IpAddr, Ipv6Addr};
 
-use ferroce_hca::{
+use ferroce_device::{
     Attr, Mtu, Path, QpAttr, QpCap, QpModify, QpState, RegFlags, SendTo, group_of_mgid,
 };
 use ferroce_runtime::Device;

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use ferroce_abi::border;
 use ferroce_abi::border::uncancelled;
 use ferroce_abi::pointer::check;
-use ferroce_hca::{Completion, CqId, CqInit, Notify, WcFlags, WcOpcode};
+use ferroce_device::{Completion, CqId, CqInit, Notify, WcFlags, WcOpcode};
 use ferroce_runtime::Device;
 use ferroce_wire::Qpn;
 

@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_uint};
 use ferroce_abi::border;
 use ferroce_abi::border::uncancelled;
 use ferroce_abi::pointer::read;
-use ferroce_hca::{Completion, CqInit, WcOpcode};
+use ferroce_device::{Completion, CqInit, WcOpcode};
 use ferroce_wire::Qpn;
 
 use crate::abi::{

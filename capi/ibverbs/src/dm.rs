@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ferroce_abi::border;
 use ferroce_abi::pointer::{check, read};
-use ferroce_hca::{Buffer, Memory, limits};
+use ferroce_device::{Buffer, Memory, limits};
 
 use crate::abi::{ibv_alloc_dm_attr, ibv_context, ibv_dm, ibv_mr, ibv_pd};
 use crate::arena::Arena;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use ferroce_abi::log::{Level, log};
 use ferroce_abi::pointer::Null;
-use ferroce_hca::{PostError, VerbsError};
+use ferroce_device::{PostError, VerbsError};
 use ferroce_registry::RegistryError;
 use ferroce_runtime::OpenError;
 use thiserror::Error;

@@ -1,7 +1,7 @@
 //! libibverbs in Rust: implements each call of `infiniband/verbs.h` on a Ferroce device.
 //!
 //! The functions have the names and signatures of the C library but no C symbols; `capi/libibverbs`
-//! exports them with their versions. They only translate: the device ([`ferroce_hca`]) implements
+//! exports them with their versions. They only translate: the device ([`ferroce_device`]) implements
 //! the verbs, and this crate turns pointers into handles, structures into values, and refusals into
 //! error numbers.
 //!

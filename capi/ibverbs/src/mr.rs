@@ -10,7 +10,7 @@ use std::ptr::null_mut;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ferroce_abi::border;
-use ferroce_hca::{Memory, MrKey, MrModify, RegFlags};
+use ferroce_device::{Memory, MrKey, MrModify, RegFlags};
 
 use crate::abi::{ibv_mr, ibv_pd, ibv_sge};
 use crate::arena::Arena;

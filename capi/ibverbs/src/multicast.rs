@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 
 use ferroce_abi::border;
-use ferroce_hca::{Hca, VerbsError};
+use ferroce_device::{Hca, VerbsError};
 use ferroce_wire::Qpn;
 
 use crate::abi::{ibv_gid, ibv_qp};

@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::sync::Arc;
 
 use ferroce_abi::border;
-use ferroce_hca::{MwBind, MwId, MwType, RegFlags, SendOp};
+use ferroce_device::{MwBind, MwId, MwType, RegFlags, SendOp};
 
 use crate::abi::{WrBindMw, ibv_mw, ibv_mw_bind_info, ibv_pd};
 use crate::arena::{Arena, Object};
@@ -96,7 +96,7 @@ pub(crate) fn bind_request(used_in: &ContextRef, bind: &WrBindMw) -> Result<Send
         // The pointer says which window it is, so only the tag of the program's key counts, as with
         // the libraries of cards.
         rkey: window.id.key(bind.rkey as u8),
-        lkey: mr::key(info.mr, used_in)?.map_or(0, ferroce_hca::MrKey::lkey),
+        lkey: mr::key(info.mr, used_in)?.map_or(0, ferroce_device::MrKey::lkey),
         va: info.addr,
         length: info.length,
         access: flags.access,

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use ferroce_abi::border;
 use ferroce_abi::pointer::read;
-use ferroce_hca::PdId;
+use ferroce_device::PdId;
 
 use crate::abi::{
     IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS, IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT, ibv_context,

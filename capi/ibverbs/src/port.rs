@@ -4,8 +4,8 @@ use std::ffi::c_int;
 
 use ferroce_abi::border;
 use ferroce_abi::pointer::{check, put};
-use ferroce_hca::Mtu;
-use ferroce_hca::port_attr::{self, Gid, PKEYS};
+use ferroce_device::Mtu;
+use ferroce_device::port_attr::{self, Gid, PKEYS};
 use ferroce_os::Interface;
 use ferroce_registry::{DeviceSpec, GidTable, LaneSpeed, PortSpeed};
 

@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use ferroce_abi::border;
 use ferroce_abi::border::uncancelled;
 use ferroce_abi::pointer::read;
-use ferroce_hca::{MwBindWr, SendFlags, SendOp, SendWr, limits};
+use ferroce_device::{MwBindWr, SendFlags, SendOp, SendWr, limits};
 
 use crate::abi::{
     IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_BIND_MW, IBV_WR_LOCAL_INV,

@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ferroce_abi::border;
 use ferroce_abi::pointer::{change, check, read};
-use ferroce_hca::{Attr, PdId, QpCap, QpInit, QpState, QpType, SendOp, SendTo, SendWr, VerbsError};
+use ferroce_device::{
+    Attr, PdId, QpCap, QpInit, QpState, QpType, SendOp, SendTo, SendWr, VerbsError,
+};
 use ferroce_wire::{Qpn, Srqn};
 use libc::pthread_mutex_t;
 

@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void};
 use ferroce_abi::border;
 use ferroce_abi::border::uncancelled;
 use ferroce_abi::pointer::{change as modify, check, read};
-use ferroce_hca::{SendFlags, SendOp, SendWr, Sge, Sges};
+use ferroce_device::{SendFlags, SendOp, SendWr, Sge, Sges};
 
 use crate::abi::{
     IBV_QP_CREATE_BLOCK_SELF_MCAST_LB, IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP,
@@ -178,7 +178,7 @@ fn post_all(own: &Qp, requests: &mut Vec<SendWr>) -> Result<(), Error> {
     let (posted, departure) = device.post_first(|hca| {
         let max = own.cap.max_send_wr;
         if hca.send_queue_used(own.qpn) + requests.len() > max as usize {
-            return Err(ferroce_hca::PostError::QueueFull { max }.into());
+            return Err(ferroce_device::PostError::QueueFull { max }.into());
         }
         hca.post_sends(own.qpn, requests.drain(..))
     });

@@ -5,8 +5,8 @@ use std::ffi::c_int;
 use std::hash::Hash;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 
-use ferroce_hca::cm::CmEvent;
-use ferroce_hca::{CqId, Event, Hca, QpEvent, SrqId};
+use ferroce_device::cm::CmEvent;
+use ferroce_device::{CqId, Event, Hca, QpEvent, SrqId};
 use ferroce_wire::Qpn;
 
 use crate::error::report;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ferroce_abi::border;
 use ferroce_abi::pointer::{change, put, read};
-use ferroce_hca::{SrqId, SrqModify, XrcObjects};
+use ferroce_device::{SrqId, SrqModify, XrcObjects};
 
 use crate::abi::{
     IBV_SRQ_INIT_ATTR_CQ, IBV_SRQ_INIT_ATTR_PD, IBV_SRQ_INIT_ATTR_TYPE, IBV_SRQ_INIT_ATTR_XRCD,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use ferroce_abi::border;
 use ferroce_abi::pointer::read;
-use ferroce_hca::XrcdId;
+use ferroce_device::XrcdId;
 
 use crate::abi::{ibv_context, ibv_xrcd, ibv_xrcd_init_attr};
 use crate::arena::Arena;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ferroce_abi::border;
 use ferroce_abi::pointer::read;
-use ferroce_hca::QpCap;
+use ferroce_device::QpCap;
 use ferroce_wire::Qpn;
 
 use crate::abi::{

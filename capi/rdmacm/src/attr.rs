@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use ferroce_hca::{AccessFlags, Attr};
+use ferroce_device::{AccessFlags, Attr};
 use ferroce_ibverbs::abi::{ibv_ah_attr, ibv_gid, ibv_global_route, ibv_qp_attr};
 
 use crate::abi::{RDMA_UDP_QKEY, ibv_sa_path_rec};
@@ -124,7 +124,7 @@ const RATE_100_GBPS: u8 = 16;
 mod tests {
     use std::net::IpAddr;
 
-    use ferroce_hca::cm::{Transport, ack_timeout};
+    use ferroce_device::cm::{Transport, ack_timeout};
     use ferroce_wire::Psn;
     use ferroce_wire::cm::{Rep, Req};
 

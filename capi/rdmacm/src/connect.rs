@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use ferroce_abi::border;
-use ferroce_hca::Mtu;
-use ferroce_hca::cm::{
+use ferroce_device::Mtu;
+use ferroce_device::cm::{
     CmError, CommId, ConnectReply, ConnectRequest, SidrReply, SidrRequest, ack_timeout,
 };
 use ferroce_ibverbs::error::{Error, number};
@@ -107,7 +107,7 @@ unsafe fn connect(id: &Arc<Id>, given: *const rdma_conn_param) -> Result<(), Err
 fn begin(
     id: &Arc<Id>,
     device: &'static Device,
-    ask: impl FnOnce(&mut ferroce_hca::Hca, ferroce_hca::Time) -> Result<CommId, CmError>,
+    ask: impl FnOnce(&mut ferroce_device::Hca, ferroce_device::Time) -> Result<CommId, CmError>,
 ) -> Result<CommId, Error> {
     let begun = device.with(|hca, now| {
         let comm = ask(hca, now)?;

@@ -1,6 +1,6 @@
 //! Connections in the device.
 
-use ferroce_hca::cm::{CmError, CommId, Transport};
+use ferroce_device::cm::{CmError, CommId, Transport};
 use ferroce_ibverbs::abi::{IBV_QPT_UC, IBV_QPT_XRC_RECV, IBV_QPT_XRC_SEND};
 use ferroce_ibverbs::error::Error;
 use ferroce_wire::cm::{Private, RejectReason};

@@ -6,7 +6,7 @@ use std::ptr::null_mut;
 use std::sync::Mutex;
 
 use ferroce_abi::border;
-use ferroce_hca::Hca;
+use ferroce_device::Hca;
 use ferroce_ibverbs::abi::{
     ibv_context, ibv_device, ibv_device_attr, ibv_pd, ibv_port_attr, ibv_xrcd,
 };
@@ -91,7 +91,7 @@ impl Device {
 
     /// Runs `f` on the device with the time it is. The last message of a process must not be lost
     /// with it, and children of Python's multiprocessing end by `_exit`.
-    pub(crate) fn with<R>(&self, f: impl FnOnce(&mut Hca, ferroce_hca::Time) -> R) -> R {
+    pub(crate) fn with<R>(&self, f: impl FnOnce(&mut Hca, ferroce_device::Time) -> R) -> R {
         let device = self.opened.device();
         device.with_pass_on(|hca| f(hca, device.now()))
     }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::ptr::null_mut;
 use std::sync::Arc;
 
-use ferroce_hca::cm::{CmEvent, CmEventKind, Transport};
+use ferroce_device::cm::{CmEvent, CmEventKind, Transport};
 use ferroce_ibverbs::abi::{IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_XRC_RECV};
 use ferroce_wire::Qpn;
 use ferroce_wire::cm::{AddressHeader, Private, RejectReason, Rep, Req, SidrRep, SidrReq};

@@ -7,7 +7,7 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard};
 
-use ferroce_hca::cm::{CmEvent, CmEventKind, CommId};
+use ferroce_device::cm::{CmEvent, CmEventKind, CommId};
 use ferroce_ibverbs::EventQueue;
 use ferroce_ibverbs::abi::{IBV_QPT_UD, ibv_qp_init_attr};
 use ferroce_ibverbs::arena::Arena;

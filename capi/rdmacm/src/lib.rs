@@ -3,7 +3,7 @@
 //!
 //! The functions have the names and signatures of the C library but no C symbols; `capi/libibverbs`
 //! exports them to `capi/librdmacm`, which has the symbols. The device implements messages, their
-//! repetition and the states of a connection ([`ferroce_hca::cm`]). This crate implements what a
+//! repetition and the states of a connection ([`ferroce_device::cm`]). This crate implements what a
 //! program sees: identifiers, event channels, addresses and ports, and the state changes of a queue
 //! pair.
 //!

@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::sync::Arc;
 
 use ferroce_abi::border;
-use ferroce_hca::cm::CmError;
+use ferroce_device::cm::CmError;
 use ferroce_ibverbs::error::{Error, number};
 use ferroce_registry::{ServiceClaim, ServiceScope};
 use ferroce_wire::cm::ServiceId;

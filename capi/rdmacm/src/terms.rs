@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use ferroce_hca::cm::{Transport, ack_timeout};
+use ferroce_device::cm::{Transport, ack_timeout};
 use ferroce_wire::Psn;
 use ferroce_wire::cm::{Rep, Req};
 

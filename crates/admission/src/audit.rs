@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ferroce_hca::Audited;
+use ferroce_device::Audited;
 
 use crate::lease::{BUCKETS, Leases, bucket};
 use crate::peers::Peers;

@@ -7,7 +7,7 @@
 //! none, they wait in a queue, and while any of them waits, all others that want more wait behind it.
 //! The same applies to the responses to the device's READs, which arrive at its own socket.
 //!
-//! [`Shares`] is the [`ferroce_hca::Admission`] of one device; [`LeaseTable`] is what several processes
+//! [`Shares`] is the [`ferroce_device::Admission`] of one device; [`LeaseTable`] is what several processes
 //! with the same device share.
 //!
 //! | module | content |

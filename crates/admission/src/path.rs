@@ -1,6 +1,6 @@
 //! How much the path to a peer, and the peer itself, can take at a time.
 
-use ferroce_hca::Signal;
+use ferroce_device::Signal;
 use ferroce_transport::{Mtu, Span, Time};
 
 use crate::room::unit;

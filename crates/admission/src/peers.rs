@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use ferroce_hca::Signal;
+use ferroce_device::Signal;
 use ferroce_transport::{Mtu, Time};
 
 use crate::path::PathWindow;

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use ferroce_hca::{Admission, Applicant, Audited, Called, PathLook, Seat, Signal};
+use ferroce_device::{Admission, Applicant, Audited, Called, PathLook, Seat, Signal};
 use ferroce_transport::{Allowance, HeldBack, Qp, Span, Time};
 
 use crate::audit;

@@ -1,6 +1,6 @@
 //! Decides when posted requests are sent: immediately, or together with the next ones.
 
-use ferroce_hca::{Posted, Span, Time};
+use ferroce_device::{Posted, Span, Time};
 
 use crate::patience::{
     BATCH_BYTES, BATCH_REQUESTS, CALL_REQUESTS, CLOSE, LATE, SUCCESSION, WATCH, WATCH_WAITS,

@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use ferroce_hca::{Event, Hca, Outgoing, Posted, Time};
+use ferroce_device::{Event, Hca, Outgoing, Posted, Time};
 
 use crate::doorbell::{Doorbell, Ring, Waiting};
 use crate::helper::{Next, Round};

@@ -2,7 +2,7 @@
 //!
 //! `models/` explores the orders in which they may do so.
 
-use ferroce_hca::Time;
+use ferroce_device::Time;
 
 use crate::doorbell::Waiting;
 use crate::sync::{AtomicBool, AtomicU64, Ordering, fence};

@@ -1,6 +1,6 @@
 //! Decides who drives a device: its program, or its helper thread.
 
-use ferroce_hca::{Span, Time};
+use ferroce_device::{Span, Time};
 
 use crate::Sent;
 use crate::patience::{AROUND, LOOK_AGAIN, POLLING, SPARED_MAX, SPIN, STAND_BACK};

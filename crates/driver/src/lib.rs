@@ -1,7 +1,7 @@
 //! How a device is driven: when to receive, to answer and to send, when to spin, sleep and wake,
 //! and which of several threads does so.
 //!
-//! A [`Driver`] moves packets between an [`Hca`](ferroce_hca::Hca) and a [`Link`]. It has no clock,
+//! A [`Driver`] moves packets between an [`Hca`](ferroce_device::Hca) and a [`Link`]. It has no clock,
 //! socket or thread of its own: it is given a link and a clock, so its decisions are the same, and can be tested,
 //! on sockets, on memory, and on a simulated wire. A [`Helper`] makes the decisions of the thread
 //! that drives a device while its program does not, and [`drive_both`] those of a thread that

@@ -1,6 +1,6 @@
 //! The driver's interface to whatever carries packets.
 
-use ferroce_hca::{Event, Hca, Outgoing, Time};
+use ferroce_device::{Event, Hca, Outgoing, Time};
 
 /// The present, on the clock of a device.
 pub trait Clock {

@@ -3,7 +3,7 @@
 //! They were measured on loopback, where a packet takes about a microsecond, a system call without
 //! data half a microsecond, and a wake-up ten to fifty.
 
-use ferroce_hca::Span;
+use ferroce_device::Span;
 
 /// If a receive call returns more packets than this, the peer is streaming and its window needs
 /// acknowledgements immediately, unless the program posts after each such batch. With fewer, it sends a

@@ -1,6 +1,6 @@
 //! Two devices driven by one thread.
 
-use ferroce_hca::Time;
+use ferroce_device::Time;
 
 use crate::{Clock, Driver, Link, Sent};
 

@@ -3,11 +3,11 @@
 mod common;
 
 use common::{A, B, World};
+use ferroce_device::{Counter, Psn, Span, Time};
 use ferroce_driver::patience::{
     BATCH_BYTES, BATCH_REQUESTS, CALL_REQUESTS, LATE, SUCCESSION, WATCH, WATCH_WAITS,
 };
 use ferroce_driver::{Ring, Waiting, Watch, Watched};
-use ferroce_hca::{Counter, Psn, Span, Time};
 
 const LEAVES: Ring = Ring::Leaves { wants_watch: false };
 const WANTS_WATCH: Ring = Ring::Leaves { wants_watch: true };

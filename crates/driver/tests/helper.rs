@@ -1,8 +1,8 @@
 //! Who drives a device, and when the helper sleeps: scripts in virtual time.
 
+use ferroce_device::{Span, Time};
 use ferroce_driver::patience::{AROUND, LOOK_AGAIN, POLLING, SPARED_MAX, SPIN, STAND_BACK};
 use ferroce_driver::{Helper, Look, Next, Round, Sent, Waited};
-use ferroce_hca::{Span, Time};
 
 /// A helper, the time, and when the program polled last.
 struct Scene {

@@ -3,9 +3,9 @@
 mod common;
 
 use common::{A, B, World};
+use ferroce_device::{Counter, Span, Time};
 use ferroce_driver::patience::{ROUND_PACKETS, STREAM_PACKETS, UNREAD};
 use ferroce_driver::{Both, Next, Round, Sent};
-use ferroce_hca::{Counter, Span, Time};
 
 /// A request and its reply cost each side one call: the acknowledgement of the request leaves with the
 /// reply.

@@ -7,7 +7,7 @@ use std::io;
 
 use ferroce_base::time::Time;
 use ferroce_dcqcn::Rate;
-use ferroce_hca::{
+use ferroce_device::{
     Attr, Completion, Counter, Data, Event, Hca, Outgoing, QpAttr, QpModify, QpState, Received,
     VerbsError,
 };

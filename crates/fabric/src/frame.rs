@@ -1,6 +1,6 @@
 //! Packets, and the frames that switches handle.
 
-use ferroce_hca::Outgoing;
+use ferroce_device::Outgoing;
 
 use crate::line::AROUND_FRAME;
 use crate::packets::PacketId;

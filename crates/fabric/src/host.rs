@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::net::{IpAddr, Ipv4Addr};
 
-use ferroce_hca::{
+use ferroce_device::{
     AccessFlags, Attr, CqId, Hca, HcaConfig, Memory, MrInfo, Path, PdId, QpAttr, QpCap, QpInit,
     QpModify, QpType, Qpn, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges, VerbsError,
 };

@@ -8,7 +8,7 @@
 //! ```
 //! use ferroce_fabric::topology::CableSpec;
 //! use ferroce_fabric::{Fabric, FabricConfig, Fate, Rate, Span, SwitchConfig, Time, Topology};
-//! use ferroce_hca::{Counter, Hca, QpAttr, WcStatus};
+//! use ferroce_device::{Counter, Hca, QpAttr, WcStatus};
 //!
 //! // Two cards on a cable of 100 Gb/s, a queue pair on each.
 //! let cable = CableSpec::new(Rate::from_mbps(100_000), Span::from_micros(1));

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 
 use ferroce_base::time::{Span, Time};
-use ferroce_hca::{Completion, Event, QpAttr, Qpn, TimerExpiry, VerbsError, WcOpcode, WcStatus};
+use ferroce_device::{Completion, Event, QpAttr, Qpn, TimerExpiry, VerbsError, WcOpcode, WcStatus};
 
 use crate::fabric::Fabric;
 use crate::host::Host;

@@ -3,7 +3,7 @@
 mod ideal;
 
 use ferroce_base::time::{Span, Time};
-use ferroce_hca::{Counter, HistogramConfig};
+use ferroce_device::{Counter, HistogramConfig};
 use serde::Serialize;
 
 use self::ideal::Paths;

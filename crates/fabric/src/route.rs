@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use ferroce_base::random::mix;
-use ferroce_hca::Qpn;
+use ferroce_device::Qpn;
 
 use crate::topology::{NodeId, Port, Ports, Topology};
 

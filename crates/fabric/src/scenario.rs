@@ -47,7 +47,7 @@ use std::collections::BTreeMap;
 
 use ferroce_base::time::{Span, Time};
 use ferroce_base::toml_file::{Problems, Reader, Section, parse, plain_table, set};
-use ferroce_hca::VerbsError;
+use ferroce_device::VerbsError;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use ferroce_base::time::{Span, Time};
 use ferroce_dcqcn::Rate;
-use ferroce_hca::VerbsError;
+use ferroce_device::VerbsError;
 
 use crate::fabric::Fabric;
 use crate::line::Loss;

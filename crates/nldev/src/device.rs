@@ -1,6 +1,6 @@
 //! Devices, ports, and the system.
 
-use ferroce_hca::{limits, port_attr};
+use ferroce_device::{limits, port_attr};
 use ferroce_os::Interface;
 use ferroce_registry::{DeviceSpec, Registry};
 use nix::net::if_::if_nameindex;

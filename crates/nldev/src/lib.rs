@@ -136,7 +136,7 @@ fn put_device(message: &mut Message, index: u32, spec: &DeviceSpec) {
 
 #[cfg(test)]
 mod tests {
-    use ferroce_hca::{Time, carrier::Schedule};
+    use ferroce_device::{Time, carrier::Schedule};
 
     use super::*;
     use crate::message::tests::{Heard, request};
@@ -234,7 +234,7 @@ mod tests {
             .flat_map(|table| table.nested(attr::STAT_HWCOUNTER_ENTRY))
             .filter_map(|entry| entry.text(attr::STAT_HWCOUNTER_ENTRY_NAME))
             .collect();
-        let expected: Vec<_> = ferroce_hca::Counter::TABLE
+        let expected: Vec<_> = ferroce_device::Counter::TABLE
             .iter()
             .map(|it| it.name)
             .collect();

@@ -1,6 +1,6 @@
 //! Counters of a port, under the names of sysfs.
 
-use ferroce_hca::Counter;
+use ferroce_device::Counter;
 use ferroce_registry::{DeviceSpec, Registry};
 
 use crate::abi::attr;

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use ferroce_hca::port_attr::Gid;
+use ferroce_device::port_attr::Gid;
 
 /// The GIDs of a port. Index 0 and 1 are the device's address as RoCE v2, since programs for cards ask
 /// for index 1 by habit; behind them come the other addresses of its interface.

@@ -18,8 +18,8 @@ use std::ops::RangeInclusive;
 
 use ferroce_base::units::{DECIMAL_SIZE, Decimal, Invalid, Probability, RATE, TIME};
 use ferroce_dcqcn::CongestionPoint;
-use ferroce_hca::impair::{Blackout, Bottleneck, BurstLoss};
-use ferroce_hca::{Impairment, Rate, Span, Time};
+use ferroce_device::impair::{Blackout, Bottleneck, BurstLoss};
+use ferroce_device::{Impairment, Rate, Span, Time};
 use thiserror::Error;
 
 /// Why a text is not an impairment.

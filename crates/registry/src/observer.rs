@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Instant;
 
-use ferroce_hca::{DeviceState, Span, WriteLockError, carrier::Schedule};
+use ferroce_device::{DeviceState, Span, WriteLockError, carrier::Schedule};
 use ferroce_os::{Clock, Interface};
 
 use crate::gids::GidTable;

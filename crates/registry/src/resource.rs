@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::process;
 
 use ferroce_base::time::Span;
-use ferroce_hca::{Hca, LimitLook, Phase, QpState, Time, cm::CmState};
+use ferroce_device::{Hca, LimitLook, Phase, QpState, Time, cm::CmState};
 use serde::{Deserialize, Serialize};
 
 pub use self::kind::{Form, KINDS, Key, Kind};

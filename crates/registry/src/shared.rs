@@ -27,7 +27,7 @@ use std::process;
 use std::sync::Arc;
 use std::time::Instant;
 
-use ferroce_hca::{DeviceState, Function, Identity};
+use ferroce_device::{DeviceState, Function, Identity};
 use ferroce_os::{self as os, NotInherited};
 use serde::Serialize;
 

@@ -13,7 +13,7 @@ mod window;
 use std::net::{IpAddr, Ipv4Addr};
 
 use ferroce_adp::DecTrigger;
-use ferroce_hca::Personality;
+use ferroce_device::Personality;
 use ferroce_prm::PciAddress;
 use ferroce_wire::ROCE_V2_PORT;
 use serde::{Deserialize, Serialize};
@@ -131,7 +131,7 @@ mod default {
         18
     }
     pub(super) fn ca_ack_delay() -> u8 {
-        ferroce_hca::limits::LOCAL_CA_ACK_DELAY
+        ferroce_device::limits::LOCAL_CA_ACK_DELAY
     }
 }
 

@@ -15,8 +15,8 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 
+use ferroce_device::{Counter, Hca, Outgoing, Time};
 use ferroce_driver::Full;
-use ferroce_hca::{Counter, Hca, Outgoing, Time};
 use ferroce_os::{Epoll, Tap};
 use ferroce_registry::{LinkSetting, PeerLinks, Reader, SharedFile};
 use ferroce_wire::Flows;

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ferroce_admission::Bounds;
-use ferroce_hca::{Hca, HcaConfig, HostProfile, Mtu};
+use ferroce_device::{Hca, HcaConfig, HostProfile, Mtu};
 use ferroce_os::{Interface, Tap, Waiter};
 use ferroce_registry::{Registry, RegistryError, SLOT_MAX};
 use ferroce_sockets::{Options, Socket};
@@ -22,7 +22,7 @@ pub struct AttachOptions {
     pub tap: Option<Tap>,
     /// Socket options. The port is shared whatever they say.
     pub socket: Options,
-    /// Report every timer expiry as [`ferroce_hca::Event::TimerExpired`].
+    /// Report every timer expiry as [`ferroce_device::Event::TimerExpired`].
     pub trace_timers: bool,
     /// The process has the device open, and shares it with itself from now on. Half of the slots are left
     /// to processes that have none.

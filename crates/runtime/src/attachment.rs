@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use ferroce_hca::Secret;
+use ferroce_device::Secret;
 use ferroce_registry::{DeviceSpec, SharedFile};
 
 /// A process's place on a device that others may share.

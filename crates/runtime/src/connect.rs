@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use ferroce_hca::{Attr, Path, QpAttr, QpModify, VerbsError};
+use ferroce_device::{Attr, Path, QpAttr, QpModify, VerbsError};
 use ferroce_wire::{Psn, Qpn};
 
 use crate::device::Device;

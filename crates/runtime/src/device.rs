@@ -18,11 +18,11 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use ferroce_admission::{Bounds, Shares};
-use ferroce_driver::{Ring, patience::WAIT_SPIN};
-use ferroce_hca::{
+use ferroce_device::{
     Completion, CqId, DeviceState, Event, Hca, HcaConfig, Notify, RecvWr, SendWr, SrqId, Time,
     VerbsError,
 };
+use ferroce_driver::{Ring, patience::WAIT_SPIN};
 use ferroce_os::{Clock, Epoll, Tap, Waiter, Waker};
 use ferroce_registry::{
     DeviceSpec, GidTable, Query, Resource, ServiceClaim, ServiceError, ServiceScope, rows,

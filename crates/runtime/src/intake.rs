@@ -3,8 +3,8 @@
 use std::io;
 use std::net::SocketAddr;
 
+use ferroce_device::{Counter, Data, Hca, Received, Time};
 use ferroce_driver::Taken;
-use ferroce_hca::{Counter, Data, Hca, Received, Time};
 use ferroce_os::{Seen, Tap};
 use ferroce_registry::{PeerLinks, rows};
 use ferroce_rings::{Arrived, Kind as Sealing, Near};

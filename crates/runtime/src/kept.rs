@@ -10,7 +10,7 @@
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
-use ferroce_hca::{Span, Time};
+use ferroce_device::{Span, Time};
 use ferroce_os::Epoll;
 use ferroce_registry::{Presence, SharedFile};
 use ferroce_sockets::Socket;

@@ -1,6 +1,6 @@
 //! A device on the sockets and rings of this host, and the threads that drive it.
 //!
-//! A [`Device`] is an [`ferroce_hca::Hca`] with an address. There is no daemon: any thread that
+//! A [`Device`] is an [`ferroce_device::Hca`] with an address. There is no daemon: any thread that
 //! polls drives the device, and one helper thread serves the passive side and the timers at other
 //! times. [`ferroce_driver`] decides when each of them does what.
 //!

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use ferroce_device::{Counter, Event, Hca, Outgoing, Span, Time};
 use ferroce_driver::{Aside, Driver, Full, Link, Taken};
-use ferroce_hca::{Counter, Event, Hca, Outgoing, Span, Time};
 use ferroce_os::{Clock, Epoll, Tap};
 use ferroce_registry::PeerLinks;
 use ferroce_rings::{Near, Pushed};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ferroce_admission::Leases;
-use ferroce_hca::{Hca, Span, Time, cm::Owner};
+use ferroce_device::{Hca, Span, Time, cm::Owner};
 use ferroce_registry::{ATTENTION, Mailbox, Question, SharedFile, Undelivered};
 use ferroce_rings::Offer;
 use ferroce_wire::{Packet, Qpn};

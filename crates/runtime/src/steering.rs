@@ -9,7 +9,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-use ferroce_hca::{Span, Time};
+use ferroce_device::{Span, Time};
 use ferroce_registry::{Asking, Place, Presence, Round, SharedFile};
 use ferroce_sockets::{PROBE, Routes, Socket};
 

@@ -12,7 +12,7 @@ use common::{
     Node, Over, PATIENCE, Remote, address, attr, check_all_kinds, connect, nothing_was_lost,
     patient, patient_attr, pattern, wait_until,
 };
-use ferroce_hca::{Counter, Hca, QpAttr, QpModify};
+use ferroce_device::{Counter, Hca, QpAttr, QpModify};
 use ferroce_runtime::Endpoint;
 use ferroce_wire::{
     Aeth, AtomicEth, BthFlags, CreditCode, Deth, ExtensionValues, Headers, ICRC_LEN, NakCode,

@@ -14,7 +14,9 @@ use common::{
     patient, role,
 };
 use ferroce_dcqcn::Params;
-use ferroce_hca::{Completion, Counter, DeviceState, Direction, QpAttr, WcStatus, WriteLockError};
+use ferroce_device::{
+    Completion, Counter, DeviceState, Direction, QpAttr, WcStatus, WriteLockError,
+};
 use ferroce_registry::{Registry, impairment};
 use ferroce_testing::skip;
 use ferroce_wire::Qpn;

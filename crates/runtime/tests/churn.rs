@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use common::{
     Node, Other, Over, PATIENCE, Place, address, connect, connect_back, hear, role, tell,
 };
-use ferroce_hca::{Counter, QpAttr, QpInit, QpType, SendOp};
+use ferroce_device::{Counter, QpAttr, QpInit, QpType, SendOp};
 use ferroce_registry::Registry;
 use ferroce_runtime::{AttachOptions, Device, OpenError};
 use ferroce_sockets::BindError;
@@ -85,7 +85,7 @@ impl PingPong {
         self.node.device.poll(self.node.cq, 64, &mut out).unwrap();
         let mut ended = 0;
         for completion in out {
-            assert_eq!(completion.status, ferroce_hca::WcStatus::Success);
+            assert_eq!(completion.status, ferroce_device::WcStatus::Success);
             let at = self
                 .qpns
                 .iter()

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use common::{Node, PATIENCE, address, attr, connect, cpu_time};
 use ferroce_dcqcn::Params;
-use ferroce_hca::{Counter, Direction, WriteLockError};
+use ferroce_device::{Counter, Direction, WriteLockError};
 use ferroce_testing::{longest_wait, skip};
 use ferroce_wire::Qpn;
 
@@ -86,7 +86,7 @@ fn marks_slow_a_stream_down_and_their_end_lets_it_recover() {
     let started = Instant::now();
     let is_limited = || {
         a.device
-            .with(|hca| hca.rate_limit(qpn, ferroce_hca::Time::ZERO).is_some())
+            .with(|hca| hca.rate_limit(qpn, ferroce_device::Time::ZERO).is_some())
     };
     while is_limited() {
         assert!(started.elapsed() < PATIENCE, "still limited");

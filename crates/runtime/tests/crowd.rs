@@ -6,7 +6,7 @@ use std::env;
 use std::path::Path;
 
 use common::{Node, Other, Place, address, attr, connect_back, hear, role, tell};
-use ferroce_hca::{Counter, Mtu, QpAttr};
+use ferroce_device::{Counter, Mtu, QpAttr};
 use ferroce_registry::Registry;
 use ferroce_runtime::DeviceConfig;
 use ferroce_wire::Qpn;

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{Node, PATIENCE, address, attr, connect};
-use ferroce_hca::Counter;
+use ferroce_device::Counter;
 use ferroce_wire::Qpn;
 
 const LEN: usize = 4096;

@@ -7,7 +7,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use common::{Node, Remote, address, attr, connect};
-use ferroce_hca::{AccessFlags, Memory, MrInfo, SendOp, Sge, WcStatus};
+use ferroce_device::{AccessFlags, Memory, MrInfo, SendOp, Sge, WcStatus};
 use ferroce_runtime::recover_faults;
 use ferroce_testing::skip;
 
@@ -31,7 +31,8 @@ impl Pages {
         assert_ne!(base, libc::MAP_FAILED);
         // SAFETY: nothing else knows the mapping, and faults are handled.
         let memory = unsafe { Memory::borrowed(base.cast(), len) };
-        let register = |hca: &mut ferroce_hca::Hca| hca.reg_mr(node.pd, memory, AccessFlags::all());
+        let register =
+            |hca: &mut ferroce_device::Hca| hca.reg_mr(node.pd, memory, AccessFlags::all());
         let mr = node.device.with(register).unwrap();
         Self { base, len, mr }
     }
@@ -131,9 +132,9 @@ fn missing_memory_is_an_error_and_a_barrier_the_programs() {
     check(b.remote(0).read(), own.sge(5000), WcStatus::LocProtErr);
     let (at_a, at_b) = connect(&a, &b, &attr());
     let gone = pages.sge(100);
-    let receive = ferroce_hca::RecvWr {
+    let receive = ferroce_device::RecvWr {
         wr_id: 7,
-        sges: ferroce_hca::Sges::from_slice(&[gone]),
+        sges: ferroce_device::Sges::from_slice(&[gone]),
     };
     b.device.post_recv(at_b, receive).unwrap();
     a.post(at_a, 1, send, a.sge(0, 100));

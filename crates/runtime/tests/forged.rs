@@ -10,7 +10,7 @@ use common::{
     Node, Other, address, check_all_kinds, connect, hear, nothing_was_lost, patient, patient_attr,
     role, tell,
 };
-use ferroce_hca::Counter;
+use ferroce_device::Counter;
 use ferroce_sockets::{BindError, Options, Socket};
 use ferroce_testing::skip;
 use ferroce_wire::{

@@ -13,7 +13,7 @@ use common::{
     Link, Node, Other, Over, Place, address, check_all_kinds, connect, connect_back, hear,
     patient_attr, role, tell,
 };
-use ferroce_hca::{SendOp, SendWr};
+use ferroce_device::{SendOp, SendWr};
 use ferroce_os::after_fork_in_child;
 use ferroce_registry::{Observer, Registry, ServiceClaim, ServiceError, ServiceScope};
 use ferroce_wire::{Qpn, cm::PortSpace};

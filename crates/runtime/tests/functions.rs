@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::thread;
 
 use common::{Node, Place, address, attr, connect, set_profile};
-use ferroce_hca::{Counter, Direction, Impairment, Method};
+use ferroce_device::{Counter, Direction, Impairment, Method};
 use ferroce_prm::roce_accl::ROCE_ACCL;
 use ferroce_registry::{DeviceSpec, Registry, RegistryError};
 

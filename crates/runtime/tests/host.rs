@@ -10,10 +10,10 @@ use common::{
     Node, Other, PATIENCE, Place, address, attr, connect, hear, impatient_attr, in_namespace, role,
     tell, wait_until,
 };
-use ferroce_hca::carrier::{Outages, Schedule};
+use ferroce_device::carrier::{Outages, Schedule};
 
 use common::flaps::{flaps, next_event, watch_flaps};
-use ferroce_hca::{Event, Span, WcStatus};
+use ferroce_device::{Event, Span, WcStatus};
 use ferroce_os::Clock;
 use ferroce_registry::{DeviceSpec, Registry};
 

@@ -9,7 +9,7 @@ use common::{
     Node, Other, PATIENCE, Place, address, attr, connect, connect_back, cpu_time, hear, open_files,
     pattern, role, tell, threads,
 };
-use ferroce_hca::{SendWr, WcStatus};
+use ferroce_device::{SendWr, WcStatus};
 use ferroce_registry::{DeviceSpec, LinkSetting, Registry};
 use ferroce_runtime::{Device, DeviceConfig, OpenError};
 use ferroce_sockets::BindError;

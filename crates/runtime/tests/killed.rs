@@ -13,7 +13,7 @@ use common::{
     Link, Node, Other, PATIENCE, Place, address, connect_back, hear, impatient, nothing_was_missed,
     patient, patient_attr, role, tell,
 };
-use ferroce_hca::{Counter, WcStatus};
+use ferroce_device::{Counter, WcStatus};
 use ferroce_registry::{DeviceSpec, Registry};
 
 /// What the processes may have on the wire together.
@@ -72,7 +72,7 @@ impl Writer {
             *self.queued.get_mut(&completion.qpn.value()).unwrap() -= 1;
         }
         self.done += out.len() as u64;
-        let look = |hca: &mut ferroce_hca::Hca| hca.look_at_qps().find_map(|look| look.window);
+        let look = |hca: &mut ferroce_device::Hca| hca.look_at_qps().find_map(|look| look.window);
         let window = self.node.device.with(look).unwrap();
         assert!(window.used_bytes <= WINDOW, "{window:?}");
         self.peak = self.peak.max(window.used_bytes);

@@ -7,7 +7,7 @@ use std::fs;
 use std::net::{SocketAddr, UdpSocket};
 
 use common::{Node, Place, address, wait_until};
-use ferroce_hca::Counter;
+use ferroce_device::Counter;
 use ferroce_wire::{Connection, Headers, IcrcFlow, IpPair, Psn, Qpn, ROCE_V2_PORT};
 
 /// Hosts that send. The kernel picks a socket by the sender where it is not told which.

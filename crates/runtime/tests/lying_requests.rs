@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use common::stranger::Stranger;
 use common::{Node, PATIENCE, Place, address, check_all_kinds, patient_attr};
-use ferroce_hca::cm::{CmEventKind, ConnectRequest, Transport};
-use ferroce_hca::{Counter, Hca, Mtu};
+use ferroce_device::cm::{CmEventKind, ConnectRequest, Transport};
+use ferroce_device::{Counter, Hca, Mtu};
 use ferroce_registry::{DeviceSpec, LinkSetting};
 use ferroce_wire::cm::{
     AddressHeader, Bits, Mad, Message, PortSpace, Private, RejectReason, Req, ServiceId, SidrRep,

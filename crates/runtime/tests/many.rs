@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{Node, Over, PATIENCE, address, attr, check_all_kinds, connect, pattern};
-use ferroce_hca::{Counter, SendOp, SendWr, WcStatus};
+use ferroce_device::{Counter, SendOp, SendWr, WcStatus};
 use ferroce_wire::Qpn;
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use std::{path, thread};
 
 use common::{Node, Other, PATIENCE, Place, address, attr, hear, in_namespace, role, tell};
-use ferroce_hca::{
+use ferroce_device::{
     Counter, Event, GRH_BYTES, Path, QpAttr, QpInit, QpType, Refusal, SendOp, SendTo, SendWr,
     UdAddress, WcOpcode, WcStatus,
 };
@@ -180,7 +180,7 @@ fn a_group_is_heard_until_it_is_left() {
     };
     assert_eq!(grh[36..40], v4.octets(), "destination");
 
-    let left = |hca: &mut ferroce_hca::Hca| hca.detach_mcast(to, mgid(group));
+    let left = |hca: &mut ferroce_device::Hca| hca.detach_mcast(to, mgid(group));
     nodes[1].device.with(left).unwrap();
     send(&nodes[0], from, group, Qpn::MULTICAST, 2);
     send(&nodes[0], from, nodes[1].device.address().ip(), to, 3);

@@ -2,7 +2,7 @@
 
 use std::ptr;
 
-use ferroce_hca::{
+use ferroce_device::{
     AccessFlags, CqId, Hca, HcaConfig, Memory, MrInfo, QpAttr, QpInit, QpType, RegFlags, SendOp,
     SendWr, Sge, Time, WcStatus,
 };

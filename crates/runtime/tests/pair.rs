@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Node, address, attr, check_both_ways, nothing_was_lost, patient, patient_attr};
-use ferroce_hca::{Counter, Direction};
+use ferroce_device::{Counter, Direction};
 
 const LEN: usize = 4 << 20;
 const BYTES: usize = LEN / 2 - 64;

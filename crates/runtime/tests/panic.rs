@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use common::{Node, address, connect, impatient, impatient_attr, wait_until};
-use ferroce_hca::{Event, WcStatus};
+use ferroce_device::{Event, WcStatus};
 
 #[test]
 fn a_device_that_panics_fails_and_tells() {
@@ -37,10 +37,10 @@ fn a_device_whose_helper_panics_fails_and_tells() {
         _ => panic!("on purpose"),
     }));
     // Its announcement comes in the helper thread.
-    let arm = |hca: &mut ferroce_hca::Hca| hca.req_notify_cq(b.cq, ferroce_hca::Notify::Any);
+    let arm = |hca: &mut ferroce_device::Hca| hca.req_notify_cq(b.cq, ferroce_device::Notify::Any);
     b.device.with(arm).unwrap();
     b.post_recv(at_b, 1, 0, 100);
-    let send = ferroce_hca::SendOp::Send { imm: None };
+    let send = ferroce_device::SendOp::Send { imm: None };
     a.post(at_a, 1, send, a.sge(0, 100));
     a.completion();
     wait_until("it has failed and told", || {

@@ -11,7 +11,7 @@ use common::{
     Node, Over, PATIENCE, address, attr, connect, impatient, impatient_attr, nothing_was_lost,
     patient, patient_attr, pattern, total, wait_until,
 };
-use ferroce_hca::{
+use ferroce_device::{
     Attr, Completion, Counter, CqId, Direction, Event, Hca, QpAttr, QpInit, QpModify, QpState,
     QpType, RecvWr, SendOp, SendWr, Sges, VerbsError, WcStatus,
 };

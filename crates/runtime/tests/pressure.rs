@@ -11,7 +11,7 @@ use common::{
     pattern, port_v6,
 };
 use ferroce_admission::Bounds;
-use ferroce_hca::{Counter, Event, HcaConfig, Mtu, QpAttr, Refusal, WcStatus};
+use ferroce_device::{Counter, Event, HcaConfig, Mtu, QpAttr, Refusal, WcStatus};
 use ferroce_runtime::DeviceConfig;
 use ferroce_sockets::{Options, SendError, Socket};
 use ferroce_wire::ROCE_V2_PORT;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use common::{Node, Other, Over, PATIENCE, Place, address, attr, hear, role, set_profile, tell};
-use ferroce_hca::{Counter, DeviceState, HistogramConfig, Method, QpAttr, SendOp, WcStatus};
+use ferroce_device::{Counter, DeviceState, HistogramConfig, Method, QpAttr, SendOp, WcStatus};
 use ferroce_prm::adp_retx_histogram::{self as counts, ADP_RETX_HISTOGRAM};
 use ferroce_prm::adp_retx_histogram_config::{ADP_RETX_HISTOGRAM_CONFIG, CLEAR_ON_READ};
 use ferroce_prm::{Image, Register};

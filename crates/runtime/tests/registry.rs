@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process;
 
 use common::{Place, address};
-use ferroce_hca::{Direction, HistogramConfig, Impairment, Method, Personality};
+use ferroce_device::{Direction, HistogramConfig, Impairment, Method, Personality};
 use ferroce_registry::{DeviceSpec, PortSpeed, Registry, RegistryError};
 use ferroce_runtime::{AttachOptions, Device, OpenError};
 
@@ -216,7 +216,7 @@ fn an_observer_changes_a_running_device() {
 fn state_outlives_its_processes() {
     let (_place, registry) = with_device(7);
     let device = attach(&registry, "a").unwrap();
-    device.with(|hca| hca.count(ferroce_hca::Counter::TxDropped, 7));
+    device.with(|hca| hca.count(ferroce_device::Counter::TxDropped, 7));
     let config = HistogramConfig {
         bins: 5,
         ..HistogramConfig::default()
@@ -224,12 +224,18 @@ fn state_outlives_its_processes() {
     device.state().configure_histogram(config).unwrap();
     drop(device);
     let observer = registry.observe("a").unwrap();
-    assert_eq!(observer.state().counter(ferroce_hca::Counter::TxDropped), 7);
+    assert_eq!(
+        observer.state().counter(ferroce_device::Counter::TxDropped),
+        7
+    );
     assert_eq!(observer.state().histogram_config(), config);
     // The next process in the slot counts on.
     let device = attach(&registry, "a").unwrap();
-    device.with(|hca| hca.count(ferroce_hca::Counter::TxDropped, 1));
-    assert_eq!(observer.state().counter(ferroce_hca::Counter::TxDropped), 8);
+    device.with(|hca| hca.count(ferroce_device::Counter::TxDropped, 1));
+    assert_eq!(
+        observer.state().counter(ferroce_device::Counter::TxDropped),
+        8
+    );
 }
 
 /// Two observers, as two processes would, write registers and impairments at the same time: neither

@@ -12,7 +12,7 @@ use common::{
     patient_attr, pattern,
 };
 use ferroce_capture::analyse;
-use ferroce_hca::{Counter, Direction, WcStatus};
+use ferroce_device::{Counter, Direction, WcStatus};
 use ferroce_os::{Tap, TapDirection};
 use ferroce_registry::{DeviceSpec, LinkSetting, Observer};
 use ferroce_runtime::{AttachOptions, Device};

@@ -9,7 +9,7 @@ use common::{
     Link, Node, Place, attr, check_all_kinds, connect, impatient_attr, nothing_was_lost,
     patient_attr, pattern,
 };
-use ferroce_hca::WcStatus;
+use ferroce_device::WcStatus;
 use ferroce_registry::LinkSetting;
 
 const LEN: usize = 256 << 10;

@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 use common::datagrams::{datagram, datagrams};
 use common::rings::{Mapped, alone, rings, wait_for_rings, wait_for_rings_that};
 use common::{Link, Node, Place, attr, check_all_kinds, connect, impatient_attr, open_files};
-use ferroce_hca::Counter;
+use ferroce_device::Counter;
 use ferroce_registry::LinkSetting;
 
 const LEN: usize = 1 << 20;

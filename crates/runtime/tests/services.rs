@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use common::{Node, PATIENCE, address, attr, pattern};
 use ferroce_dcqcn::Params;
-use ferroce_hca::{
+use ferroce_device::{
     Counter, Direction, GRH_BYTES, Path, QpAttr, QpInit, QpType, RecvWr, SendOp, SendTo, SendWr,
     Sges, UdAddress, WcFlags, WcOpcode, WriteLockError, XrcObjects,
 };

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use common::services::{PATIENTLY, SOON, ask, outcome, qpn_at};
 use common::{Node, Other, Place, address, hear, role, tell};
-use ferroce_hca::{Hca, cm::CmEventKind};
+use ferroce_device::{Hca, cm::CmEventKind};
 use ferroce_registry::{Registry, ServiceClaim, ServiceError, ServiceScope};
 use ferroce_wire::cm::{PortSpace, ServiceId};
 

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{Node, PATIENCE, address, attr, connect, impatient};
-use ferroce_hca::{Counter, Direction, Hca, QpAttr};
+use ferroce_device::{Counter, Direction, Hca, QpAttr};
 use ferroce_runtime::{DeviceConfig, Tandem};
 use ferroce_wire::Qpn;
 

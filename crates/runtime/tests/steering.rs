@@ -10,7 +10,7 @@ use common::{
     Link, Node, Other, PATIENCE, Place, Remote, address, connect, connect_back, hear,
     nothing_was_missed, patient_attr, port_v6, role, share, tell, wait_until,
 };
-use ferroce_hca::{Counter, Hca, cm::CmEventKind};
+use ferroce_device::{Counter, Hca, cm::CmEventKind};
 use ferroce_registry::{DeviceSpec, Registry, ServiceScope};
 use ferroce_sockets::{Options, Routes, Socket};
 use ferroce_wire::{Qpn, ROCE_V2_PORT, cm::PortSpace};

@@ -13,7 +13,7 @@ use common::{
     Link, Node, Other, PATIENCE, Place, address, attr, check_all_kinds, connect, cpu_time, hear,
     role, share, tell,
 };
-use ferroce_hca::{Counter, Hca, cm::CmEventKind};
+use ferroce_device::{Counter, Hca, cm::CmEventKind};
 use ferroce_registry::{Registry, ServiceScope};
 use ferroce_sockets::Routes;
 use ferroce_wire::cm::{PortSpace, ServiceId};

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::IpAddr;
 
-use ferroce_hca::{Event, Refusal};
+use ferroce_device::{Event, Refusal};
 
 use crate::socket::SendError;
 

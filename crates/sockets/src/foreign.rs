@@ -6,7 +6,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use ferroce_hca::{Span, Time};
+use ferroce_device::{Span, Time};
 use ferroce_os as os;
 
 /// How long the host's addresses count that were looked up last.

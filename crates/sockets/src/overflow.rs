@@ -1,6 +1,6 @@
 //! Packets that the kernel dropped because a buffer was full.
 
-use ferroce_hca::{Span, Time};
+use ferroce_device::{Span, Time};
 
 use crate::socket::Socket;
 

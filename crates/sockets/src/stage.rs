@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use ferroce_hca::{Counter, Hca, Outgoing, Shape, damage};
+use ferroce_device::{Counter, Hca, Outgoing, Shape, damage};
 use ferroce_os::{Seen, Tap};
 use ferroce_wire::{Flows, ICRC_LEN, IcrcFlow};
 

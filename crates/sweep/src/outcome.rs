@@ -1,9 +1,9 @@
 //! The result of a run, in numbers that are the same at any time and on any machine.
 
+use ferroce_device::Counter;
 use ferroce_fabric::scenario::Scenario;
 use ferroce_fabric::topology::NodeId;
 use ferroce_fabric::{Simulation, Time};
-use ferroce_hca::Counter;
 use serde::{Deserialize, Serialize};
 
 /// Events between two checks of whether to continue.

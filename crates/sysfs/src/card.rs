@@ -1,7 +1,7 @@
 //! The files of one device.
 
 use ferroce_dcqcn::Params;
-use ferroce_hca::Counter;
+use ferroce_device::Counter;
 use ferroce_registry::{Emulation, GidTable, PciAddress, PortSpeed};
 
 /// A value for each [`Counter`], in the order of its table.

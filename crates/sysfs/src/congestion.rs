@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 
 use ferroce_dcqcn::{Param, ParamError, Params, Target, Unit, Vocabulary};
-use ferroce_hca::WriteLockError;
+use ferroce_device::WriteLockError;
 use ferroce_registry::{Registry, RegistryError};
 use thiserror::Error;
 

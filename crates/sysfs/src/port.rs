@@ -2,8 +2,8 @@
 
 use std::net::Ipv6Addr;
 
-use ferroce_hca::port_attr::{self, Gid};
-use ferroce_hca::{Counter, PortCounter};
+use ferroce_device::port_attr::{self, Gid};
+use ferroce_device::{Counter, PortCounter};
 use ferroce_registry::PortSpeed;
 
 use crate::card::Card;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ferroce_hca::Function;
+use ferroce_device::Function;
 
 use crate::card::{Card, Role, guid};
 use crate::{fwctl, port};

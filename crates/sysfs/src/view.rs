@@ -5,7 +5,7 @@ use std::fs;
 use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 
-use ferroce_hca::Counter;
+use ferroce_device::Counter;
 use ferroce_registry::{DeviceSpec, Observer, PciAddress, Registry, RegistryError};
 use thiserror::Error;
 

@@ -5,7 +5,7 @@
 
 use std::net::IpAddr;
 
-use ferroce_hca::{
+use ferroce_device::{
     AccessFlags, Attr, CqId, Data, Hca, HcaConfig, Memory, MrInfo, Mtu, Outgoing, Path, QpAttr,
     QpInit, QpModify, QpType, Received, Sge, Time,
 };
@@ -91,7 +91,7 @@ pub fn connected(hca: &mut Hca, init: &QpInit, to: impl Into<IpAddr>, attr: QpAt
 
 /// Brings a queue pair from RESET to RTS.
 pub fn ready(hca: &mut Hca, qpn: Qpn, qp_type: QpType, attr: QpAttr, path: Option<Path>) {
-    use ferroce_hca::QpState::{Init, Reset, Rtr, Rts};
+    use ferroce_device::QpState::{Init, Reset, Rtr, Rts};
     for (from, to) in [(Reset, Init), (Init, Rtr), (Rtr, Rts)] {
         let change = QpModify::step(qp_type, from, to, attr);
         let path = path.filter(|_| change.mask.contains(Attr::AV));

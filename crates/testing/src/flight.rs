@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
+use ferroce_device::{Counter, Data, Outgoing, Time};
 use ferroce_fabric::Parcel;
-use ferroce_hca::{Counter, Data, Outgoing, Time};
 use ferroce_wire::{
     HEADERS_LEN_MAX, Headers, ICRC_LEN, IcrcFlow, IcrcVerifier, IdPolicy, Packet, Qpn,
 };

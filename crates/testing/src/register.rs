@@ -1,6 +1,6 @@
 //! Accesses to registers of a device.
 
-use ferroce_hca::{Hca, Method, RegisterError};
+use ferroce_device::{Hca, Method, RegisterError};
 use ferroce_prm::roce_accl::{self, ROCE_ACCL};
 use ferroce_prm::{Field, Image};
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use ferroce_admission::{Bounds, Shares};
-use ferroce_hca::{
+use ferroce_device::{
     AccessFlags, Attr, Buffer, Completion, CqId, Event, Hca, HcaConfig, HostProfile, Memory,
     MrInfo, Mtu, MwBind, Path, PdId, Personality, QpAttr, QpInit, QpModify, QpState, QpType, Rate,
     Received, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges, SrqId, SrqModify, Time,

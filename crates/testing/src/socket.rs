@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use ferroce_base::random::Dice;
-use ferroce_hca::{Span, Time};
+use ferroce_device::{Span, Time};
 
 use crate::flight::Flight;
 

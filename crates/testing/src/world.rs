@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use ferroce_admission::Bounds;
-use ferroce_fabric::{Frame, Network, Parcel, Stations};
-use ferroce_hca::{
+use ferroce_device::{
     AccessFlags, Counter, Data, Hca, HcaConfig, MwType, Outgoing, QpAttr, Received, SendFlags,
     SendOp, SendWr, Span, Time,
 };
+use ferroce_fabric::{Frame, Network, Parcel, Stations};
 use ferroce_wire::{Headers, ICRC_LEN, IcrcFlow, IpPair, Opcode, Psn, Qpn, ROCE_V2_PORT};
 
 use crate::flight::{Content, Flight, Sent, rejuvenate};

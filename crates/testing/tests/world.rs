@@ -1,6 +1,6 @@
 //! The world itself: more than two devices, and what its links do.
 
-use ferroce_hca::{AccessFlags, Counter, QpAttr, SendWr, Time, WcStatus};
+use ferroce_device::{AccessFlags, Counter, QpAttr, SendWr, Time, WcStatus};
 use ferroce_testing::{Dice, Fate, Receiver, Socket, World, attr, config};
 use ferroce_wire::Psn;
 

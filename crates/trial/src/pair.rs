@@ -7,12 +7,14 @@ use std::sync::Arc;
 use ferroce_adp::{Endurance, Policy, QpTimeouts};
 use ferroce_base::random::{mix, share};
 use ferroce_base::time::{Span, Time};
+use ferroce_device::{
+    Completion, Counter, Event, Hca, QpAttr, Qpn, Settings, VerbsError, WcStatus,
+};
 use ferroce_fabric::scenario::settings_of;
 use ferroce_fabric::topology::CableSpec;
 use ferroce_fabric::{
     Fabric, FabricConfig, Fate as PacketFate, Host, Loss, Rate, SwitchConfig, Topology, card,
 };
-use ferroce_hca::{Completion, Counter, Event, Hca, QpAttr, Qpn, Settings, VerbsError, WcStatus};
 use thiserror::Error;
 
 use crate::outages::Train;

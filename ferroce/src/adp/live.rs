@@ -7,7 +7,7 @@ use ferroce_adp::file::Document;
 use ferroce_adp::{AckTimeoutFloor, PROFILE_SIZE, Profile, RawProfile, file};
 use ferroce_designer::command;
 use ferroce_designer::findings::{COMMON_QPS, check};
-use ferroce_hca::{Function, Method};
+use ferroce_device::{Function, Method};
 use ferroce_prm::roce_accl::{self as reg, ROCE_ACCL};
 use ferroce_prm::{Image, LengthError};
 

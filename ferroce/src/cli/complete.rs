@@ -13,7 +13,7 @@ use clap_complete::env::CompleteEnv;
 use ferroce_adp::builtin;
 use ferroce_dcqcn::Param;
 use ferroce_dcqcn::presets::PRESETS;
-use ferroce_hca::Counter;
+use ferroce_device::Counter;
 use ferroce_prm::REGISTERS;
 use ferroce_registry::{DeviceSpec, Registry, impairment};
 

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use ferroce_hca::VerbsError;
+use ferroce_device::VerbsError;
 use ferroce_runtime::OpenError;
 use ferroce_sockets::BindError;
 use thiserror::Error;

@@ -1,6 +1,6 @@
 //! The results of a run.
 
-use ferroce_hca::WcStatus;
+use ferroce_device::WcStatus;
 use ferroce_runtime::Spent;
 use hdrhistogram::Histogram;
 

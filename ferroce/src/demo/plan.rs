@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use ferroce_adp::{Profile, QpTimeouts};
-use ferroce_hca::{BinWidthMode, HistogramConfig, TimeUnit};
+use ferroce_device::{BinWidthMode, HistogramConfig, TimeUnit};
 use ferroce_os::Tap;
 
 pub(crate) use crate::json::demo::Kind;

@@ -2,7 +2,7 @@
 
 use ferroce_adp::QpTimeouts;
 use ferroce_designer::command;
-use ferroce_hca::{
+use ferroce_device::{
     AccessFlags, Buffer, Completion, CqId, Direction, HcaConfig, Impairment, Memory, Method,
     MrInfo, Mtu, Personality, QpAttr, QpCap, QpInit, QpType, RecvWr, Secret, Sge, Sges, Span,
     impair::Blackout,

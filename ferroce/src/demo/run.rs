@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ferroce_hca::{Completion, Counter, Event, SendOp, SendWr, Span, Time, WcStatus};
+use ferroce_device::{Completion, Counter, Event, SendOp, SendWr, Span, Time, WcStatus};
 use ferroce_runtime::{Spent, Tandem};
 use hdrhistogram::Histogram;
 

@@ -1,6 +1,6 @@
 //! The receiving end.
 
-use ferroce_hca::{Completion, WcStatus};
+use ferroce_device::{Completion, WcStatus};
 
 use super::error::Error;
 use super::plan::Plan;

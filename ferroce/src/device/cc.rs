@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use ferroce_dcqcn::{Param, ParamError, Params, Target, Vocabulary};
-use ferroce_hca::WriteLockError;
+use ferroce_device::WriteLockError;
 use ferroce_registry::Registry;
 use thiserror::Error;
 

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use ferroce_hca::Function;
+use ferroce_device::Function;
 use ferroce_os::Interface;
 use ferroce_registry::{
     DeviceSpec, Inquiry, LinkSetting, PeerLink, PeerRow, Query, Registry, ResourceRow, SpecError,

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use ferroce_hca::{BinWidthMode, Counter, HistogramConfig, Method, TimeUnit};
+use ferroce_device::{BinWidthMode, Counter, HistogramConfig, Method, TimeUnit};
 use ferroce_prm::adp_retx_histogram::{self, ADP_RETX_HISTOGRAM};
 use ferroce_prm::adp_retx_histogram_config::{self as reg, ADP_RETX_HISTOGRAM_CONFIG};
 use ferroce_prm::{Field, Image};

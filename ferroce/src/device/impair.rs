@@ -1,8 +1,8 @@
 //! `ferroce impair`: link impairments.
 
 use clap::{Args, Subcommand, ValueEnum};
-use ferroce_hca::impair::{Blackout, Bottleneck};
-use ferroce_hca::{DeviceState, Direction, Impairment, Span, Time};
+use ferroce_device::impair::{Blackout, Bottleneck};
+use ferroce_device::{DeviceState, Direction, Impairment, Span, Time};
 use ferroce_os::Clock;
 use ferroce_registry::{Observer, Registry, impairment};
 
@@ -345,7 +345,7 @@ fn now() -> Time {
 
 #[cfg(test)]
 mod tests {
-    use ferroce_hca::Personality;
+    use ferroce_device::Personality;
 
     use super::*;
 

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use ferroce_base::units::TIME;
-use ferroce_hca::carrier::{Outages, Schedule};
-use ferroce_hca::{Function, Span, Time};
+use ferroce_device::carrier::{Outages, Schedule};
+use ferroce_device::{Function, Span, Time};
 use ferroce_os::Clock;
 use ferroce_registry::{Observer, Registry};
 use ferroce_sysfs::netdev_of;

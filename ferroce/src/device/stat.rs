@@ -4,7 +4,7 @@ mod rates;
 
 use clap::{Args, Subcommand};
 use ferroce_base::names::near;
-use ferroce_hca::{Counter, DeviceState, PortCounter};
+use ferroce_device::{Counter, DeviceState, PortCounter};
 use ferroce_registry::Registry;
 
 pub(super) use self::rates::{per_second, thousandths};

@@ -6,7 +6,7 @@ mod seen;
 use std::mem;
 
 use clap::Args;
-use ferroce_hca::WcStatus;
+use ferroce_device::WcStatus;
 
 use self::causes::{CAUSES, Cause, Signs};
 pub(crate) use self::seen::recent_errors;
@@ -132,7 +132,7 @@ impl From<&'static Cause> for json::Cause {
 
 impl From<&Signs> for json::Signs {
     fn from(it: &Signs) -> Self {
-        let counter = |(counter, rises): &(ferroce_hca::Counter, &'static str)| json::Rise {
+        let counter = |(counter, rises): &(ferroce_device::Counter, &'static str)| json::Rise {
             name: counter.name(),
             rises,
         };

@@ -3,7 +3,7 @@
 use ferroce_adp::QpTimeouts;
 use ferroce_base::time::Span;
 use ferroce_designer::ladder::word;
-use ferroce_hca::HistogramConfig;
+use ferroce_device::HistogramConfig;
 use serde::ser::{Serialize, Serializer};
 
 /// Values by name, in an order that means something to people.

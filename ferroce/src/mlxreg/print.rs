@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use ferroce_hca::Method;
+use ferroce_device::Method;
 use ferroce_prm::adp_retx_histogram::{self, ADP_RETX_HISTOGRAM};
 use ferroce_prm::{Access, Field, Image, Register};
 

@@ -1,6 +1,6 @@
 //! Reading registers, and writing single fields.
 
-use ferroce_hca::Method;
+use ferroce_device::Method;
 use ferroce_prm::adp_retx_histogram::ADP_RETX_HISTOGRAM;
 use ferroce_prm::mfrl::MFRL;
 use ferroce_prm::{Access, Field, Image, Register, mlxreg, roce_accl};

@@ -1,6 +1,6 @@
 //! The settings in force on the devices before a run, in one line.
 
-use ferroce_hca::Direction;
+use ferroce_device::Direction;
 use ferroce_registry::{DeviceSpec, Registry};
 
 use crate::device::in_force;

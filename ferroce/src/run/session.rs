@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use ferroce_adp::Profile;
 use ferroce_designer::command;
-use ferroce_hca::{Counter, DeviceState, Direction, HistogramConfig, Impairment, Method, Settings};
+use ferroce_device::{
+    Counter, DeviceState, Direction, HistogramConfig, Impairment, Method, Settings,
+};
 use ferroce_os::Clock;
 use ferroce_prm::roce_accl::ROCE_ACCL;
 use ferroce_registry::{DeviceSpec, Observer, Registry};
@@ -86,7 +88,7 @@ impl Session {
 
     pub(super) fn set_personality(&mut self, personality: Personality) -> Result<(), Failure> {
         self.set(|state| {
-            state.set_personality(ferroce_hca::Personality {
+            state.set_personality(ferroce_device::Personality {
                 adaptive: personality == Personality::Firmware,
                 ..state.personality()
             })?;
@@ -243,6 +245,6 @@ impl Counted {
 }
 
 fn counters(state: &DeviceState) -> Vec<u64> {
-    let counter = |info: &ferroce_hca::CounterInfo| state.counter(info.counter);
+    let counter = |info: &ferroce_device::CounterInfo| state.counter(info.counter);
     Counter::TABLE.iter().map(counter).collect()
 }

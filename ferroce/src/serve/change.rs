@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use ferroce_designer::{Refusal, command, flag, object};
-use ferroce_hca::{Direction, Method};
+use ferroce_device::{Direction, Method};
 use ferroce_prm::roce_accl::ROCE_ACCL;
 use ferroce_registry::{Observer, Registry};
 use serde_json::{Map, Value};

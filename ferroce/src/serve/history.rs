@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use ferroce_hca::Counter;
+use ferroce_device::Counter;
 use ferroce_registry::Registry;
 use serde_json::{Map, Value, json};
 

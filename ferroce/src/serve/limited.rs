@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use ferroce_hca::Counter;
+use ferroce_device::Counter;
 use ferroce_registry::{
     FlowRow, Inquiry, Observer, Process, Query, QueryError, Resource, ResourceRow,
 };

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use ferroce_adp::PolicyKind;
 use ferroce_adp::file::to_toml;
-use ferroce_hca::{Counter, Direction};
+use ferroce_device::{Counter, Direction};
 use ferroce_registry::{
     DeviceSpec, FlowRow, Inquiry, Observer, Process, QpRow, Query, QueryError, Registry, Resource,
     ResourceRow,

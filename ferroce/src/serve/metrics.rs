@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use ferroce_hca::{Counter, DeviceState, HistogramConfig, PortCounter, port_attr};
+use ferroce_device::{Counter, DeviceState, HistogramConfig, PortCounter, port_attr};
 use ferroce_registry::{DeviceSpec, Observer, Registry, RegistryError};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use ferroce_hca::{DeviceState, Direction};
+use ferroce_device::{DeviceState, Direction};
 use ferroce_registry::DeviceSpec;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::time::Instant;
 
 use ferroce_designer::{Refusal, page};
-use ferroce_hca::Counter;
+use ferroce_device::Counter;
 use ferroce_registry::Registry;
 use hyper::header::{ACCEPT, HeaderMap};
 use hyper::http::request::Parts;

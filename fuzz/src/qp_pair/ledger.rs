@@ -1,6 +1,6 @@
 //! Posted requests and their results.
 
-use ferroce_hca::{Completion, QpType, WcFlags, WcOpcode, WcStatus};
+use ferroce_device::{Completion, QpType, WcFlags, WcOpcode, WcStatus};
 
 /// The life that begins with the first connection.
 const FIRST_LIFE: usize = 1;

@@ -1,8 +1,8 @@
 //! The operations that an input can perform.
 
 use ferroce_dcqcn::CongestionPoint;
-use ferroce_hca::impair::{Blackout, Bottleneck, BurstLoss};
-use ferroce_hca::{
+use ferroce_device::impair::{Blackout, Bottleneck, BurstLoss};
+use ferroce_device::{
     AccessFlags, Attr, Bytes, CqId, Data, Direction, Impairment, Method, Mtu, MwBind, Notify, Path,
     QpAttr, QpModify, QpState, QpType, Rate, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges,
     Span, SrqId, SrqModify, UdAddress, VerbsError,

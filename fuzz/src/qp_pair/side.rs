@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use ferroce_admission::Bounds;
-use ferroce_hca::{
+use ferroce_device::{
     AccessFlags, Attr, Buffer, CqId, Event, Hca, HcaConfig, Limits, Memory, MrInfo, MwId, MwType,
     Path, PdId, QpAttr, QpCap, QpInit, QpModify, QpState, QpType, Secret, Sge, SrqId, Time,
     XrcObjects, XrcdId,

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use ferroce_hca::{AccessFlags, Counter, Mtu, QpAttr, QpState, QpType, Span, Time};
+use ferroce_device::{AccessFlags, Counter, Mtu, QpAttr, QpState, QpType, Span, Time};
 use ferroce_testing::{Fate, World};
 use ferroce_wire::Psn;
 

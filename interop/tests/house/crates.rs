@@ -21,7 +21,7 @@ const LEVELS: &[(&str, u8)] = &[
     ("ferroce-transport", 2),
     ("ferroce-capture", 2),
     ("ferroce-fwctl", 2),
-    ("ferroce-hca", 3),
+    ("ferroce-device", 3),
     ("ferroce-admission", 4),
     ("ferroce-driver", 4),
     ("ferroce-fabric", 4),
@@ -56,14 +56,14 @@ const NOT_EVEN_DOWN: &[(&str, &str)] = &[
     ("ferroce-fwctl", "ferroce-adp"),
     ("ferroce-fwctl", "ferroce-dcqcn"),
     ("ferroce-fwctl", "ferroce-wire"),
-    ("ferroce-hca", "ferroce-fwctl"),
+    ("ferroce-device", "ferroce-fwctl"),
     // Two hosts of the same device.
     ("ferroce-runtime", "ferroce-fabric"),
 ];
 
 /// Crates that know no others of the project than this one: what drives a device sees what the device
 /// shows.
-const KNOWS_ONLY: &[(&str, &str)] = &[("ferroce-driver", "ferroce-hca")];
+const KNOWS_ONLY: &[(&str, &str)] = &[("ferroce-driver", "ferroce-device")];
 
 #[test]
 fn arrows_point_down_only() {

@@ -49,7 +49,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "ferroce-hca",
+        "ferroce-device",
         &[
             "error",
             "numbers settings srq",

@@ -13,7 +13,7 @@ const SANS_IO: &[&str] = &[
     "adp",
     "dcqcn",
     "transport",
-    "hca",
+    "device",
     "driver",
     "designer",
     "fabric",

@@ -24,12 +24,12 @@ const FORBIDDEN: &[&str] = &[
 ];
 
 /// Crates with some modules that allow it.
-const DENIED: &[&str] = &["hca", "registry", "sockets", "runtime", "fwctl"];
+const DENIED: &[&str] = &["device", "registry", "sockets", "runtime", "fwctl"];
 
 /// Where `unsafe` may be.
 const UNSAFE_ALLOWED: &[&str] = &[
-    "crates/hca/src/memory.rs",
-    "crates/hca/src/memory/",
+    "crates/device/src/memory.rs",
+    "crates/device/src/memory/",
     "crates/os/src/",
     "crates/registry/src/shared/map.rs",
     "crates/sockets/src/socket.rs",

@@ -1,6 +1,6 @@
 //! What a device can do.
 
-use ferroce_hca::Method;
+use ferroce_device::Method;
 use ferroce_prm::adp_retx_histogram_config::{self as config, ADP_RETX_HISTOGRAM_CONFIG};
 use ferroce_prm::nic_cap_reg::{self, NIC_CAP_REG};
 use ferroce_prm::roce_accl::{self, ROCE_ACCL};

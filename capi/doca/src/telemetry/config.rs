@@ -1,6 +1,6 @@
 //! The configuration of the histogram, and its register.
 
-use ferroce_hca::Method;
+use ferroce_device::Method;
 use ferroce_prm::adp_retx_histogram_config::{self as reg, ADP_RETX_HISTOGRAM_CONFIG};
 use ferroce_prm::{Field, Image, Register};
 

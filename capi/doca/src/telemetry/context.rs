@@ -2,8 +2,8 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use ferroce_device::Method;
 use ferroce_fwctl::card::REGISTER_LEN_MAX;
-use ferroce_hca::Method;
 use ferroce_prm::adp_retx_histogram::{self as counts, ADP_RETX_HISTOGRAM};
 
 use super::capabilities::Capabilities;
@@ -257,7 +257,7 @@ fn lost(refusal: Refusal) -> Refusal {
 
 #[cfg(test)]
 mod tests {
-    use ferroce_hca::{DeviceState, Personality};
+    use ferroce_device::{DeviceState, Personality};
 
     use super::*;
 

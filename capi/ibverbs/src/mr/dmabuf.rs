@@ -10,7 +10,7 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 
 use ferroce_abi::border;
-use ferroce_hca::{AccessFlags, RegFlags};
+use ferroce_device::{AccessFlags, RegFlags};
 
 use super::memory::memory;
 use super::{Kind, Mr, insert};

@@ -5,7 +5,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::OnceLock;
 
-use ferroce_hca::{AccessFlags, Memory, RegFlags};
+use ferroce_device::{AccessFlags, Memory, RegFlags};
 use ferroce_runtime::{own_memory, recover_faults};
 
 use crate::error::Error;

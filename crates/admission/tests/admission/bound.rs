@@ -1,7 +1,7 @@
 //! The bound holds, and what waits for it is done in the end.
 
 use ferroce_admission::{Bounds, Window};
-use ferroce_hca::{Counter, SendWr, WcStatus};
+use ferroce_device::{Counter, SendWr, WcStatus};
 
 use crate::link::{Link, Receiver, without_timeout};
 use ferroce_testing::{A, B, Region, SEND, config, recv_wr};
@@ -50,7 +50,7 @@ fn run_with(window: Window, to: usize, qps: usize, bound: u32, wr: fn(&Region, &
         link.post(*a, wr(&remote, &own));
     }
     link.run();
-    let sent = |wc: &&ferroce_hca::Completion| wc.wr_id == 0;
+    let sent = |wc: &&ferroce_device::Completion| wc.wr_id == 0;
     let done = link.side().completions.iter().filter(sent);
     assert_eq!(done.clone().count(), qps, "{} drops", link.drops());
     assert!(done.clone().all(|wc| wc.status == WcStatus::Success));

@@ -1,7 +1,7 @@
 //! Two devices on sockets.
 
 use ferroce_admission::Bounds;
-use ferroce_hca::{AccessFlags, Counter, HcaConfig, QpAttr, SendWr, Span, Time};
+use ferroce_device::{AccessFlags, Counter, HcaConfig, QpAttr, SendWr, Span, Time};
 use ferroce_testing::{A, B, Fate, Region, Side, Socket, World, attr};
 use ferroce_wire::{Psn, Qpn};
 

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
 use ferroce_admission::{Bounds, LeaseTable, Leases, Shares, Window};
-use ferroce_hca::{AccessFlags, Hca, HcaConfig, SendWr, WcStatus};
+use ferroce_device::{AccessFlags, Hca, HcaConfig, SendWr, WcStatus};
 
 use crate::link::{Link, Receiver, without_timeout};
 use ferroce_testing::{A, B, Side, config};

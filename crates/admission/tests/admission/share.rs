@@ -1,7 +1,7 @@
 //! How many queue pairs share what a peer's socket holds.
 
 use ferroce_admission::{Bounds, Window};
-use ferroce_hca::{AccessFlags, HcaConfig, QpState, SendWr, Span};
+use ferroce_device::{AccessFlags, HcaConfig, QpState, SendWr, Span};
 use ferroce_wire::Qpn;
 
 use ferroce_testing::{A, B, World, attr, config};

@@ -1,7 +1,7 @@
 //! A peer that says nothing: each queue pair finds out by itself, in its own time.
 
 use ferroce_admission::Bounds;
-use ferroce_hca::{HcaConfig, Mtu, Personality, QpAttr, SendWr, Span, WcStatus};
+use ferroce_device::{HcaConfig, Mtu, Personality, QpAttr, SendWr, Span, WcStatus};
 
 use crate::link::{Link, Receiver};
 use ferroce_testing::{B, Region, SEND, attr, recv_wr};

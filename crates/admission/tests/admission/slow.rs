@@ -2,7 +2,7 @@
 //! with stalls that are longer than timers, as a machine with other things to do does.
 
 use ferroce_admission::{Bounds, Window};
-use ferroce_hca::{Counter, HcaConfig, Mtu, Personality, QpAttr, SendWr, Span, WcStatus};
+use ferroce_device::{Counter, HcaConfig, Mtu, Personality, QpAttr, SendWr, Span, WcStatus};
 
 use crate::link::{Link, Receiver, Stalls};
 use ferroce_testing::{B, Region, SEND, attr, recv_wr};

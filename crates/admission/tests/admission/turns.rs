@@ -1,7 +1,7 @@
 //! Who waits gets its turn, whatever becomes of those before it.
 
 use ferroce_admission::{Bounds, Window};
-use ferroce_hca::{Data, Outgoing, QpState, SendWr, Span};
+use ferroce_device::{Data, Outgoing, QpState, SendWr, Span};
 use ferroce_wire::Qpn;
 
 use crate::link::{Link, Receiver, without_timeout};

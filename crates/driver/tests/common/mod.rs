@@ -7,12 +7,12 @@ use std::collections::VecDeque;
 use std::ops::{Index, IndexMut};
 use std::rc::Rc;
 
-use ferroce_driver::{
-    Aside, Both, Clock, Driver, Full, Link, Ring, Sent, Taken, Waiting, drive_both,
-};
-use ferroce_hca::{
+use ferroce_device::{
     Attr, Buffer, Counter, Data, Hca, HcaConfig, Memory, Outgoing, Psn, QpAttr, QpModify, QpState,
     Qpn, Received, SendOp, SendWr, Span, Time, WcStatus,
+};
+use ferroce_driver::{
+    Aside, Both, Clock, Driver, Full, Link, Ring, Sent, Taken, Waiting, drive_both,
 };
 use ferroce_testing::direct::{ADDRESSES, End, attr, connected};
 

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use ferroce_device::{Hca, HcaConfig, HostProfile, Mtu, Personality, QpAttr, Settings};
 use ferroce_fabric::topology::CableSpec;
 use ferroce_fabric::{
     Fabric, FabricConfig, JobConfig, OnError, Player, Rate, Simulation, Span, SwitchConfig, Time,
     Topology, Workload, card,
 };
-use ferroce_hca::{Hca, HcaConfig, HostProfile, Mtu, Personality, QpAttr, Settings};
 
 const RATE: Rate = Rate::from_mbps(100_000);
 

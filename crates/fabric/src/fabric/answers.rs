@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use ferroce_hca::{Counter, Hca, Outgoing, Qpn};
+use ferroce_device::{Counter, Hca, Outgoing, Qpn};
 use ferroce_wire::Psn;
 
 use crate::frame::Frame;

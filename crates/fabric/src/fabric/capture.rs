@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 
-use ferroce_hca::Outgoing;
+use ferroce_device::Outgoing;
 use ferroce_transport::Payload;
 use ferroce_wire::pcapng::{Direction, UdpMeta, Writer};
 use ferroce_wire::{EmitError, IcrcFlow, IpPair, ROCE_V2_PORT};

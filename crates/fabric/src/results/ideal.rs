@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 use ferroce_base::time::{Span, Time};
 use ferroce_dcqcn::Rate;
-use ferroce_hca::Mtu;
+use ferroce_device::Mtu;
 
 use crate::topology::{NodeId, Topology};
 use crate::workload::{Dependents, TransferId, Workload};

@@ -10,7 +10,7 @@ use ferroce_base::random::mix;
 use ferroce_base::time::Span;
 use ferroce_dcqcn::presets::{PRESETS, Preset};
 use ferroce_dcqcn::{Param, Params, Rate};
-use ferroce_hca::{Hca, HcaConfig, HostProfile, Mtu, Personality, Settings, SettingsParts};
+use ferroce_device::{Hca, HcaConfig, HostProfile, Mtu, Personality, Settings, SettingsParts};
 use ferroce_prm::{Image, roce_accl as reg};
 use toml::de::DeValue;
 

@@ -4,7 +4,7 @@ use ferroce_adp::QpTimeouts;
 use ferroce_base::random::mix;
 use ferroce_base::time::{Span, Time};
 use ferroce_base::toml_file::{Reader, Section};
-use ferroce_hca::QpAttr;
+use ferroce_device::QpAttr;
 use toml::de::DeValue;
 
 use super::device::Device;

@@ -5,12 +5,12 @@
 use std::collections::BTreeMap;
 
 use ferroce_dcqcn::{CongestionPoint, Params, presets};
+use ferroce_device::{Mtu, Personality, QpAttr};
 use ferroce_fabric::topology::CableSpec;
 use ferroce_fabric::{
     Fault, JobConfig, Loss, OnError, Schedule, Simulation, Span, Standing, SwitchConfig, Time,
     Topology, Transfer, TransferId, Workload,
 };
-use ferroce_hca::{Mtu, Personality, QpAttr};
 use ferroce_testing::{Dice, seeds};
 
 use crate::lossless::headroom;

@@ -4,9 +4,9 @@
 use ferroce_dcqcn::fluid::Fluid;
 use ferroce_dcqcn::presets::{PAPER, PAPER_RED};
 use ferroce_dcqcn::{AlphaPrecision, Param, Rate};
+use ferroce_device::Mtu;
 use ferroce_fabric::topology::CableSpec;
 use ferroce_fabric::{Recording, Simulation, Span, Standing, Time, Workload};
-use ferroce_hca::Mtu;
 
 use crate::net::*;
 

@@ -2,8 +2,8 @@
 //! was run, in what it differs, and what follows from that for the bands.
 
 use ferroce_dcqcn::{AlphaPrecision, FullRate, HyperIncrease, Rate, Switches, presets};
+use ferroce_device::Mtu;
 use ferroce_fabric::{Schedule, Span, Time, Transfer};
-use ferroce_hca::Mtu;
 
 use crate::net::*;
 

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use ferroce_dcqcn::{Param, Params, Switches};
+use ferroce_device::{Hca, HcaConfig, HostProfile, Mtu, Personality, QpAttr, Settings};
 use ferroce_fabric::topology::{CableSpec, Dumbbell, LeafSpine};
 use ferroce_fabric::{
     Cable, Fabric, FabricConfig, Fault, JobConfig, NodeId, OnError, Outcome, Player, Rate,
     Recording, Simulation, Span, Standing, SwitchConfig, Time, Topology, Transfer, TransferId,
     Workload, card,
 };
-use ferroce_hca::{Hca, HcaConfig, HostProfile, Mtu, Personality, QpAttr, Settings};
 use ferroce_prm::{Image, roce_accl};
 
 /// Preamble, start of frame, check sequence and gap: 7 + 1 + 4 + 12 bytes.

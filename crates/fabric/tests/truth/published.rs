@@ -1,10 +1,10 @@
 //! Effects that others have published, of which the order or the size is to come out here, too:
 //! docs/validation.md has the figures.
 
+use ferroce_device::{Mtu, Personality};
 use ferroce_fabric::topology::{CableSpec, FatTree};
 use ferroce_fabric::workload::{Cdf, Poisson};
 use ferroce_fabric::{Fault, Loss, Span, Time, Topology, Transfer, TransferId};
-use ferroce_hca::{Mtu, Personality};
 
 use crate::net::*;
 

@@ -1,7 +1,7 @@
 //! Which repetitions were for nothing.
 
+use ferroce_device::{Counter, Outgoing};
 use ferroce_fabric::{Fate, Standing, Topology, Workload};
-use ferroce_hca::{Counter, Outgoing};
 
 use crate::net::*;
 

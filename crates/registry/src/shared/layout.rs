@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use ferroce_admission::LeaseTable;
-use ferroce_hca::{
+use ferroce_device::{
     Counter, CounterInfo, CounterSlab, ErrorLog, Function, MappedState, StateBlock, VfBlock,
 };
 

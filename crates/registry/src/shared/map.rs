@@ -6,7 +6,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
 
 use ferroce_admission::LeaseTable;
-use ferroce_hca::{CounterSlab, ErrorLog, StateBlock, VfBlock};
+use ferroce_device::{CounterSlab, ErrorLog, StateBlock, VfBlock};
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 
 /// A type that may be in memory which other processes change at any time.

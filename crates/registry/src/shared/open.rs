@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
-use ferroce_hca::Function;
+use ferroce_device::Function;
 use ferroce_os::{self as os, List, NotInherited};
 
 use super::layout::Layout;

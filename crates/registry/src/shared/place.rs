@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ferroce_hca::Time;
+use ferroce_device::Time;
 use ferroce_os::Clock;
 
 use super::{Membership, SharedFile};

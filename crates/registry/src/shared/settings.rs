@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ferroce_hca::{Settings, SettingsStore, WriteLockError};
+use ferroce_device::{Settings, SettingsStore, WriteLockError};
 use ferroce_os::{self as os, NotInherited};
 
 use super::locks::{PATIENCE, byte};

@@ -2,9 +2,11 @@
 
 use ferroce_adp::DecTrigger;
 use ferroce_dcqcn::{CongestionPoint, Param, Params, Rate};
-use ferroce_hca::carrier::{Outages, Schedule};
-use ferroce_hca::impair::{Blackout, Bottleneck, BurstLoss};
-use ferroce_hca::{Impairment, Personality, ROCE_ACCL_BYTES, Settings, SettingsParts, Span, Time};
+use ferroce_device::carrier::{Outages, Schedule};
+use ferroce_device::impair::{Blackout, Bottleneck, BurstLoss};
+use ferroce_device::{
+    Impairment, Personality, ROCE_ACCL_BYTES, Settings, SettingsParts, Span, Time,
+};
 
 /// Words of [`Settings`].
 pub(crate) const WORDS: usize =
@@ -230,7 +232,7 @@ fn unpack_schedule(words: &[u64]) -> Schedule {
 #[cfg(test)]
 mod tests {
     use ferroce_dcqcn::presets;
-    use ferroce_hca::Direction;
+    use ferroce_device::Direction;
     use proptest::prelude::*;
 
     use super::*;

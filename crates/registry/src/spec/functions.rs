@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use ferroce_hca::Function;
+use ferroce_device::Function;
 use ferroce_prm::PciAddress;
 
 use super::DeviceSpec;

@@ -1,6 +1,6 @@
 //! The card that a device presents itself as.
 
-use ferroce_hca::Identity;
+use ferroce_device::Identity;
 
 use super::DeviceSpec;
 

@@ -1,6 +1,6 @@
 //! The speed of a port.
 
-use ferroce_hca::Rate;
+use ferroce_device::Rate;
 use serde::{Deserialize, Serialize};
 
 /// Speeds of Ethernet that adapters have. Congestion control starts from it; nothing else keeps to

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 
-use ferroce_hca::{Counter, Hca};
+use ferroce_device::{Counter, Hca};
 use ferroce_os::Epoll;
 
 use super::line::Line;

@@ -6,8 +6,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 
+use ferroce_device::{Counter, Hca, Outgoing, Shape, Span, Time, damage};
 use ferroce_driver::Full;
-use ferroce_hca::{Counter, Hca, Outgoing, Shape, Span, Time, damage};
 use ferroce_os::{Clock, Epoll, Seen, Tap};
 use ferroce_registry::{
     LinkSetting, Peer, PeerFile, PeerLink, PeerLinks, Reader, SLOT_MAX, file_name,

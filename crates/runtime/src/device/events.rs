@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use ferroce_hca::{Event, Hca};
+use ferroce_device::{Event, Hca};
 
 use super::EventSink;
 use crate::link::Engine;

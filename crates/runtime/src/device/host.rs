@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use ferroce_hca::Hca;
+use ferroce_device::Hca;
 use ferroce_os::{Clock, Interface, Waiter};
 use ferroce_registry::{Address, News, SharedFile, Subscription, addresses};
 

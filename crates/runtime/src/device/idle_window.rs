@@ -3,8 +3,8 @@
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use ferroce_device::CqId;
 use ferroce_driver::patience::IDLE_WINDOW;
-use ferroce_hca::CqId;
 use ferroce_os::{Clock, ticks};
 
 /// A stretch of time in which a poll need not look at a device, since a thread has looked just now, in

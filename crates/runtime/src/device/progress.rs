@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, Thread};
 
-use ferroce_hca::{DeviceState, Hca, HcaConfig, Limits, Span, Time};
+use ferroce_device::{DeviceState, Hca, HcaConfig, Limits, Span, Time};
 use ferroce_os::{Clock, Epoll, Waker};
 use ferroce_registry::{Mailbox, Reader};
 use ferroce_sockets::Socket;

@@ -4,8 +4,8 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
+use ferroce_device::{Span, Time};
 use ferroce_driver::{Both, drive_both};
-use ferroce_hca::{Span, Time};
 use ferroce_os::{Clock, Waiter, thread_cpu_ns, tighten_timer_slack};
 
 use super::Device;

@@ -4,7 +4,7 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::process;
 
-use ferroce_hca::{AccessFlags, Buffer, Completion, Memory, QpAttr, SendOp, SendWr, WcStatus};
+use ferroce_device::{AccessFlags, Buffer, Completion, Memory, QpAttr, SendOp, SendWr, WcStatus};
 use ferroce_os::Waiter;
 use ferroce_registry::{DeviceSpec, LinkSetting, Registry};
 use ferroce_testing::direct::End;

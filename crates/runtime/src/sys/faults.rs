@@ -1,6 +1,6 @@
 //! Handles memory that a program unmaps while its device may access it.
 //!
-//! A device's accesses to program memory can be made to fail ([`ferroce_hca::landing`]). This needs
+//! A device's accesses to program memory can be made to fail ([`ferroce_device::landing`]). This needs
 //! a handler for the signals by which the kernel reports unmapped memory (SIGSEGV, SIGBUS). These
 //! signals belong to the program: it may have a handler for them, for a write barrier (mprotect(2)
 //! and a handler that makes the page writable), or one that prints a stack and ends the process.
@@ -21,9 +21,9 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use ferroce_hca::RECOVERS;
+use ferroce_device::RECOVERS;
 #[cfg(target_arch = "x86_64")]
-use ferroce_hca::landing;
+use ferroce_device::landing;
 
 /// The signals of memory faults.
 const SIGNALS: [c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
@@ -40,7 +40,7 @@ const SEGV_ACCERR: c_int = 2;
 /// process. To be called before memory is registered, each time: it gets in front of a handler that
 /// the program has installed meanwhile.
 ///
-/// False where it is not possible; then all memory must be [`ferroce_hca::Memory::checked`].
+/// False where it is not possible; then all memory must be [`ferroce_device::Memory::checked`].
 pub fn recover_faults() -> bool {
     static INSTALLER: Mutex<[usize; SIGNALS.len()]> = Mutex::new([0; SIGNALS.len()]);
     if !RECOVERS {

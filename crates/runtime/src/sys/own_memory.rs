@@ -2,7 +2,7 @@
 
 use std::io::{self, IoSlice, IoSliceMut};
 
-use ferroce_hca::CheckedAccess;
+use ferroce_device::CheckedAccess;
 use nix::sys::uio::{RemoteIoVec, process_vm_readv, process_vm_writev};
 use nix::unistd::Pid;
 
@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 #[derive(Debug)]
 struct OwnMemory;
 
-/// How a device reaches memory that the program may unmap, for [`ferroce_hca::Memory::checked`].
+/// How a device reaches memory that the program may unmap, for [`ferroce_device::Memory::checked`].
 ///
 /// # Errors
 /// Returns an error if the kernel does not let the process use `process_vm_readv`, as some

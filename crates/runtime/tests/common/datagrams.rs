@@ -1,6 +1,6 @@
 //! Datagrams, which no window holds back.
 
-use ferroce_hca::{Path, QpCap, QpInit, QpType, SendOp, SendTo, SendWr, UdAddress};
+use ferroce_device::{Path, QpCap, QpInit, QpType, SendOp, SendTo, SendWr, UdAddress};
 use ferroce_runtime::Endpoint;
 use ferroce_testing::direct::ready;
 use ferroce_wire::Qpn;

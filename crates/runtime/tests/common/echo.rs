@@ -1,6 +1,6 @@
 //! Messages to another process that answers each.
 
-use ferroce_hca::{QpAttr, SendOp};
+use ferroce_device::{QpAttr, SendOp};
 
 use super::{Link, Node, Other, connect_back, pattern, tell};
 

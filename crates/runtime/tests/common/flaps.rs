@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use ferroce_hca::carrier::{Outages, Schedule};
-use ferroce_hca::{Event, Span};
+use ferroce_device::carrier::{Outages, Schedule};
+use ferroce_device::{Event, Span};
 use ferroce_os::Clock;
 
 use super::{Node, PATIENCE};

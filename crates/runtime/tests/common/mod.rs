@@ -24,7 +24,7 @@ use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 use std::{fs, process};
 
-use ferroce_hca::{
+use ferroce_device::{
     AccessFlags, Buffer, Completion, Counter, CqId, DeviceState, Direction, Hca, HcaConfig, Memory,
     Method, MrInfo, Mtu, PdId, Personality, QpAttr, QpCap, QpInit, QpType, RecvWr, SendOp, SendWr,
     Sge, Sges, WcStatus,

@@ -4,7 +4,7 @@ use std::env;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use ferroce_hca::{Completion, QpAttr, WcStatus};
+use ferroce_device::{Completion, QpAttr, WcStatus};
 use ferroce_registry::Registry;
 use ferroce_runtime::Endpoint;
 use ferroce_testing::skip;

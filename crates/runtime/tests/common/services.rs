@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use ferroce_hca::Hca;
-use ferroce_hca::cm::{CmEventKind, SidrReply, SidrRequest};
+use ferroce_device::Hca;
+use ferroce_device::cm::{CmEventKind, SidrReply, SidrRequest};
 use ferroce_wire::Qpn;
 use ferroce_wire::cm::{Private, ServiceId};
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ferroce_adp::QpTimeouts;
-use ferroce_hca::{
+use ferroce_device::{
     Completion, Counter, Direction, FlowLook, HcaConfig, Impairment, Personality, Secret, SendOp,
     SendWr, Time, WcStatus, WriteLockError, impair::Bottleneck,
 };

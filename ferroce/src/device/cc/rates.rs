@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use ferroce_hca::Counter;
+use ferroce_device::Counter;
 use ferroce_registry::{FlowRow, Inquiry, Observer, Process, Query, Registry, ResourceRow};
 
 use super::super::ask::ask;

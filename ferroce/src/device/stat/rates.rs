@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ferroce_hca::Counter;
+use ferroce_device::Counter;
 use ferroce_registry::Registry;
 
 use super::super::watch::{Pauses, in_place};

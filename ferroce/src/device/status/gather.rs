@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use ferroce_hca::{Counter, Direction};
+use ferroce_device::{Counter, Direction};
 use ferroce_registry::{
     Counts, DeviceSpec, FlowRow, Inquiry, Observer, PortLook, Process, QpStates, Query, Registry,
     ResourceRow,

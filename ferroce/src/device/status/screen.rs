@@ -1,6 +1,6 @@
 //! The lines, limited to a terminal of 24 lines and to its width.
 
-use ferroce_hca::Span;
+use ferroce_device::Span;
 
 use super::super::stat::per_second;
 use super::gather::{Condition, DeviceLook, Program, Seen, Status};

@@ -1,6 +1,6 @@
 //! The meaning of each error completion: one table for the command, its JSON and the manual.
 
-use ferroce_hca::{Counter, WcStatus};
+use ferroce_device::{Counter, WcStatus};
 
 /// A cause of error completions.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use ferroce_adp::{QpTimeouts, ack_timeout};
 use ferroce_base::time::Span;
-use ferroce_hca::{Counter, DeviceState, ErrorRecord, WcStatus};
+use ferroce_device::{Counter, DeviceState, ErrorRecord, WcStatus};
 use ferroce_os::{Clock, WallClock};
 use ferroce_registry::Registry;
 
@@ -90,7 +90,7 @@ fn cause_of(error: &ErrorRecord) -> Option<&'static Cause> {
 }
 
 fn is_send(error: &ErrorRecord) -> bool {
-    error.opcode.work_queue() == ferroce_hca::WorkQueue::Send
+    error.opcode.work_queue() == ferroce_device::WorkQueue::Send
 }
 
 /// The device of this user that has the peer's address, which need not be of this host.

@@ -1,0 +1,158 @@
+//! Incoming packets: the impaired link, their destination, and permission checks.
+
+use ferroce_transport::{Counter, Path, Time, frame_bytes};
+use ferroce_wire::{Opcode, Qpn, Service};
+
+use super::Hca;
+use super::queue_pair::Found;
+use crate::grh::grh;
+use crate::impairer::Release;
+use crate::packet::{CE, Held, Received};
+use crate::queue_pair::QpEntry;
+use crate::services::Common;
+
+impl Hca {
+    /// Handles a packet from the link.
+    pub fn handle_packet(&mut self, now: Time, packet: &Received<'_>) {
+        self.common.now = now;
+        self.refresh();
+        if self.ingress.is_clear() {
+            self.deliver(packet);
+            return;
+        }
+        self.receive_impaired(packet);
+        self.release_received();
+    }
+
+    fn receive_impaired(&mut self, packet: &Received<'_>) {
+        let bytes = frame_bytes(packet.headers, packet.data.len());
+        match self
+            .ingress
+            .admit(self.common.now, bytes, &self.common.state)
+        {
+            None => {}
+            Some(Release::Now(damage)) => {
+                let mut packet = *packet;
+                if damage.ecn_mark {
+                    packet.traffic_class |= CE;
+                }
+                self.deliver_unless(damage.corrupt_bit.is_some(), &packet);
+            }
+            Some(Release::Later(later)) => self.ingress.hold(later, Held::new(packet)),
+        }
+    }
+
+    /// Delivers the packets that the impairment held back until now.
+    pub(super) fn release_received(&mut self) {
+        while let Some(packet) = self.ingress.poll(self.common.now, &self.common.state) {
+            self.deliver_unless(packet.corrupt, &packet.as_received());
+        }
+    }
+
+    fn deliver_unless(&mut self, corrupt: bool, packet: &Received<'_>) {
+        if self.ingress.is_dark() {
+            self.common.state.count(Counter::ImpairBlackout, 1);
+        } else if corrupt {
+            self.common.state.count(Counter::RxIcrcEncapsulated, 1);
+        } else {
+            self.deliver(packet);
+        }
+    }
+
+    #[inline]
+    fn deliver(&mut self, packet: &Received<'_>) {
+        let qpn = packet.headers.dest_qp;
+        if packet.headers.opcode() == Opcode::Cnp {
+            self.deliver_cnp(packet);
+        } else if qpn == Qpn::MULTICAST {
+            self.deliver_to_group(packet);
+        } else if packet.dest.is_multicast() {
+            // What is for one queue pair has no business in a group.
+            self.common.state.count(Counter::RxUnknownQp, 1);
+        } else if qpn == Qpn::GSI {
+            self.deliver_mad(packet);
+        } else {
+            self.deliver_to(qpn, packet);
+        }
+    }
+
+    /// A copy for each queue pair attached to the group (IBA vol 1, 10.5.2.1).
+    fn deliver_to_group(&mut self, packet: &Received<'_>) {
+        let mut index = 0;
+        while let Some(&qpn) = self.groups.members(packet.dest).get(index) {
+            if !self.is_blocked_echo(qpn, packet) {
+                self.deliver_to(qpn, packet);
+            }
+            index += 1;
+        }
+        if index == 0 {
+            self.common.state.count(Counter::RxUnknownQp, 1);
+        }
+    }
+
+    /// Whether a multicast is the queue pair's own and it does not want to hear those.
+    fn is_blocked_echo(&self, qpn: Qpn, packet: &Received<'_>) -> bool {
+        let blocked = self.qp_entry(qpn).and_then(|entry| entry.blocked_echo);
+        let sender = packet.headers.deth().map(|deth| deth.src_qp);
+        blocked == Some(packet.source) && sender == Some(qpn)
+    }
+
+    fn deliver_to(&mut self, qpn: Qpn, packet: &Received<'_>) {
+        let index = self.qp_index(qpn);
+        let (qps, common, scheduler) = (&mut self.qps, &mut self.common, &mut self.scheduler);
+        let found = index.and_then(|index| Found::at(index, qps, common, scheduler));
+        let Some(mut found) = found else {
+            self.common.state.count(Counter::RxUnknownQp, 1);
+            return;
+        };
+        let state = &found.common.state;
+        if let Err(cause) = check(found.entry, found.common, packet) {
+            state.count(cause, 1);
+            return;
+        }
+        state.count(Counter::RdmaRxPackets, 1);
+        state.count(Counter::RdmaRxBytes, packet.data.len().into());
+        if packet.dest.is_multicast() {
+            state.count(Counter::RxMulticastPackets, 1);
+        }
+        if packet.traffic_class & CE == CE {
+            found.answer_mark(&mut self.congestion, packet);
+        }
+        let (now, headers, data) = (found.common.now, packet.headers, packet.data);
+        if headers.opcode().service() == Service::Ud {
+            let grh = grh(packet);
+            found.run(|qp, host| qp.handle_datagram(headers, &grh, data, host));
+        } else {
+            found.run(|qp, host| qp.handle_packet(now, headers, data, host));
+        }
+        found.book();
+        if !found.entry.is_quiet() {
+            found.make_ready();
+        }
+        self.conclude();
+    }
+}
+
+/// Whether the queue pair may have the packet, or why not.
+#[inline]
+fn check(entry: &QpEntry, common: &Common, packet: &Received<'_>) -> Result<(), Counter> {
+    let headers = packet.headers;
+    let qp_type = entry.qp.config().qp_type;
+    if !qp_type.takes(headers.opcode()) {
+        return Err(Counter::RxWrongService);
+    }
+    // Of a program that ends, only what needs none of its memory is still looked at.
+    let needs_memory = headers.opcode().operation() != Opcode::RcAcknowledge;
+    if !entry.qp.takes_packets() || common.keys.is_revoked() && needs_memory {
+        return Err(Counter::RxWrongState);
+    }
+    let is_peer = |path: Path| path.dest == packet.source && !entry.is_severed;
+    if qp_type.is_connected() && !entry.path.is_some_and(is_peer) {
+        return Err(Counter::RxWrongPeer);
+    }
+    // The default partition, as full or limited member.
+    if headers.pkey | 0x8000 != ferroce_wire::PKEY_DEFAULT {
+        return Err(Counter::RxWrongPkey);
+    }
+    Ok(())
+}

@@ -1,0 +1,129 @@
+//! A queue pair, and what the device knows about it.
+
+use std::net::IpAddr;
+
+use ferroce_dcqcn::np::CnpTimer;
+use ferroce_transport::{Path, Qp, Time};
+
+use crate::admission::{Applicant, Seat};
+use crate::congestion::Limiter;
+use crate::cq::Unpolled;
+use crate::services::QpObjects;
+
+/// A queue pair and what the device knows about it; what packets need stands together.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(crate) struct QpEntry {
+    /// It waits for the port, in this priority.
+    pub(crate) ready: Option<u8>,
+    /// It is on the list of those that have worked.
+    pub(crate) used: bool,
+    /// The GID it was bound to is gone: nothing of it leaves or arrives any more (F21).
+    pub(crate) is_severed: bool,
+    pub(crate) path: Option<Path>,
+    pub(crate) objects: QpObjects,
+    pub(crate) unpolled: Unpolled,
+    /// While its peer's CNPs slow it down.
+    pub(crate) limiter: Option<Box<Limiter>>,
+    /// Its entry in the timer heap.
+    pub(crate) timer_at: Option<Time>,
+    pub(crate) seat: Seat,
+    pub(crate) qp: Qp,
+    /// Of the CNPs that answer its packets.
+    pub(crate) cnp_timer: CnpTimer,
+    /// CNPs of its peers that it has heeded.
+    pub(crate) cnps: u32,
+    /// How often it is open (`ibv_open_qp`).
+    pub(crate) handles: u32,
+    /// The address from which its own multicasts come back, if it wants none of them.
+    pub(crate) blocked_echo: Option<IpAddr>,
+}
+
+const _: () = {
+    // Its place in the table, and two entries in the timer heap.
+    let around = size_of::<usize>() + 2 * size_of::<(Time, u32)>();
+    assert!(size_of::<QpEntry>() + around <= 1024, "a QP at rest");
+};
+
+impl QpEntry {
+    pub(crate) fn new(qp: Qp, objects: QpObjects) -> Self {
+        Self {
+            qp,
+            objects,
+            unpolled: Unpolled::default(),
+            path: None,
+            seat: Seat::default(),
+            handles: 1,
+            blocked_echo: None,
+            cnp_timer: CnpTimer::default(),
+            cnps: 0,
+            limiter: None,
+            timer_at: None,
+            ready: None,
+            used: false,
+            is_severed: false,
+        }
+    }
+
+    /// As its device's admission sees it.
+    #[inline]
+    pub(crate) fn applicant(&mut self, index: u32) -> Applicant<'_> {
+        Applicant {
+            index,
+            sleeps: self.sleeps(),
+            qp: &mut self.qp,
+            seat: &mut self.seat,
+        }
+    }
+
+    /// Whether it waits for the port.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.ready.is_some()
+    }
+
+    /// The traffic class of its next packet: that of its path, or of the datagram that is next.
+    pub(crate) fn traffic_class(&self) -> u8 {
+        let datagram = || self.qp.next_datagram().map(|to| to.path);
+        self.path
+            .or_else(datagram)
+            .map_or(0, |path| path.traffic_class)
+    }
+
+    /// Whether its limiter makes it wait.
+    pub(crate) fn sleeps(&self) -> bool {
+        let limiter = self.limiter.as_ref();
+        limiter.is_some_and(|it| it.wait_until().is_some())
+    }
+
+    /// Its deadline, if that is earlier than its entry in the timer heap. It is to get another one.
+    #[inline]
+    pub(crate) fn next_deadline(&mut self) -> Option<Time> {
+        let deadline = self.deadline()?;
+        if self.timer_at.is_some_and(|at| at <= deadline) {
+            return None;
+        }
+        self.timer_at = Some(deadline);
+        Some(deadline)
+    }
+
+    /// When it wants to be looked at: a timeout, or the end of a limiter's wait.
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        let turn = self.limiter.as_ref().and_then(|it| it.wait_until());
+        earlier(self.qp.poll_timeout(), turn)
+    }
+
+    /// Whether it has nothing to send, and waits for no room to send it.
+    #[inline]
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.qp.is_quiet() && !self.seat.waits()
+    }
+}
+
+/// The earlier of two deadlines.
+#[inline]
+pub(crate) fn earlier(one: Option<Time>, other: Option<Time>) -> Option<Time> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (either, None) | (None, either) => either,
+    }
+}

@@ -1,0 +1,152 @@
+//! A program hears of a connection's end after what completed before it, as beside a card, where a
+//! completion is in memory long before a DREQ has come through the kernel.
+
+use ferroce_device::cm::{CmEventKind, CommId};
+use ferroce_device::{Qpn, SendFlags, SendOp, WcStatus};
+use ferroce_testing::side::{attr, local};
+
+use super::net::{A, B, MS, Net};
+
+/// Two queue pairs that the connection managers have introduced to each other. Nothing takes what
+/// completes at B.
+struct Pair {
+    net: Net,
+    qpns: [Qpn; 2],
+    comms: [CommId; 2],
+}
+
+impl Pair {
+    fn new() -> Self {
+        let mut net = Net::new();
+        let qpns = [A, B].map(|side| net.world.sides[side].create_qp());
+        let comms = net.connected(qpns.map(Qpn::value));
+        net.world.connect(qpns, attr());
+        net.world.sides[B].watch_nothing();
+        net.told(B);
+        // From here on more than messages of the connection manager are on the wire.
+        net.world.log = None;
+        Self { net, qpns, comms }
+    }
+
+    /// B sends an empty message, which A has a receive for.
+    fn send(&mut self) {
+        let region = self.net.world.sides[A].register(64, ferroce_device::AccessFlags::all());
+        self.net.world.sides[A].recv(self.qpns[A], 1, &region);
+        let op = SendOp::Send { imm: None };
+        let wr = local(7, SendFlags::SIGNALED, op);
+        self.net.world.post(B, self.qpns[B], wr);
+    }
+
+    fn disconnect(&mut self, side: usize) {
+        self.net.disconnect(side, self.comms[side]).unwrap();
+    }
+
+    fn run(&mut self, ns: u64) {
+        self.net.world.run_for(ns);
+        self.net.world.sides[B].hca.audit();
+    }
+
+    /// The status of what completed first at B.
+    fn poll(&mut self) -> Option<WcStatus> {
+        let side = &mut self.net.world.sides[B];
+        let completion = side.hca.poll_completion(side.cq).unwrap();
+        completion.map(|completion| completion.status)
+    }
+
+    /// What B's program hears of, which asks as hosts do: for the word that there is something first.
+    fn hears(&mut self) -> Vec<CmEventKind> {
+        let announced = self.net.announced(B);
+        let events = self.net.events(B);
+        assert_eq!(announced, usize::from(!events.is_empty()));
+        events
+    }
+
+    fn is_told(&mut self) -> bool {
+        let events = self.hears();
+        matches!(events[..], [CmEventKind::Disconnected { .. }])
+    }
+}
+
+/// In one batch: A's acknowledgement and DREQ leave at the same time.
+#[test]
+fn a_completion_of_the_same_batch_comes_first() {
+    let mut pair = Pair::new();
+    pair.send();
+    pair.run(15_000); // the message has arrived, its acknowledgement not
+    assert_eq!(pair.poll(), None);
+    pair.disconnect(A);
+    pair.run(MS);
+    assert_eq!(pair.hears(), []);
+    assert_eq!(pair.poll(), Some(WcStatus::Success));
+    assert!(pair.is_told());
+}
+
+/// In two: the acknowledgement has long been here.
+#[test]
+fn a_completion_of_an_earlier_batch_comes_first() {
+    let mut pair = Pair::new();
+    pair.send();
+    pair.run(MS);
+    pair.disconnect(A);
+    pair.run(MS);
+    assert_eq!(pair.hears(), []);
+    assert_eq!(pair.poll(), Some(WcStatus::Success));
+    assert!(pair.is_told());
+}
+
+#[test]
+fn a_program_that_has_polled_all_hears_at_once() {
+    let mut pair = Pair::new();
+    pair.send();
+    pair.run(MS);
+    assert_eq!(pair.poll(), Some(WcStatus::Success));
+    pair.disconnect(A);
+    pair.run(11_000); // the latency of the wire
+    assert!(pair.is_told());
+}
+
+/// One that does not poll hears, too, and its peer learns that it agrees.
+#[test]
+fn a_program_that_does_not_poll_hears_after_100_ms() {
+    let mut pair = Pair::new();
+    pair.send();
+    pair.run(MS);
+    pair.disconnect(A);
+    pair.run(100 * MS);
+    assert_eq!(pair.hears(), []);
+    pair.run(MS / 10);
+    assert!(pair.is_told());
+    assert_eq!(pair.poll(), Some(WcStatus::Success));
+    pair.disconnect(B);
+    pair.run(MS);
+    let events = pair.net.events(A);
+    let [CmEventKind::DisconnectReply { .. }] = events[..] else {
+        panic!("{events:?}");
+    };
+}
+
+/// Who ends it as well needs no more patience, and hears in order.
+#[test]
+fn a_program_that_ends_it_too_hears_at_once() {
+    let mut pair = Pair::new();
+    pair.send();
+    pair.run(MS);
+    pair.disconnect(A);
+    pair.run(MS);
+    assert_eq!(pair.hears(), []);
+    pair.disconnect(B);
+    pair.run(0);
+    assert!(pair.is_told());
+}
+
+#[test]
+fn a_program_that_has_let_go_hears_nothing() {
+    let mut pair = Pair::new();
+    pair.send();
+    pair.run(MS);
+    pair.disconnect(A);
+    pair.run(MS);
+    pair.net.destroy(B, pair.comms[B]);
+    pair.run(200 * MS);
+    assert_eq!(pair.hears(), []);
+}

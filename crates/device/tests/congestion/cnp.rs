@@ -1,0 +1,215 @@
+//! Who sends CNPs, and who heeds them.
+
+use std::net::IpAddr;
+
+use ferroce_device::{Counter, Data, Mtu, Phase, Received};
+use ferroce_wire::{BthFlags, Headers, Opcode, PKEY_DEFAULT, Qpn, cnp};
+
+use super::pace::held_at;
+use super::{Stream, mark, set};
+use ferroce_testing::{A, B};
+
+fn cnp_to(qpn: Qpn) -> Headers {
+    cnp::headers(qpn, PKEY_DEFAULT)
+}
+
+/// Gives A a packet as if it came from `source`.
+fn give_from(stream: &mut Stream, source: IpAddr, headers: &Headers) {
+    let pair = &mut stream.pair;
+    let received = Received {
+        source,
+        dest: pair.sides[A].address,
+        traffic_class: 0,
+        headers,
+        data: Data::Length(0),
+    };
+    pair.sides[A].hca.handle_packet(pair.now, &received);
+}
+
+fn heeded(stream: &Stream) -> [u64; 2] {
+    [Counter::RpCnpHandled, Counter::RpCnpIgnored].map(|counter| stream.pair.count(A, counter))
+}
+
+#[test]
+fn a_mark_makes_a_cnp_that_slows_the_sender_down() {
+    let mut stream = Stream::new(&[]);
+    stream.pair.trace = Some(Vec::new());
+    mark(&mut stream.pair, B, 1.0);
+    stream.run(100_000, 10_000, 4096);
+    let pair = &stream.pair;
+    let sent = pair.count(B, Counter::NpCnpSent);
+    assert!(sent > 0);
+    assert!(pair.count(B, Counter::NpEcnMarkedRocePackets) > sent);
+    let [handled, ignored] = heeded(&stream);
+    assert!(handled > 0 && handled <= sent && ignored == 0);
+    // DSCP 48, not ECN-capable; the data are.
+    let mut trace = stream.pair.trace.take().unwrap();
+    trace.retain(|line| line.contains("traffic_class: "));
+    let is_cnp = |line: &&String| line.contains("opcode: Cnp");
+    assert!(trace.iter().filter(is_cnp).count() as u64 == sent);
+    for line in &trace {
+        let class = if is_cnp(&line) { 48 << 2 } else { 2 };
+        assert!(line.contains(&format!("traffic_class: {class} ")), "{line}");
+    }
+    let limit = stream.limit_mbps().unwrap();
+    assert!(limit < 100_000.0, "{limit}");
+}
+
+#[test]
+fn cnps_keep_their_distance() {
+    let (interval_us, ns) = (50, 1_000_000);
+    let mut stream = Stream::new(&[&format!("min_time_between_cnps={interval_us}")]);
+    mark(&mut stream.pair, B, 1.0);
+    // So fast that a marked packet comes in each interval.
+    set(&stream.pair.sides[A].hca, &["rpg_min_rate=1000"]);
+    stream.run(ns, 10_000, 1024);
+    let sent = stream.pair.count(B, Counter::NpCnpSent);
+    let most = ns / (interval_us * 1_000) + 1;
+    assert!((most / 2..=most).contains(&sent), "{sent} of {most}");
+}
+
+#[test]
+fn the_dscp_of_cnps_is_a_parameter() {
+    let mut stream = Stream::new(&["cnp_dscp=46"]);
+    stream.pair.trace = Some(Vec::new());
+    mark(&mut stream.pair, B, 1.0);
+    stream.run(10_000, 1_000, 1024);
+    let trace = stream.pair.trace.take().unwrap();
+    let mut cnps = trace.iter().filter(|line| line.contains("opcode: Cnp"));
+    assert!(cnps.next().unwrap().contains("traffic_class: 184 "));
+}
+
+#[test]
+fn only_the_peer_of_a_live_queue_pair_is_heeded() {
+    let mut stream = Stream::new(&[]);
+    let (peer, qpn) = (stream.pair.sides[B].address, stream.a);
+    let stranger = [10, 0, 0, 77].into();
+    let idle = stream.pair.sides[A].create_qp();
+    let datagrams = stream.pair.sides[A].create_ud(1);
+
+    let without_becn = {
+        let mut headers = cnp_to(qpn);
+        headers.flags.remove(BthFlags::BECN);
+        headers
+    };
+    for (source, headers) in [
+        (stranger, cnp_to(qpn)),
+        (peer, without_becn),
+        (peer, cnp_to(idle)),
+        (peer, cnp_to(datagrams)),
+        (peer, cnp_to(Qpn::GSI)),
+        (peer, cnp_to(Qpn::MULTICAST)),
+        (peer, cnp_to(Qpn::new(0x12_3456))),
+        (peer, cnp::headers(qpn, 0x1234)),
+    ] {
+        let before = heeded(&stream);
+        give_from(&mut stream, source, &headers);
+        assert_eq!(heeded(&stream), [before[0], before[1] + 1], "{headers:?}");
+        assert_eq!(stream.limit_mbps(), None);
+    }
+    give_from(&mut stream, peer, &cnp_to(qpn));
+    assert_eq!(heeded(&stream)[0], 1);
+    assert!(stream.limit_mbps().is_some());
+    assert_eq!(stream.pair.count(A, Counter::RxWrongService), 0);
+}
+
+#[test]
+fn a_flood_of_cnps_leaves_a_queue_pair_the_least_rate() {
+    let mut stream = Stream::new(&["rpg_min_rate=100"]);
+    let (peer, qpn) = (stream.pair.sides[B].address, stream.a);
+    let mut bytes = 0;
+    for _ in 0..2_000 {
+        for _ in 0..20 {
+            give_from(&mut stream, peer, &cnp_to(qpn));
+        }
+        bytes += stream.run(10_000, 10_000, MESSAGE_BYTES);
+    }
+    let mbps = bytes as f64 * 8.0 / 20_000.0;
+    assert!(mbps > 90.0, "{mbps} Mb/s");
+    assert_eq!(stream.limit_mbps(), Some(100.0));
+}
+
+const MESSAGE_BYTES: u32 = 4096;
+
+#[test]
+fn where_it_is_off_no_cnp_is_sent_or_heeded() {
+    // The priority of traffic class 2 is 0.
+    let mut stream = Stream::new(&["enable/0=0"]);
+    mark(&mut stream.pair, B, 1.0);
+    stream.run(100_000, 10_000, 4096);
+    assert!(stream.pair.count(B, Counter::NpEcnMarkedRocePackets) > 0);
+    assert_eq!(stream.pair.count(B, Counter::NpCnpSent), 0);
+    let peer = stream.pair.sides[B].address;
+    let to = stream.a;
+    give_from(&mut stream, peer, &cnp_to(to));
+    assert_eq!(heeded(&stream), [0, 1]);
+    assert_eq!(stream.limit_mbps(), None);
+}
+
+#[test]
+fn the_points_are_switched_alone() {
+    for (off, sent, heeds) in [
+        ("roce_np/enable/0=0", false, true),
+        ("roce_rp/enable/0=0", true, false),
+    ] {
+        let mut stream = Stream::new(&["enable/0=1", off]);
+        mark(&mut stream.pair, B, 1.0);
+        // A's packets leave ECN-capable only where A heeds CNPs; the impairment asks for neither.
+        stream.run(100_000, 10_000, 4096);
+        assert_eq!(stream.pair.count(B, Counter::NpCnpSent) > 0, sent, "{off}");
+        let (peer, to) = (stream.pair.sides[B].address, stream.a);
+        give_from(&mut stream, peer, &cnp_to(to));
+        assert_eq!(heeded(&stream)[0] > 0, heeds, "{off}");
+        assert_eq!(stream.limit_mbps().is_some(), heeds, "{off}");
+    }
+}
+
+#[test]
+fn a_look_tells_who_is_slowed_down_and_how_often() {
+    let mut stream = Stream::new(&["rpg_min_rate=100"]);
+    let (peer, to) = (stream.pair.sides[B].address, stream.a);
+    let look = |stream: &Stream| {
+        let flows = stream.pair.sides[A].hca.look_at_flows(stream.pair.now);
+        flows.collect::<Vec<_>>()
+    };
+    assert_eq!(look(&stream), []);
+    for _ in 0..3 {
+        give_from(&mut stream, peer, &cnp_to(to));
+        stream.pair.run_for(10_000);
+    }
+    let [flow] = look(&stream)[..] else {
+        panic!("one flow");
+    };
+    assert_eq!((flow.qpn, flow.dest_qpn, flow.peer), (to, stream.b, peer));
+    assert_eq!((flow.cnps, flow.priority), (3, 0));
+    let limit = flow.limit.unwrap();
+    assert_eq!(Some(limit.rate.bps() as f64 / 1e6), stream.limit_mbps());
+    assert!(limit.target >= limit.rate && limit.alpha > 0.5);
+    assert_eq!((limit.phase, limit.stages), (Phase::FastRecovery, (0, 0)));
+    stream.pair.run_for(10_000_000_000);
+    let [recovered] = look(&stream)[..] else {
+        panic!("one flow");
+    };
+    assert_eq!((recovered.cnps, recovered.limit), (3, None));
+}
+
+#[test]
+fn switching_it_off_releases_a_queue_pair_that_waits() {
+    let mut stream = held_at(1, Mtu::Mtu1024);
+    let slow = stream.run(50_000_000, 1_000_000, 4096);
+    set(&stream.pair.sides[A].hca, &["enable/0=0"]);
+    let fast = stream.run(50_000_000, 100_000, 4096);
+    assert!(fast > 50 * slow, "{slow} bytes, then {fast}");
+    assert_eq!(stream.limit_mbps(), None);
+}
+
+#[test]
+fn a_cnp_is_no_request_to_answer() {
+    let mut stream = Stream::new(&[]);
+    mark(&mut stream.pair, A, 1.0);
+    let (peer, qpn) = (stream.pair.sides[B].address, stream.a);
+    give_from(&mut stream, peer, &cnp_to(qpn));
+    let packet = stream.pair.sides[A].hca.poll_transmit(stream.pair.now);
+    let opcode = packet.map(|packet| packet.headers.opcode());
+    assert_eq!(opcode, None::<Opcode>);
+}

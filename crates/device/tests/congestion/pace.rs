@@ -1,0 +1,166 @@
+//! How a limited queue pair sends.
+
+use ferroce_device::{Counter, Mtu, QpAttr, QpState};
+use ferroce_wire::{PKEY_DEFAULT, cnp};
+
+use super::{Stream, mark, set};
+use ferroce_testing::{A, B, attr};
+
+/// Header, RETH now and then, ICRC: what counts besides the payload.
+const FRAME_MAX: f64 = 32.0;
+const FRAME_MIN: f64 = 16.0;
+
+/// A stream that is held at `mbps`: the rate is set by the first CNP, later ones cut nothing, and the
+/// timers that would raise it are slow.
+pub(super) fn held_at(mbps: u32, mtu: Mtu) -> Stream {
+    let mut stream = Stream::with(
+        QpAttr {
+            path_mtu: mtu,
+            timeout: 17,
+            ..attr()
+        },
+        &[
+            &format!("rate_to_set_on_first_cnp={mbps}"),
+            "rpg_min_dec_fac=100",
+            "rpg_ai_rate=1",
+            "rpg_hai_rate=1",
+            "rpg_time_reset=131071",
+            "rpg_byte_reset=0",
+            "rpg_threshold=31",
+        ],
+    );
+    let headers = cnp::headers(stream.a, PKEY_DEFAULT);
+    stream
+        .pair
+        .give(A, 0, &headers, ferroce_device::Data::Length(0));
+    assert_eq!(stream.limit_mbps(), Some(mbps.into()));
+    stream
+}
+
+#[test]
+fn the_rate_is_held_from_1_mbps_to_10_gbps() {
+    for (mbps, mtu, ns) in [
+        (1, Mtu::Mtu256, 3_000_000_000),
+        (1, Mtu::Mtu4096, 4_000_000_000),
+        (7, Mtu::Mtu1024, 2_000_000_000),
+        (100, Mtu::Mtu1024, 500_000_000),
+        (1_000, Mtu::Mtu4096, 100_000_000),
+        (10_000, Mtu::Mtu4096, 30_000_000),
+        (10_000, Mtu::Mtu1024, 20_000_000),
+    ] {
+        let mut stream = held_at(mbps, mtu);
+        let payload = stream.run(ns, 25_000.max(ns / 4_000), super::MESSAGE) as f64;
+        let packets = payload / f64::from(mtu.bytes());
+        let seen = |frame| (payload + packets * frame) * 8e3 / ns as f64;
+        let (least, most) = (seen(FRAME_MIN), seen(FRAME_MAX));
+        let wanted = f64::from(mbps);
+        assert!(
+            most > 0.98 * wanted && least < 1.02 * wanted,
+            "{mbps} Mb/s, {mtu:?}: {least}..{most}"
+        );
+        assert_eq!(stream.limit_mbps(), Some(wanted));
+        let repeated = stream.pair.count(A, Counter::RetransmittedPackets);
+        assert_eq!(repeated, 0, "{mbps} Mb/s, {mtu:?}");
+        assert_eq!(stream.pair.sides[A].state(stream.a), QpState::Rts);
+    }
+}
+
+#[test]
+fn batches_leave_and_not_single_packets() {
+    let mut stream = held_at(10_000, Mtu::Mtu4096);
+    let (moments, packets) = (stream.pair.moments, stream.pair.sides[A].sent.0);
+    stream.run(10_000_000, 1_000_000, super::MESSAGE);
+    let moments = stream.pair.moments - moments;
+    let packets = stream.pair.sides[A].sent.0 - packets;
+    assert!(packets > 2_500, "{packets} packets");
+    assert!(
+        moments * 4 < packets,
+        "{moments} moments, {packets} packets"
+    );
+}
+
+#[test]
+fn one_that_was_idle_gets_no_more_than_a_short_burst() {
+    let mut stream = held_at(100, Mtu::Mtu1024);
+    stream.pair.run_for(1_000_000_000);
+    let bytes = stream.run(1_000, 1_000, super::MESSAGE);
+    // Half a millisecond at 100 Mb/s are 6 KB.
+    assert!((4_096..=8_192).contains(&bytes), "{bytes} bytes at once");
+}
+
+#[test]
+fn a_queue_pair_that_waits_tells_when_to_come_back() {
+    let mut stream = held_at(1, Mtu::Mtu4096);
+    stream.post(16 << 10);
+    stream.pair.settle();
+    let (now, hca) = (stream.pair.now, &mut stream.pair.sides[A].hca);
+    assert!(!hca.wants_transmit(), "it would spin");
+    let ahead = hca.poll_timeout().unwrap().since(now).as_nanos();
+    // One packet takes 33 ms; nothing else runs but the ACK timer.
+    assert!(ahead <= 33_200_000 && ahead > 0, "{ahead} ns");
+    hca.audit();
+}
+
+#[test]
+fn marks_slow_a_stream_down_and_their_end_lets_it_recover() {
+    let fast = &[
+        "rate_to_set_on_first_cnp=1000",
+        "rpg_time_reset=50",
+        "rpg_ai_rate=100",
+        "rpg_hai_rate=1000",
+        "rpg_max_rate=2000",
+    ];
+    let mut stream = Stream::new(fast);
+    let ms = 1_000_000;
+    mark(&mut stream.pair, B, 0.5);
+    stream.run(5 * ms, 10_000, super::MESSAGE);
+    let marked = stream.run(5 * ms, 10_000, super::MESSAGE);
+    assert!(stream.limit_mbps().is_some_and(|mbps| mbps < 2_000.0));
+
+    mark(&mut stream.pair, B, 0.0);
+    stream.run(50 * ms, 100_000, super::MESSAGE);
+    assert_eq!(stream.limit_mbps(), None, "released");
+    let free = stream.run(5 * ms, 10_000, super::MESSAGE);
+    assert!(
+        free > 2 * marked,
+        "{marked} bytes under marks, {free} after"
+    );
+    assert_eq!(stream.pair.sides[A].state(stream.a), QpState::Rts);
+}
+
+#[test]
+fn a_queue_pair_made_anew_starts_without_a_limit() {
+    let mut stream = held_at(1, Mtu::Mtu1024);
+    stream.post(8_192);
+    stream.pair.settle();
+    for (side, qpn) in [(A, stream.a), (B, stream.b)] {
+        stream.pair.sides[side].move_to(qpn, QpState::Reset);
+    }
+    assert_eq!(stream.limit_mbps(), None);
+    stream.pair.connect([stream.a, stream.b], attr());
+    stream.pair.sides[A].completions.clear();
+    stream.post(8_192);
+    stream.pair.run_for(1_000_000);
+    assert_eq!(stream.pair.sides[A].completions.len(), 1);
+}
+
+#[test]
+fn a_change_of_parameters_shows_within_one_increase_period() {
+    let mut stream = held_at(100, Mtu::Mtu1024);
+    let period_ns = 2_000_000;
+    let hca = &stream.pair.sides[A].hca;
+    set(hca, &["rpg_time_reset=2000", "rpg_threshold=1"]);
+    // The period that is running ends as it was set.
+    stream.run(131_071_000, 1_000_000, super::MESSAGE);
+    let before = stream.limit_mbps().unwrap();
+    stream.run(10 * period_ns, 100_000, super::MESSAGE);
+    let slow = stream.limit_mbps().unwrap() - before;
+    assert!(slow > 0.0 && slow <= 10.0, "{slow} Mb/s in ten periods");
+
+    set(&stream.pair.sides[A].hca, &["rpg_ai_rate=200"]);
+    let before = stream.limit_mbps().unwrap();
+    stream.run(period_ns, 100_000, super::MESSAGE);
+    let jump = stream.limit_mbps().unwrap() - before;
+    // The current rate goes half of the way to the target.
+    assert!((100.0..110.0).contains(&jump), "{jump} Mb/s in one period");
+}
