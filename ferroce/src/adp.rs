@@ -17,7 +17,8 @@ mod trial_args;
 pub(crate) use live::deadly;
 
 pub(crate) use self::input::{
-    Chosen, DeviceArgs, Personality, PersonalityArgs, choose, load, parse, profile_of, retry_count,
+    Chosen, DeviceArgs, ExtendedRetryArgs, Personality, PersonalityArgs, choose, load, parse,
+    profile_of, retry_count,
 };
 
 use clap::{Args, Subcommand};

@@ -208,6 +208,39 @@ fn a_proposal_keeps_its_promise_when_it_is_explained() {
     }
 }
 
+#[test]
+fn an_extended_retry_count_is_explained() {
+    let args = "--timeout 14 --retry-cnt 7 --extended-retry-count 50";
+    let explained = explain(args);
+    assert_eq!(explained["queue_pair"]["retry_cnt"], 50);
+    assert_eq!(explained["device_ns"], 50 * 2 * 268_435_456_u64);
+    let remarks = explained["remarks"].to_string();
+    has(&remarks, ["extended_retry_count 50 replaces it"]);
+    let trace = good_json(format!("adp trace -j --personality firmware {args}"));
+    assert_eq!(trace["total_ns"], explained["exact_ns"]);
+    // A profile that leaves the total to the QP.
+    let survives = |more: &str| {
+        let checked = good_json(format!("adp check -j link-flap --timeout 14 {more}"));
+        checked["queue_pairs"][0]["endurance"]["gives_up_last_ns"].as_u64()
+    };
+    let total = |count| Some(count * 268_435_456);
+    assert_eq!(survives("--retry-cnt 7"), total(7));
+    assert_eq!(survives("--extended-retry-count 50"), total(50));
+    let refused = common::bad("explain timeout --survive 3s --extended-retry-count 9");
+    has(&refused, ["leave out --extended-retry-count"]);
+}
+
+#[test]
+fn the_multiplier_of_plain_timers_is_explained() {
+    for multiplier in 1..=4 {
+        let args = format!("--timeout 17 --retry-cnt 7 --personality ib --multiplier {multiplier}");
+        let explained = explain(args);
+        assert_eq!(explained["exact_ns"], 8 * multiplier * 536_870_912_u64);
+        // Timeout * retries * 2, as cards have been measured.
+        assert_eq!(explained["device_ns"], 7 * 2 * 536_870_912_u64);
+    }
+}
+
 proptest::proptest! {
     //= D7: as many waits as the policy makes, for every retry count.
     #[test]

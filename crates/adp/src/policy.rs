@@ -32,7 +32,8 @@ pub struct QpTimeouts {
     /// ACK timeout code: 4.096 us doubled this many times, 0 = never. 5 bits; higher bits are
     /// ignored, as the field drops them.
     pub timeout: u8,
-    /// Retry count: 7 means seven (D7). 3 bits; higher bits are ignored, as the field drops them.
+    /// Retry count: 7 means seven (D7). Verbs set 3 bits; the 8 bits of a QP's extended retry count
+    /// take their place where a device has one.
     pub retry_cnt: u8,
 }
 

@@ -51,7 +51,7 @@ impl RetryState {
     pub fn with_draw(policy: &Policy, qp: QpTimeouts, qpn: u32, draw: u8) -> Self {
         let qp = QpTimeouts {
             timeout: qp.timeout & 31,
-            retry_cnt: qp.retry_cnt & 7,
+            ..qp
         };
         let mut state = Self {
             clock: Time::ZERO,

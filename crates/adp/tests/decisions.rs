@@ -428,7 +428,7 @@ fn a_changed_seed_changes_draws_and_the_same_seed_does_not() {
 }
 
 #[test]
-fn attributes_beyond_their_field_are_cut_as_the_field_cuts_them() {
+fn a_timeout_beyond_its_field_is_cut_and_a_retry_count_may_be_extended() {
     let state = RetryState::new(&ib(1), qp(32 + 14, 15), 1);
-    assert_eq!(state.qp(), qp(14, 7));
+    assert_eq!(state.qp(), qp(14, 15));
 }

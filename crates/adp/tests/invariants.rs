@@ -82,7 +82,8 @@ fn any_profile() -> impl Strategy<Value = Profile> {
 }
 
 fn any_qp() -> impl Strategy<Value = QpTimeouts> {
-    (0..=31_u8, 0..=7_u8).prop_map(|(timeout, retry_cnt)| qp(timeout, retry_cnt))
+    let retry_cnt = prop_oneof![9 => 0..=7_u8, 1 => any::<u8>()];
+    (0..=31_u8, retry_cnt).prop_map(|(timeout, retry_cnt)| qp(timeout, retry_cnt))
 }
 
 fn any_policy() -> impl Strategy<Value = Policy> {
@@ -258,7 +259,7 @@ proptest! {
                     }
                 }
             }
-            prop_assert!(state.retries_left() <= 7);
+            prop_assert!(state.retries_left() <= state.qp().retry_cnt);
             prop_assert!(state.range().is_none_or(|i| usize::from(i) < RANGE_NUM_MAX));
             prop_assert!(state.exponent() <= 510);
         }

@@ -138,7 +138,7 @@ impl ErrorLog {
         let qpns = u64::from(qpn.value())
             | u64::from(connection.qpn.value()) << 24
             | u64::from(timeout & 31) << 48
-            | u64::from(retry_cnt & 7) << 53
+            | u64::from(retry_cnt) << 53
             | IS_CONNECTED;
         place[word::QPNS].store(qpns, Ordering::Release);
     }
@@ -190,7 +190,7 @@ fn decode(words: &[u64; WORDS]) -> Option<ErrorRecord> {
         qpn: qpn(24),
         timeouts: QpTimeouts {
             timeout: (qpns >> 48 & 31) as u8,
-            retry_cnt: (qpns >> 53 & 7) as u8,
+            retry_cnt: (qpns >> 53) as u8,
         },
         silent: Span::from_nanos(words[word::SILENT_NS]),
     };
@@ -227,7 +227,7 @@ mod tests {
             qpn: Qpn::new(0xff_fffe),
             timeouts: QpTimeouts {
                 timeout: 31,
-                retry_cnt: 7,
+                retry_cnt: 255,
             },
             silent: Span::from_nanos(u64::MAX / 1_000_000),
         };

@@ -149,6 +149,8 @@ struct PersonalityFile {
     quantiser: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     initial_exponent: Option<u8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    extended_retry_count: Option<u8>,
     #[serde(with = "DecTriggerFile")]
     dec_trigger: DecTrigger,
     range_bound_exclusive: bool,

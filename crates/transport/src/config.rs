@@ -67,6 +67,8 @@ pub struct QpConfig {
     /// A full window stays closed until half of it is acknowledged, so that packets leave in bursts
     /// and not one or two at a time as acknowledgements arrive.
     pub in_bursts: bool,
+    /// Replaces the attribute `retry_cnt` and its limit of 7.
+    pub extended_retry_count: Option<u8>,
 }
 
 /// The amount that a queue pair may have in flight. The device decides it, because many queue pairs

@@ -125,11 +125,11 @@ impl Qp {
         &self.requester.retry
     }
 
-    /// Returns `timeout` and `retry_cnt` as last set.
+    /// Returns `timeout` as last set, and `retry_cnt` unless an extended retry count replaces it.
     pub fn timeouts(&self) -> QpTimeouts {
         QpTimeouts {
             timeout: self.attr.timeout,
-            retry_cnt: self.attr.retry_cnt,
+            retry_cnt: (self.config.extended_retry_count).unwrap_or(self.attr.retry_cnt),
         }
     }
 
@@ -212,20 +212,20 @@ impl Qp {
         let from = self.state;
         let to = change.check(self.config.qp_type, from)?;
         change.apply(&mut self.attr);
+        let (qpn, timeouts) = (self.config.qpn, self.timeouts());
         match (from, to) {
             (_, QpState::Reset) => self.reset(host),
             (_, QpState::Err) => {
-                self.requester.flush(host, self.config.qpn, Fault::STOPPED);
+                self.requester.flush(host, qpn, Fault::STOPPED);
                 self.enter_error(host);
             }
             (QpState::Init, QpState::Rtr) => self.responder.connect(self.attr.rq_psn),
             (QpState::Rtr, QpState::Rts) => {
                 self.requester
-                    .connect(host.policy(), self.config.qpn, &self.attr);
+                    .connect(host.policy(), qpn, self.attr.sq_psn, timeouts);
             }
             _ if change.mask.intersects(Attr::TIMEOUT | Attr::RETRY_CNT) => {
-                self.requester
-                    .set_timeouts(host.policy(), self.config.qpn, &self.attr);
+                self.requester.set_timeouts(host.policy(), qpn, timeouts);
             }
             _ => {}
         }
@@ -244,7 +244,7 @@ impl Qp {
         self.receives.clear();
         self.attr = first_attr(&self.config);
         self.requester
-            .set_timeouts(host.policy(), self.config.qpn, &self.attr);
+            .set_timeouts(host.policy(), self.config.qpn, self.timeouts());
         self.communication_established = false;
     }
 

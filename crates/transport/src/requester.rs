@@ -151,18 +151,20 @@ impl Requester {
     }
 
     /// Takes over the attributes of RTR to RTS.
-    pub(crate) fn connect(&mut self, policy: &Policy, qpn: Qpn, attr: &QpAttr) {
-        self.next = attr.sq_psn;
+    pub(crate) fn connect(
+        &mut self,
+        policy: &Policy,
+        qpn: Qpn,
+        first_psn: Psn,
+        timeouts: QpTimeouts,
+    ) {
+        self.next = first_psn;
         self.stop();
-        self.set_timeouts(policy, qpn, attr);
+        self.set_timeouts(policy, qpn, timeouts);
     }
 
-    /// Takes over `timeout` and `retry_cnt`; [`Self::keep_time`] starts the timer again.
-    pub(crate) fn set_timeouts(&mut self, policy: &Policy, qpn: Qpn, attr: &QpAttr) {
-        let timeouts = QpTimeouts {
-            timeout: attr.timeout,
-            retry_cnt: attr.retry_cnt,
-        };
+    /// Takes over timeout and retry count; [`Self::keep_time`] starts the timer again.
+    pub(crate) fn set_timeouts(&mut self, policy: &Policy, qpn: Qpn, timeouts: QpTimeouts) {
         self.retry = RetryState::new(policy, timeouts, qpn.value());
         // There may be no timer any more that repeats the oldest packet if it is lost once more.
         if self.recovery.has_passed_over() {

@@ -9,7 +9,9 @@ use ferroce_designer::figures::{Words, qp_name};
 use ferroce_designer::findings::{COMMON_QPS, Fare, check, fares};
 
 use super::import::remark;
-use super::input::{FileArg, floor, parse, read_text, refusal, retry_count, timeout_code};
+use super::input::{
+    ExtendedRetryArgs, FileArg, floor, parse, read_text, refusal, retry_count, timeout_code,
+};
 use crate::json::adp as json;
 use crate::output::lines::finding;
 use crate::output::{Failure, Output, Table};
@@ -33,6 +35,8 @@ pub(crate) struct Check {
     /// Retry count of the QP, 3 bits: 7 means seven [default: 7]
     #[arg(long, value_name = "R", value_parser = retry_count)]
     retry_cnt: Option<u8>,
+    #[command(flatten)]
+    extended: ExtendedRetryArgs,
     /// Take timeouts below 16 as they are, as the register field of this name does
     #[arg(long)]
     min_ack_timeout_limit_disabled: bool,
@@ -89,12 +93,12 @@ impl Check {
 
     /// The QPs to look at.
     fn qps(&self) -> Vec<QpTimeouts> {
+        let of = |timeout, retry_cnt| self.extended.qp(timeout, retry_cnt);
         match (self.timeout, self.retry_cnt) {
-            (None, None) => COMMON_QPS.to_vec(),
-            (timeout, retry_cnt) => vec![QpTimeouts {
-                timeout: timeout.unwrap_or(14),
-                retry_cnt: retry_cnt.unwrap_or(7),
-            }],
+            (None, None) => (COMMON_QPS.iter())
+                .map(|qp| of(qp.timeout, qp.retry_cnt))
+                .collect(),
+            (timeout, retry_cnt) => vec![of(timeout.unwrap_or(14), retry_cnt.unwrap_or(7))],
         }
     }
 }

@@ -19,6 +19,25 @@ use ferroce_designer::findings::{Problem, problems};
 use crate::output::Failure;
 use crate::output::lines::finding;
 
+/// What may replace the retry count of a QP.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct ExtendedRetryArgs {
+    /// Use the extended retry count of the QP, 0 to 255, in place of its retry count; the devices'
+    /// setting personality.extended_retry_count sets it
+    #[arg(long, value_name = "N")]
+    pub(crate) extended_retry_count: Option<u8>,
+}
+
+impl ExtendedRetryArgs {
+    /// A QP with these attributes.
+    pub(crate) fn qp(self, timeout: u8, retry_cnt: u8) -> QpTimeouts {
+        QpTimeouts {
+            timeout,
+            retry_cnt: self.extended_retry_count.unwrap_or(retry_cnt),
+        }
+    }
+}
+
 /// The timeout attributes of a QP.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct QpArgs {
@@ -28,6 +47,8 @@ pub(crate) struct QpArgs {
     /// Retry count of the QP, 3 bits: 7 means seven
     #[arg(long, value_name = "R", value_parser = retry_count)]
     retry_cnt: u8,
+    #[command(flatten)]
+    extended: ExtendedRetryArgs,
 }
 
 /// The same for commands that have an answer for the commonest QP.
@@ -39,23 +60,19 @@ pub(crate) struct CommonQpArgs {
     /// Retry count of the QP, 3 bits: 7 means seven
     #[arg(long, value_name = "R", value_parser = retry_count, default_value = "7")]
     retry_cnt: u8,
+    #[command(flatten)]
+    extended: ExtendedRetryArgs,
 }
 
 impl QpArgs {
     pub(crate) fn qp(self) -> QpTimeouts {
-        QpTimeouts {
-            timeout: self.timeout,
-            retry_cnt: self.retry_cnt,
-        }
+        self.extended.qp(self.timeout, self.retry_cnt)
     }
 }
 
 impl CommonQpArgs {
     pub(crate) fn qp(self) -> QpTimeouts {
-        QpTimeouts {
-            timeout: self.timeout,
-            retry_cnt: self.retry_cnt,
-        }
+        self.extended.qp(self.timeout, self.retry_cnt)
     }
 }
 

@@ -14,7 +14,7 @@ use ferroce_designer::figures::{sentence, span_range};
 
 use super::app::{App, Asked, Setting};
 use super::survive::Survive;
-use crate::adp::{Chosen, DeviceArgs, Personality, PersonalityArgs, choose};
+use crate::adp::{Chosen, DeviceArgs, ExtendedRetryArgs, Personality, PersonalityArgs, choose};
 use crate::json::explain as json;
 use crate::output::exit_codes;
 use crate::output::lines::{Lines, unbroken};
@@ -46,6 +46,8 @@ pub(crate) struct Timeout {
     /// Retry count that is asked for
     #[arg(long, value_name = "R")]
     retry_cnt: Option<u64>,
+    #[command(flatten)]
+    extended: ExtendedRetryArgs,
     /// Profile file (TOML) or built-in profile, such as link-flap; - reads standard input
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
@@ -84,10 +86,15 @@ impl Timeout {
             return self.survive(survive, to);
         }
         let (app, mut asked) = self.asked()?;
-        let qp = QpTimeouts {
-            timeout: fit(&mut asked, "timeout", 5),
-            retry_cnt: fit(&mut asked, "retry_cnt", 3),
-        };
+        let timeout = fit(&mut asked, "timeout", 5);
+        let retry_cnt = fit(&mut asked, "retry_cnt", 3);
+        let qp = self.extended.qp(timeout, retry_cnt);
+        if let Some(count) = self.extended.extended_retry_count {
+            let text = format!(
+                "retry_cnt {retry_cnt} has no effect: extended_retry_count {count} replaces it"
+            );
+            asked.remark("no_effect", text);
+        }
         let file = self.profile.as_deref();
         let chosen = choose(
             file,
@@ -124,6 +131,7 @@ impl Timeout {
             app,
             asked: &asked,
             qp,
+            is_extended: self.extended.extended_retry_count.is_some(),
             chosen: &chosen,
             endurance: Endurance::of(&with_coarse_timers(policy), qp),
             device: device.total(qp),
@@ -140,6 +148,12 @@ impl Timeout {
 
     /// The way back.
     fn survive(&self, survive: Span, to: &mut Output<'_>) -> Result<(), Failure> {
+        if self.extended.extended_retry_count.is_some() {
+            return Err(Failure::input(
+                "--survive answers with attributes that verbs set; leave out \
+                 --extended-retry-count",
+            ));
+        }
         let (app, mut asked) = match (&self.from, self.timeout, self.retry_cnt) {
             (Some(_), ..) => self.asked()?,
             (None, timeout, retry_cnt) => {
@@ -204,6 +218,7 @@ struct Chain<'a> {
     app: Option<App>,
     asked: &'a Asked,
     qp: QpTimeouts,
+    is_extended: bool,
     chosen: &'a Chosen,
     endurance: Option<Endurance>,
     device: Option<Span>,
@@ -263,13 +278,12 @@ impl Chain<'_> {
             }
         }
         let asked = in_words(ack_timeout(qp.timeout));
-        lines.add(
-            "QP",
-            &format!(
-                "timeout {}: {asked}; retry_cnt {}",
-                qp.timeout, qp.retry_cnt
-            ),
-        );
+        let count = match self.is_extended {
+            true => "extended_retry_count",
+            false => "retry_cnt",
+        };
+        let attributes = format!("timeout {}: {asked}; {count} {}", qp.timeout, qp.retry_cnt);
+        lines.add("QP", &attributes);
         let effective = policy.floor.apply(qp.timeout);
         lines.add(
             "minimum",
@@ -340,7 +354,7 @@ impl Chain<'_> {
         match ack_timeout(self.qp.timeout) {
             None => "plain InfiniBand".to_owned(),
             Some(timeout) => {
-                let waits = self.qp.retry_cnt + 1;
+                let waits = u16::from(self.qp.retry_cnt) + 1;
                 format!("plain InfiniBand: {waits} x {}", timeout.about())
             }
         }
@@ -360,7 +374,7 @@ impl Chain<'_> {
             None => "a card out of the box".to_owned(),
             Some(timeout) if policy.floor == AckTimeoutFloor::Disabled => format!(
                 "a card without minimum: 0.51 to 1.16 and {} x {timeout}",
-                retry_cnt + 1
+                u16::from(retry_cnt) + 1
             ),
             Some(_) if retry_cnt == 0 => "a card out of the box: 7 retransmissions".to_owned(),
             Some(timeout) => {

@@ -14,6 +14,9 @@ pub struct Personality {
     pub min_ack_timeout: u8,
     /// Whether the firmware's own ladder has the coarse steps of real timers (D24, F14).
     pub quantiser: bool,
+    /// Retry count of the queue pairs created from now on, in place of the one that verbs set. The
+    /// queue pairs of a card have such a field, which Linux's driver leaves unset.
+    pub extended_retry_count: Option<u8>,
     /// First exponent of the firmware's own ladder; drawn when `None`.
     pub initial_exponent: Option<u8>,
     /// When a profile's timeout shrinks (D17).
@@ -34,6 +37,7 @@ impl Default for Personality {
             min_ack_timeout: 16,
             quantiser: true,
             initial_exponent: None,
+            extended_retry_count: None,
             dec_trigger: DecTrigger::PerProgress,
             range_bound_exclusive: false,
             rnr_ticks: false,

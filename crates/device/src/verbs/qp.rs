@@ -101,6 +101,7 @@ impl Hca {
         let (numbers, window_bytes) = (&self.common.numbers, self.config.window_bytes);
         let (port_mtu, host) = (self.config.port_mtu, &self.config.host);
         let policy = &self.common.policy;
+        let extended_retry_count = self.settings().personality().extended_retry_count;
         let index = self.qps.insert_with(|index| {
             let config = QpConfig {
                 qpn: Qpn::new(numbers.number(index)),
@@ -112,6 +113,7 @@ impl Hca {
                 window_bytes,
                 read_bytes: host.read_bytes,
                 in_bursts: host.in_bursts,
+                extended_retry_count,
             };
             Box::new(QpEntry::new(Qp::new(config, policy), objects))
         });

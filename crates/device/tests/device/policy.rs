@@ -325,6 +325,23 @@ fn a_reset_gives_queue_pairs_the_firmware_ladder_back() {
     write(&mut pair.sides[A].hca, &nothing).unwrap();
 }
 
+#[test]
+fn an_extended_retry_count_of_the_device_counts_in_place_of_the_attribute() {
+    let mut pair = silent(HcaConfig {
+        personality: Personality {
+            adaptive: false,
+            extended_retry_count: Some(20),
+            ..Personality::default()
+        },
+        ..traced()
+    });
+    let qpn = connect(&mut pair, 17, 1);
+    assert_eq!(waits(&mut pair, qpn), [536_870_912; 21]);
+    let errors = pair.sides[A].hca.state().errors().last();
+    let connection = errors.last().unwrap().connection.unwrap();
+    assert_eq!(connection.timeouts.retry_cnt, 20);
+}
+
 //= D6: no timeout, no timer.
 #[test]
 fn without_a_timeout_nothing_runs_and_nothing_fails() {

@@ -148,6 +148,7 @@ pub(crate) fn config(dice: &mut Dice) -> (HcaConfig, Bounds) {
             min_ack_timeout: dice.pick(&[0, 7, 9, 16]),
             quantiser: dice.chance(30),
             initial_exponent: dice.chance(80).then(|| dice.within(4..=8) as u8),
+            extended_retry_count: None,
             dec_trigger: match dice.chance(50) {
                 true => DecTrigger::PerProgress,
                 false => DecTrigger::PerRecovery,

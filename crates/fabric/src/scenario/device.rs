@@ -37,13 +37,21 @@ impl Device {
     /// Returns how long a queue pair tolerates a silent peer at most; `None` = forever.
     #[must_use]
     pub fn total_timeout(&self, qp: QpTimeouts) -> Option<Span> {
-        self.policy.total(qp)
+        self.policy.total(QpTimeouts {
+            retry_cnt: self.extended_retry_count().unwrap_or(qp.retry_cnt),
+            ..qp
+        })
+    }
+
+    fn extended_retry_count(&self) -> Option<u8> {
+        self.settings.personality().extended_retry_count
     }
 
     /// Sets another retransmission policy for all queue pairs, instead of the file's.
     pub fn set_policy(&mut self, name: &str, policy: Policy) {
         let mut parts = settings_of(&policy);
         parts.congestion = self.settings.to_parts().congestion;
+        parts.personality.extended_retry_count = self.extended_retry_count();
         self.settings = Arc::new(Settings::from_parts(parts));
         name.clone_into(&mut self.policy_name);
         self.policy = policy;
@@ -134,6 +142,7 @@ fn read_personality<'t>(
     if let Some(multiplier) = reader.count8(section, "ib_multiplier", (1, 4)) {
         personality.ib_multiplier = multiplier;
     }
+    personality.extended_retry_count = reader.count8(section, "extended_retry_count", (0, 255));
     personality.initial_exponent = reader.count8(section, "initial_exponent", (0, 31));
     if let Some(quantiser) = reader.flag(section, "quantiser") {
         personality.quantiser = quantiser;

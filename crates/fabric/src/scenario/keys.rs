@@ -293,6 +293,11 @@ pub(super) const DEVICE: &[Key] = &[
         "ib: a timer runs so many times the timeout, 1 to 4; 1.",
     ),
     key(
+        "extended_retry_count",
+        Takes::Count,
+        "Retry count of all queue pairs in place of their own, 0 to 255; unset, as on a card.",
+    ),
+    key(
         "initial_exponent",
         Takes::Count,
         "firmware: first step of the ladder, 4.096 us doubled so many times; drawn from 10 to 14.",

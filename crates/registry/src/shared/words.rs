@@ -89,6 +89,8 @@ fn pack_personality(it: &Personality) -> u64 {
         | u64::from(it.range_bound_exclusive) << 35
         | u64::from(it.rnr_ticks) << 36
         | u64::from(it.slow_restart) << 37
+        | u64::from(it.extended_retry_count.is_some()) << 38
+        | u64::from(it.extended_retry_count.unwrap_or(0)) << 40
 }
 
 fn unpack_personality(word: u64) -> Personality {
@@ -107,6 +109,7 @@ fn unpack_personality(word: u64) -> Personality {
         range_bound_exclusive: bit(35),
         rnr_ticks: bit(36),
         slow_restart: bit(37),
+        extended_retry_count: bit(38).then_some((word >> 40) as u8),
     }
 }
 
@@ -244,6 +247,7 @@ mod tests {
             ib_multiplier: 3,
             quantiser: true,
             initial_exponent: Some(0),
+            extended_retry_count: Some(0),
             dec_trigger: DecTrigger::PerRecovery,
             rnr_ticks: true,
             slow_restart: false,

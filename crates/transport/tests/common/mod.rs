@@ -65,6 +65,7 @@ pub struct Setup {
     pub window_bytes: u32,
     pub timeout: u8,
     pub retry_cnt: u8,
+    pub extended_retry_count: Option<u8>,
     pub rnr_retry: u8,
     pub min_rnr_timer: u8,
     pub rd_atomic: u8,
@@ -95,6 +96,7 @@ impl Default for Setup {
             window_bytes: 64 << 10,
             timeout: 14,
             retry_cnt: 7,
+            extended_retry_count: None,
             rnr_retry: 7,
             min_rnr_timer: 12,
             rd_atomic: 4,
@@ -151,6 +153,7 @@ impl Setup {
             window_bytes: self.window_bytes,
             read_bytes: 128 << 10,
             in_bursts: true,
+            extended_retry_count: self.extended_retry_count,
         };
         Side {
             qp: Qp::new(config, &self.policy),

@@ -159,6 +159,35 @@ fn documented_totals() {
     assert_eq!(total(PolicyKind::Profile(profile(false)), 7), 4_000 << 18);
 }
 
+#[test]
+fn an_extended_retry_count_replaces_the_retry_count() {
+    let total = |kind, extended| {
+        let mut pair = Setup {
+            policy: Policy::new(kind),
+            extended_retry_count: Some(extended),
+            ..Setup::default()
+        }
+        .connect();
+        pair.silence(A);
+        let start = pair.now;
+        pair.write(A, 1, 10);
+        pair.run();
+        expect_failed(&mut pair);
+        pair.now.since(start).as_nanos()
+    };
+    let n = 268_435_456;
+    for count in [1, 2, 50, 255] {
+        assert_eq!(total(PolicyKind::IB, count), (u64::from(count) + 1) * n);
+        let firmware = total(PolicyKind::FIRMWARE, count);
+        assert_eq!(firmware, u64::from(count) * 2 * n);
+        let profiled = total(PolicyKind::Profile(profile(true)), count);
+        assert_eq!(profiled, u64::from(count) * n);
+        // A total of the profile's own depends on no count.
+        let own = total(PolicyKind::Profile(profile(false)), count);
+        assert_eq!(own, 4_000 << 18);
+    }
+}
+
 /// The same, from the public trace.
 #[test]
 fn the_public_trace_agrees() {
