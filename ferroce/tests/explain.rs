@@ -223,7 +223,7 @@ fn an_extended_retry_count_is_explained() {
         let checked = good_json(format!("adp check -j link-flap --timeout 14 {more}"));
         checked["queue_pairs"][0]["endurance"]["gives_up_last_ns"].as_u64()
     };
-    let total = |count| Some(count * 268_435_456);
+    let total = |count: u64| Some(count * 268_435_456);
     assert_eq!(survives("--retry-cnt 7"), total(7));
     assert_eq!(survives("--extended-retry-count 50"), total(50));
     let refused = common::bad("explain timeout --survive 3s --extended-retry-count 9");
