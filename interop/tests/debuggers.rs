@@ -82,9 +82,9 @@ fn a_valgrind_that_is_too_old_is_refused() {
     );
 }
 
-/// What valgrind reports as errors with a frame in Ferroce's libraries, of one process's XML; but for
-/// the list of devices, which perftest does not give back. The preloaded libraries do not count: they
-/// pass on calls of the program, whose bytes are its own.
+/// The errors in one process's valgrind XML that have a frame in Ferroce's libraries, except for
+/// the list of devices, which perftest does not free. The preloaded libraries do not count: they
+/// forward calls of the program, whose bytes are its own.
 fn ours(xml: &str) -> Vec<&str> {
     const LIBRARIES: [&str; 2] = ["/libibverbs.so.1<", "/librdmacm.so.1<"];
     let is_ours = |error: &&str| LIBRARIES.iter().any(|library| error.contains(library));

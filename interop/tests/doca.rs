@@ -125,7 +125,7 @@ fn the_bins_hold_what_the_counter_counts() {
     let mut round = 0;
     for unit in ["1", "2", "4", "8"] {
         for mode in ["0", "1"] {
-            // Functions and reads that clear take turns.
+            // Alternate the function and whether reads clear.
             let vhca = if round & 1 == 0 { "-1" } else { "0" };
             let clear = if round & 2 == 0 { "0" } else { "1" };
             let (bins, file) = ((6 + round).to_string(), format!("count{round}"));
@@ -143,7 +143,7 @@ fn the_bins_hold_what_the_counter_counts() {
             assert!(counted > 0, "{case}");
             assert_eq!(bins.iter().sum::<u64>(), counted, "{case}");
             if unit == "1" {
-                // 5050 ns at most lie before the last bin, and nobody waits as briefly.
+                // The bins before the last one cover at most 5050 ns, and no wait is so short.
                 assert_eq!(bins.last(), Some(&counted), "the last bin is open: {case}");
             }
             round += 1;

@@ -121,7 +121,7 @@ fn services_are_listed_with_their_addresses() {
     server.kill();
 }
 
-/// A stopped process does not answer; the list waits for it, but not for ever, and has the others.
+/// A stopped process does not answer; the list waits for it for a limited time, and has the others.
 #[test]
 fn a_stopped_process_keeps_no_other_from_being_listed() {
     let lab = Lab::new("rdma-stopped");

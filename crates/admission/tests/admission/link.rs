@@ -109,7 +109,7 @@ impl Link {
     }
 }
 
-/// Attributes of queue pairs that wait for ever.
+/// Attributes of queue pairs without a timeout.
 pub(crate) fn without_timeout() -> QpAttr {
     QpAttr {
         timeout: 0,

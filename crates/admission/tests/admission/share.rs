@@ -53,7 +53,7 @@ fn one_queue_pair_has_its_window_and_many_have_their_share() {
     }
     pair.settle();
     let all: u64 = qps.iter().map(|[a, _]| in_flight(&pair, *a)).sum();
-    // The first ones began before anybody knew of the others.
+    // The first queue pairs started before the others had anything to send.
     assert!(all <= 32 * MIN + (256 << 10), "{all}");
     pair.run_for(20_000);
     for [a, _] in &qps {

@@ -116,7 +116,8 @@ fn a_reader_that_goes_before_its_turn_leaves_it_to_the_next() {
     assert_eq!(sending(&mut link, &pairs), [false, false, true]);
 }
 
-/// Who waits for an answer need not ask for one, and of a READ that is the last response.
+/// A queue pair that waits for an answer need not request one; of a READ, that is the last
+/// response.
 #[test]
 fn a_reader_asks_for_no_more_than_others_while_its_responses_come() {
     let mut link = reading_link();
@@ -142,7 +143,8 @@ fn a_reader_asks_for_no_more_than_others_while_its_responses_come() {
     assert_eq!(due(&mut link), 63);
 }
 
-/// Its turn has begun with answers, for which it needs no room; its first request comes amid them.
+/// The queue pair's turn began with answers, which need no room; its first request is posted in the
+/// middle of them.
 #[test]
 fn answering_first_gives_no_extra_share() {
     let (mut link, _) = held_up();
@@ -164,7 +166,8 @@ fn answering_first_gives_no_extra_share() {
     assert_eq!(sending(&mut link, &pairs), [false]);
 }
 
-/// Its host leaves amid its turn. Before it is back, the queue pair is connected to somebody else.
+/// The host is interrupted in the middle of a turn, and the queue pair is then connected to another
+/// peer.
 #[test]
 fn a_grant_at_one_peer_is_void_at_another() {
     let (mut link, _) = held_up();
@@ -181,8 +184,9 @@ fn a_grant_at_one_peer_is_void_at_another() {
     assert_eq!(sending(&mut link, &pairs), [false]);
 }
 
-/// Its host leaves after the packet that is sent again, which is not charged. When it is back, all that
-/// was taken has come back, and nothing is on its way that could call the queue pair again.
+/// The host is interrupted after the retransmitted packet, which is not charged. When it resumes,
+/// everything that was taken has come back, and nothing is on the wire that could call the queue
+/// pair again.
 #[test]
 fn a_refused_sender_retries_when_the_window_empties() {
     let mut link = link();

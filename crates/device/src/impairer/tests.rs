@@ -269,7 +269,7 @@ fn packets_are_marked_by_what_they_leave_behind() {
     for n in 0..5 {
         assert_eq!(link.put(Time::ZERO, n), None);
     }
-    // The first leaves at once, with nobody behind. The sixth joins when the third has left.
+    // The first leaves at once, with no packet behind it. The sixth joins when the third has left.
     let third = Time::from_nanos(2_500);
     let mut out: Vec<_> = std::iter::from_fn(|| link.poll(third)).collect();
     link.put(third, 5);

@@ -8,7 +8,7 @@ use crate::{Pair, RETRY_EXC, measured};
 
 const TIMEOUTS: [Counter; 2] = [Counter::LocalAckTimeoutErr, Counter::RoceAdpRetrans];
 
-/// From a WRITE that nobody answers to its error, in microseconds.
+/// The time from a WRITE that is not answered to its error, in microseconds.
 fn error_us(pair: &mut Pair) -> u64 {
     pair.world.sides[B].deaf = true;
     let op = pair.memory[B].write();

@@ -24,8 +24,8 @@ fn rq_psn_is_live() {
     assert_eq!(psns(&pair, B)[0], first.wrapping_add(4));
 }
 
-//= F19: after an error of this side, or when nobody has answered, what was sent was sent; after a NAK,
-//= the packet that it refuses is next.
+//= F19: after an error of this side, or without an answer, it follows what was sent; after a NAK,
+//= it is the refused packet.
 #[test]
 fn sq_psn_is_live() {
     let sent_before = |act: fn(&mut Pair)| {

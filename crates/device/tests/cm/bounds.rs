@@ -17,7 +17,7 @@ fn source(n: usize) -> IpAddr {
     IpAddr::from([10, 9, (n >> 8) as u8, n as u8])
 }
 
-/// A request that would like to be remembered for ever.
+/// A request with the longest timeouts.
 fn req(from: IpAddr, name: u32) -> Req {
     Req {
         local_comm_id: name,
@@ -92,7 +92,7 @@ fn no_number_of_requests_makes_a_listener_deaf() {
     assert_eq!(net.count(A), 0);
 }
 
-/// One source makes its own leftovers go, not those of others.
+/// A source displaces its own remnants, not those of others.
 #[test]
 fn one_source_has_its_share() {
     let mut net = listener(16);
@@ -108,7 +108,7 @@ fn one_source_has_its_share() {
     assert_eq!(net.count(A), 1 + OF_SOURCE_MAX);
     let forgotten = net.counter(A, Counter::CmForgotten);
     assert_eq!(forgotten, OF_SOURCE_MAX as u64);
-    // The first one is still answered in the words of the program.
+    // The first one is still answered with the program's own rejection.
     net.settle();
     net.seen.clear();
     net.inject(source(9), A, 7, req(source(9), 1));
@@ -125,7 +125,7 @@ fn requests_that_wait_are_limited_by_source_and_backlog() {
     }
     assert_eq!(net.count(A), OF_SOURCE_MAX);
     assert_eq!(net.counter(A, Counter::CmSourceLimit), 100);
-    // There is room for others, and not for more than the backlog; datagrams count as well.
+    // There is room for other sources, up to the backlog; datagrams count as well.
     for n in 0..10 {
         let sidr = SidrReq {
             request_id: n,
@@ -137,13 +137,13 @@ fn requests_that_wait_are_limited_by_source_and_backlog() {
     net.world.sides[A].hca.audit();
     assert_eq!(net.count(A), OF_SOURCE_MAX + 2);
     assert_eq!(net.counter(A, Counter::CmBacklogFull), 8);
-    // Each is told once.
+    // Each is reported once.
     let expected = [
         (source(1), Overload::Source),
         (source(2), Overload::Backlog),
     ];
     assert_eq!(told(&mut net), expected);
-    // The backlog counts those that wait, also for who listens after another one.
+    // Waiting requests count towards the backlog of the next listener as well.
     net.world.sides[A].hca.cm_mut().unlisten(SERVICE).unwrap();
     net.world.sides[A]
         .hca
@@ -154,7 +154,7 @@ fn requests_that_wait_are_limited_by_source_and_backlog() {
     assert_eq!(net.counter(A, Counter::CmBacklogFull), 9);
 }
 
-/// Connections that programs own are nobody's to forget.
+/// Connections that a program owns are never dropped.
 #[test]
 fn a_device_holds_so_many_connections() {
     let mut net = listener(16);
@@ -175,7 +175,7 @@ fn a_device_holds_so_many_connections() {
     }
     net.world.sides[A].hca.audit();
     assert_eq!(net.count(A), CONNECTIONS_MAX);
-    // Nobody drained what is to be sent.
+    // The outgoing messages were not drained.
     let lost = net.counter(A, Counter::CmTxDropped);
     assert_eq!(lost, (CONNECTIONS_MAX - LETTERS_MAX) as u64);
     net.flood(source(99), A, 7, req(source(99), 1));
@@ -190,7 +190,7 @@ fn a_device_holds_so_many_connections() {
             max: CONNECTIONS_MAX
         })
     );
-    // One that its program destroys makes room.
+    // A connection that its program destroys makes room.
     let comm = net.world.sides[A]
         .hca
         .cm()

@@ -12,7 +12,7 @@ use ferroce_wire::cm::{
 use super::net::{B, Net, SERVICE, address, req_of};
 use super::{REJ, SIDR_REP};
 
-/// What becomes of a request.
+/// How a request is handled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fate {
     Asked,
@@ -50,7 +50,7 @@ fn sidr(private: &[u8]) -> SidrReq {
     }
 }
 
-/// Gives a device that listens a message which came from `source` to `dest`.
+/// Delivers a message from `source` to a listening device at `dest`.
 fn fate(source: IpAddr, dest: IpAddr, message: impl Into<Message>) -> Fate {
     let mut net = Net::new();
     let message = message.into();
@@ -78,7 +78,7 @@ fn fate(source: IpAddr, dest: IpAddr, message: impl Into<Message>) -> Fate {
     }
 }
 
-/// Other hosts, groups and nobody: the queue pair would send there.
+/// Addresses of other hosts and of groups, and unspecified ones: the queue pair would send there.
 #[test]
 fn a_request_comes_from_the_gid_that_it_names() {
     let (source, own) = (ip("10.0.0.7"), address(B));
@@ -96,12 +96,12 @@ fn a_request_comes_from_the_gid_that_it_names() {
     ] {
         assert_eq!(fate(source, own, req(ip(gid), b"")), Fate::Refused, "{gid}");
     }
-    // Its own address is no exception.
+    // The same holds for its own address.
     assert_eq!(fate(source, own, req(own, b"")), Fate::Refused);
     assert_eq!(fate(own, own, req(ip("127.0.0.1"), b"")), Fate::Refused);
 }
 
-/// No packet has such a source; if one had, the answer would go there.
+/// No packet should have such a source; if one had, the answer would go there.
 #[test]
 fn a_request_comes_from_one_host() {
     for source in ["0.0.0.0", "::", "255.255.255.255", "239.1.2.3", "ff0e::1"] {

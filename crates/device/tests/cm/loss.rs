@@ -4,7 +4,7 @@ use ferroce_wire::cm::{Private, RejectReason};
 use super::net::{A, B, Fate, MS, Net, S, TWICE, WAIT_NS};
 use super::{DREP, DREQ, MRA, REJ, REP, REQ, RTU};
 
-/// Whatever becomes of one message, there is a connection, and then there is none.
+/// A connection is established and ended, whatever happens to one of its messages.
 #[test]
 fn one_mishap_delays_and_changes_nothing() {
     let mishaps = [Fate::Lost, TWICE, Fate::Late(3 * S), Fate::Late(7 * S)];

@@ -27,7 +27,7 @@ pub(crate) const WAIT_NS: u64 = 4_096 * (2 * (1 << 18) + (1 << 20));
 /// A message arrives twice.
 pub(crate) const TWICE: Fate = Fate::Twice(5 * LATENCY_NS);
 
-/// A message on the wire: when it was sent, by whom, to whom.
+/// A message on the wire, with its time and sender.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
     pub(crate) at: Time,
@@ -37,7 +37,7 @@ pub(crate) struct Seen {
 
 pub(crate) struct Net {
     pub(crate) world: World,
-    /// Everything that was sent, wherever to.
+    /// Everything that was sent, to any destination.
     pub(crate) seen: Vec<Seen>,
 }
 
@@ -45,7 +45,7 @@ pub(crate) fn address(device: usize) -> IpAddr {
     IpAddr::from([127, 13, 0, 1 + device as u8])
 }
 
-/// A request that names where it comes from, and a path MTU that there is.
+/// A request with its source's GID and a valid path MTU.
 pub(crate) fn req_of(source: IpAddr) -> Req {
     Req {
         local_gid: source.into(),
@@ -84,7 +84,7 @@ impl Net {
         Self { world, seen }
     }
 
-    /// Decides from now on what becomes of each message.
+    /// From now on, `rule` decides the fate of each message.
     pub(crate) fn rule(&mut self, mut rule: impl FnMut(&Mad) -> Fate + 'static) {
         self.world.net().rules.clear();
         let mad = |payload: &[u8]| Mad::parse(payload).unwrap();
@@ -92,7 +92,7 @@ impl Net {
         self.world.net().rules.add(rule);
     }
 
-    /// The message of this kind that comes next meets this fate, all others arrive.
+    /// The next message of this kind meets this fate; all others arrive.
     pub(crate) fn strike(&mut self, attribute: u16, fate: Fate) {
         let mut struck = false;
         self.rule(move |mad| {

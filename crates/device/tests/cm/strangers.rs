@@ -192,7 +192,7 @@ fn a_message_belongs_to_a_process() {
         ..SidrReq::default()
     };
     assert_eq!(owner(&net, sidr.into()), Owner::Service(elsewhere));
-    // One that was taken is repeated here, even if somebody else listens by now.
+    // A repeated request goes to the process that took it, even if another one listens by now.
     net.inject(peer, B, 1, req);
     net.world.sides[B].hca.cm_mut().unlisten(SERVICE).unwrap();
     assert_eq!(owner(&net, req.into()), Owner::Here);

@@ -154,7 +154,8 @@ fn the_points_are_switched_alone() {
     ] {
         let mut stream = Stream::new(&["enable/0=1", off]);
         mark(&mut stream.pair, B, 1.0);
-        // A's packets leave ECN-capable only where A heeds CNPs; the impairment asks for neither.
+        // A's packets leave ECN-capable only where A reacts to CNPs; the impairment requires
+        // neither.
         stream.run(100_000, 10_000, 4096);
         assert_eq!(stream.pair.count(B, Counter::NpCnpSent) > 0, sent, "{off}");
         let (peer, to) = (stream.pair.sides[B].address, stream.a);

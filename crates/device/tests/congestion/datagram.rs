@@ -30,7 +30,7 @@ impl Listener {
         Self { pair, qpn }
     }
 
-    /// A datagram arrives, marked, from the queue pair `source_qp`.
+    /// Delivers a marked datagram from the queue pair `source_qp`.
     fn hear(&mut self, source: IpAddr, source_qp: Qpn) {
         let dest = self.pair.sides[B].address;
         self.hear_as(source, dest, &datagram(self.qpn, source_qp, QKEY));
@@ -49,7 +49,7 @@ impl Listener {
             .handle_packet(self.pair.now, &received);
     }
 
-    /// Whom the CNPs are for that leave now.
+    /// The destinations of the CNPs that leave now.
     fn cnps(&mut self) -> Vec<(Path, Qpn)> {
         let (hca, now) = (&mut self.pair.sides[B].hca, self.pair.now);
         let packets = std::iter::from_fn(|| hca.poll_transmit(now));

@@ -14,12 +14,12 @@ use ferroce_wire::Qpn;
 use super::set;
 use ferroce_testing::{A, B, Bounds, Window, World, attr};
 
-/// Bytes of a message: the resolution of what a flow has got.
+/// Bytes of a message: the resolution of a flow's throughput.
 const MESSAGE: u32 = 16 << 10;
 /// Messages that a flow keeps posted: more than its window.
 const POSTED: usize = 64;
 
-/// Between two looks at the flows.
+/// Between two samples of the flows.
 const STEP_NS: u64 = 200_000;
 
 struct Incast {
@@ -125,7 +125,7 @@ impl Incast {
         sum * sum / (flows as f64 * squares)
     }
 
-    /// Share of the bottleneck's time in use for what the flows have got, headers estimated.
+    /// Share of the bottleneck's time that the flows' messages took, headers estimated.
     fn busy(&self) -> f64 {
         let packets = 1024.0 / (1024.0 + 16.0);
         let bits = self.done.iter().sum::<u64>() as f64 * 8.0;

@@ -248,7 +248,7 @@ fn the_queue_key_can_change_and_is_told() {
 
 const MGID: [u8; 16] = [0xff, 0x0e, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 239, 1, 2, 3];
 
-/// Whom what is sent to [`MGID`] is addressed to.
+/// The address of datagrams to [`MGID`].
 fn group() -> UdAddress {
     UdAddress {
         path: Path {
@@ -269,7 +269,7 @@ fn received(side: &Side) -> Vec<Qpn> {
     recvs.map(|c| c.qpn).collect()
 }
 
-/// All queue pairs attached, also those of the sender's own device, and no others.
+/// All attached queue pairs, including those of the sender's own device, and no others.
 #[test]
 fn a_group_gets_a_copy_each() {
     let mut pair = devices();

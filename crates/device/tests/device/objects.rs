@@ -223,8 +223,8 @@ fn fill<T>(mut make: impl FnMut() -> Result<T, VerbsError>) -> (Vec<T>, VerbsErr
     }
 }
 
-/// Every limit that `ibv_query_device` reports of objects: that many there are, one more is refused
-/// with ENOMEM, and in the place of one that is gone there is room for another.
+/// For every limit on objects that `ibv_query_device` reports: that number can be created, one more
+/// is refused with ENOMEM, and destroying one makes room for another.
 #[test]
 fn each_kind_of_object_has_the_limit_that_is_reported() {
     let limits = Limits {

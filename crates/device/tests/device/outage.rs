@@ -76,7 +76,7 @@ impl Device {
         Endurance::of(pair.sides[A].hca.policy(), self.qp).unwrap()
     }
 
-    /// What becomes of a WRITE into an outage of this length, and when.
+    /// The status of a WRITE posted into an outage of this length, and how long it took.
     fn fate(&self, outage: Span) -> (WcStatus, Span) {
         let (mut pair, qpn) = self.pair();
         let [own, peers] = [A, B].map(|id| pair.sides[id].register(64, AccessFlags::all()));

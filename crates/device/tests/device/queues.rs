@@ -211,7 +211,7 @@ fn an_armed_queue_announces_what_it_was_armed_for() {
     assert_eq!(announced(&mut pair, Some(Notify::Solicited), plain), 0);
     assert_eq!(announced(&mut pair, Some(Notify::Any), plain), 1);
 
-    // An error is news for everybody.
+    // An error counts as a solicited event.
     let armed = pair.sides[B].hca.req_notify_cq(cq, Notify::Solicited);
     armed.unwrap();
     let before = count(&pair.sides[B], Event::Completion(cq));
@@ -247,7 +247,7 @@ fn arming_announces_waiting_completions() {
     assert_eq!(polled(&mut pair.sides[B], cq).len(), 2);
     assert_eq!(armed(&mut pair, Notify::Solicited), 0);
 
-    // Nobody solicited an error.
+    // An error counts as solicited.
     pair.sides[B].move_to(b, QpState::Err);
     pair.settle();
     assert_eq!(count(&pair.sides[B], event), 3);
@@ -292,7 +292,7 @@ fn a_shared_queue_serves_all_its_queue_pairs_and_tells_when_it_runs_low() {
     let of: Vec<_> = pair.sides[B].completions.iter().map(|wc| wc.qpn).collect();
     assert_eq!(of, [b[0], b[1], b[2], b[0]]);
 
-    // Once for each arming, and not at all when disarmed.
+    // The event is raised once for each arming, and not at all when disarmed.
     pair.sides[B].hca.modify_srq(srq, &srq_limit(5)).unwrap();
     pair.sides[B].hca.modify_srq(srq, &srq_limit(0)).unwrap();
     for _ in 0..4 {
@@ -301,7 +301,7 @@ fn a_shared_queue_serves_all_its_queue_pairs_and_tells_when_it_runs_low() {
     pair.run();
     assert_eq!(count(&pair.sides[B], low), 1);
 
-    // Whoever finds nothing asks again until there is something.
+    // A sender that finds no receive tries again until there is one.
     send(&mut pair, a[2], 7, SendFlags::SIGNALED);
     pair.run_for(1_000_000);
     assert!(pair.count(B, Counter::OutOfBuffer) > 0);

@@ -15,12 +15,12 @@ use ferroce_testing::message::{Posted, Target};
 use ferroce_testing::register::{disable_floor, set_profile, switch_adaptive};
 use ferroce_testing::{A, B, Region, World};
 
-/// What came of a scenario that broke no promise.
+/// The result of a scenario in which every guarantee held.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outcome {
     /// Messages posted.
     pub(crate) sent: u64,
-    /// Those known to be done.
+    /// Messages known to be done.
     pub(crate) done: u64,
 }
 
@@ -76,15 +76,15 @@ pub(crate) struct Recv {
     pub(crate) used: bool,
 }
 
-/// Of the two parts of a target.
+/// Bytes of each of the two parts of a target.
 const PART: u32 = LEN_MAX + 1000;
 
-/// How long a connection that is to become older waits for a moment at which nothing of it is under
-/// way.
+/// How long a connection that is to become older waits for a moment at which it has nothing in
+/// flight.
 const AGE_NS_MAX: u64 = 200_000;
 
-/// Plays a scenario, and if connections become older in it, once more without that: then what leaves
-/// the devices must be the same, but for PSNs and message sequence numbers.
+/// Plays a scenario. If connections become older in it, plays it once more without that: the
+/// devices must then send the same, except for PSNs and message sequence numbers.
 pub(crate) fn play(seed: u64) -> Outcome {
     let scenario = Scenario::new(seed);
     if scenario.ages.is_empty() {
@@ -274,7 +274,7 @@ impl Stage {
         });
     }
 
-    /// Whom messages are for.
+    /// The destination of messages.
     fn to(&mut self, nth: usize, id: usize) -> SendTo {
         let own = self.pair.sides[id].hca.qp(self.ends[nth][id].qpn).unwrap();
         match (own.config().qp_type, self.ends[nth][1 - id].srq) {
@@ -393,7 +393,7 @@ impl Stage {
             let qps = self.ends.iter().map(|ends| hca.qp(ends[id].qpn).unwrap());
             let live = qps.filter(|qp| qp.state() == QpState::Rts);
             let total = |timeouts| policy.total(timeouts).unwrap();
-            // It may not have begun, for want of room that others take until a timer of theirs tells
+            // It may still be waiting for room that others hold until one of their timers shows
             // that the peer is silent.
             let totals = live.clone().map(|qp| total(qp.timeouts()));
             let room = totals.max().unwrap_or_default();

@@ -21,13 +21,13 @@ pub(crate) struct Scenario {
     pub(crate) cues: Vec<(u64, usize, Cue)>,
     /// The links are as good as a link can be: nothing may be repeated.
     pub(crate) perfect: bool,
-    /// Both links go dark for good.
+    /// Both links go dark permanently.
     pub(crate) cut_at: Option<u64>,
     /// When a connection becomes older.
     pub(crate) ages: Vec<(u64, Age)>,
 }
 
-/// So many messages pass between a pair of queue pairs, in one direction.
+/// A number of messages between a pair of queue pairs, in one direction, that make it older.
 #[derive(Clone, Debug)]
 pub(crate) struct Age {
     pub(crate) nth: usize,

@@ -20,7 +20,7 @@ struct Cards {
 }
 
 impl Cards {
-    /// With ports of so many Mb/s.
+    /// With ports of `mbps` Mb/s.
     fn new(mbps: u32, qps: usize) -> Self {
         Self::with(card(mbps), qps)
     }

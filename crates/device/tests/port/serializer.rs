@@ -33,7 +33,7 @@ fn packets_leave_as_the_rate_allows_to_the_picosecond() {
         free = free.after(Span::from_picos(bytes * BYTE_PS));
         assert_eq!(packet.departure, free, "packet {index}");
     }
-    // The answer to the last one takes its time, too.
+    // The answer to the last packet takes time as well.
     let answer = Span::from_picos((AROUND + 12 + 4 + 4) * BYTE_PS);
     let done = free.after(Span::from_nanos(2 * LATENCY_NS) + answer);
     let completion = &cards.pair.sides[A].completions[0];
@@ -53,7 +53,7 @@ fn queue_pairs_share_the_port_fairly() {
         cards.pair.run();
         let order = cards.order();
         assert_eq!(order.len(), 16 * qps);
-        // At no time is anybody more than a packet ahead of anybody else who has something to send.
+        // No queue pair is ever more than a packet ahead of another that has something to send.
         let mut sent = vec![0_u32; qps];
         for qp in order {
             sent[qp] += 1;

@@ -14,9 +14,9 @@ pub(super) struct Cause {
     pub(super) cause: &'static str,
     /// The side whose send request it was.
     pub(super) requester: Signs,
-    /// The side that it was for.
+    /// The side that the request was sent to.
     pub(super) responder: Signs,
-    /// What to look at, the likeliest first.
+    /// What to check, the likeliest first.
     pub(super) next: &'static [&'static str],
 }
 
@@ -25,7 +25,7 @@ pub(super) struct Cause {
 pub(super) struct Signs {
     /// Counters that rise, and by how much.
     pub(super) counters: &'static [(Counter, &'static str)],
-    /// Events, completions, and what becomes of the queue pair.
+    /// Events, completions, and the state of the queue pair afterwards.
     pub(super) shows: &'static str,
 }
 
