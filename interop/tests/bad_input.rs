@@ -321,7 +321,7 @@ fn without_the_right_to_make_namespaces_only_ns_is_refused() {
 
 /// A release that the C library of the machine cannot start, as an installer meets it.
 #[test]
-fn installers_name_the_c_library_when_the_program_does_not_start() {
+fn installers_name_the_c_library_if_the_program_cannot_start() {
     let lab = Lab::new("old-libc");
     let name = "ferroce-0.0.1-x86_64-linux";
     let script = format!(

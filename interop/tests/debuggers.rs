@@ -136,7 +136,7 @@ fn perftest_connects_by_rdma_cm_under_valgrind() {
 }
 
 #[test]
-fn programs_with_a_sanitizer_start_and_are_told_of_their_own_errors_only() {
+fn sanitizers_report_only_the_program_s_own_errors() {
     for (name, options, overflow, leak) in [
         ("asan", "-fsanitize=address", true, 1),
         ("asan-static", "-fsanitize=address -static-libasan", true, 1),
@@ -217,7 +217,7 @@ fn without_all_stop_the_device_answers_beside_a_breakpoint() {
 }
 
 #[test]
-fn a_peer_without_a_timeout_waits_as_long_as_the_breakpoint_lasts() {
+fn a_peer_without_a_timeout_waits_for_the_breakpoint_to_end() {
     assert_eq!(
         peer_of_a_breakpoint("stopped_for_a_patient_peer", "off"),
         "success"

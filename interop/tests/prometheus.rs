@@ -135,8 +135,8 @@ const NOT_ON_THE_DASHBOARD: [&str; 7] = [
     "ferroce_tx_multicast_packets_total",
 ];
 
-/// The dashboard and the rules use only metrics that exist, and every metric is on the dashboard: this
-/// finds renamed and new counters.
+/// The dashboard and the rules use only metrics that exist, and every metric is on the dashboard:
+/// this finds renamed and new counters.
 #[test]
 fn dashboard_and_rules_ask_only_for_metrics_there_are() {
     let lab = Lab::new("dashboard");

@@ -187,7 +187,7 @@ fn too_many_promised_ranges_are_refused() {
 }
 
 #[test]
-fn integers_that_fit_no_field_are_violations_with_their_own_value() {
+fn out_of_range_integers_are_reported_with_their_values() {
     for (from, to, expected) in [
         (
             "time_base = 4",

@@ -224,7 +224,7 @@ fn talk(steps: &[(u64, Headers)]) -> Analysis {
 }
 
 #[test]
-fn a_missing_packet_is_named_and_what_follows_a_nak_is_no_timeout() {
+fn missing_packets_are_named_and_nak_resends_are_not_timeouts() {
     let nak = answer(11, Syndrome::Nak(NakCode::SequenceError));
     let analysis = talk(&[
         (1, write(10, Place::First)),

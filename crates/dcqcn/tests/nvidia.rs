@@ -154,7 +154,7 @@ fn switch_first_cnp() {
 // Rule 2: alpha.
 
 #[test]
-fn alpha_rises_once_in_a_period_with_cnps_and_falls_in_any_other() {
+fn alpha_rises_once_per_period_with_cnps_and_falls_otherwise() {
     let mut flow = Flow::with(&[(Param::InitialAlphaValue, 100)]);
     flow.cnp(0);
     assert_eq!(flow.alpha(US), 99.0);

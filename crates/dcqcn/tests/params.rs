@@ -51,7 +51,7 @@ fn one_parameter_has_four_names() {
 }
 
 #[test]
-fn each_point_has_a_mask_of_priorities_that_most_tools_do_not_tell_apart() {
+fn each_point_has_its_own_priority_mask() {
     let mut params = Params::default();
     let mut masks = |assignment: &str| {
         params.assign(assignment).unwrap();

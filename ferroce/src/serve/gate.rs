@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn metrics_are_for_all_who_reach_the_address_but_not_for_rebound_names() {
+    fn metrics_are_open_to_every_address_except_rebound_names() {
         let scrapes = |gate: &Gate, host: &str, peer: &str| {
             let headers = headers(&[(HOST, host)]);
             gate.scraper(&headers, peer.parse().unwrap()).is_ok()

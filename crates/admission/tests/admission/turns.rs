@@ -119,7 +119,7 @@ fn a_reader_that_goes_before_its_turn_leaves_it_to_the_next() {
 /// A queue pair that waits for an answer need not request one; of a READ, that is the last
 /// response.
 #[test]
-fn a_reader_asks_for_no_more_than_others_while_its_responses_come() {
+fn a_reader_requests_no_extra_share_while_responses_arrive() {
     let mut link = reading_link();
     let pairs = link.connect(B, 2, without_timeout());
     let [[reader, _], [waits, _]] = pairs[..] else {

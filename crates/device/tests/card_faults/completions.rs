@@ -54,7 +54,7 @@ fn a_length_beyond_the_region_is_0x53_and_a_wrong_key_0x52() {
 
 //= F4: the check is made when the response arrives, so the peer has executed the READ.
 #[test]
-fn a_read_into_memory_without_local_write_is_0x33_and_has_gone_out() {
+fn a_read_into_read_only_memory_is_executed_and_reports_0x33() {
     let mut pair = Pair::new(measured());
     let closed = pair.world.sides[A].register(64, AccessFlags::empty());
     pair.post(SendWr::new(1, pair.memory[B].read(), closed.whole()));

@@ -89,7 +89,7 @@ fn without_the_enforced_minimum_there_is_one_more_wait() {
 
 //= F16: not as an older set has it, before that is confirmed.
 #[test]
-fn without_adaptive_retransmission_the_timeout_comes_again_and_again() {
+fn without_adaptive_retransmission_every_timeout_is_the_same() {
     for (retry_cnt, ms) in [(0, 268.435), (3, 1_073.741)] {
         let attr = QpAttr {
             retry_cnt,

@@ -6,7 +6,7 @@ use ferroce_testing::{A, B, World, attr};
 use super::of_port;
 
 #[test]
-fn a_queue_pair_whose_address_was_lost_fails_though_it_comes_back() {
+fn a_queue_pair_fails_if_its_address_was_lost_temporarily() {
     for id in [A, B] {
         let (mut pair, qpns) = World::connected();
         let source = pair.sides[A].register(64, AccessFlags::empty());

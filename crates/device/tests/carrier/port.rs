@@ -63,7 +63,7 @@ fn a_write_outlasts_a_short_outage_of_either_port() {
 }
 
 #[test]
-fn a_queue_pair_fails_behind_a_port_that_stays_down_and_goes_on_when_it_is_up() {
+fn a_queue_pair_fails_while_the_port_is_down_and_works_again() {
     let (mut pair, qpns) = World::connected();
     set(&pair, A, Schedule::down_from(pair.now));
     let source = pair.sides[A].register(64, AccessFlags::empty());

@@ -136,7 +136,7 @@ fn the_interval_is_the_ports_or_the_senders_queue_pairs() {
 }
 
 #[test]
-fn the_interval_holds_for_all_queue_pairs_that_a_sender_writes_to() {
+fn a_sender_s_cnp_interval_covers_all_queue_pairs_it_writes_to() {
     let mut listener = Listener::new(&["ROCE_CC_CNP_MODERATION=2"]);
     let other = listener.pair.sides[B].create_ud(QKEY);
     let dest = listener.pair.sides[B].address;

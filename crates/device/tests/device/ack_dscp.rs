@@ -34,7 +34,7 @@ fn answers(pair: &mut World, qpn: Qpn) -> [Vec<u32>; 2] {
 }
 
 #[test]
-fn acknowledgements_of_live_queue_pairs_get_it_and_data_does_not() {
+fn the_forced_dscp_applies_to_acknowledgements_and_not_to_data() {
     let (mut pair, qpns) = World::connected();
     // The ECN bits, which stay, say that the queue pair can be told of congestion.
     assert_eq!(answers(&mut pair, qpns[A]), [[2], [2]]);

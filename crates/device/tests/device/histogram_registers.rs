@@ -152,7 +152,7 @@ fn counts_are_read_with_their_number_and_never_written() {
 }
 
 #[test]
-fn a_short_read_gets_the_first_bins_unless_it_would_lose_the_others() {
+fn a_short_read_returns_the_first_bins_unless_reads_clear() {
     let state = device();
     for len in (4..=counts::size(16)).step_by(4) {
         let bytes = get(&state, ADP_RETX_HISTOGRAM.id(), len);

@@ -117,7 +117,7 @@ fn memory_taken_away_from_a_requester_fails_its_request() {
 }
 
 #[test]
-fn memory_taken_away_from_a_responder_fails_the_request_of_its_peer() {
+fn deregistering_a_responder_s_memory_fails_the_peer_s_request() {
     for is_read in [false, true] {
         let (mut pair, [a, b]) = World::connected();
         let own = pair.sides[A].register(8 << 20, AccessFlags::LOCAL_WRITE);
@@ -274,7 +274,7 @@ fn many_queue_pairs_have_their_timers() {
 
 /// A link that holds one packet back does not keep those after it waiting for a timer.
 #[test]
-fn a_packet_that_is_not_delayed_is_delivered_at_once_whatever_the_link_holds() {
+fn an_undelayed_packet_overtakes_packets_held_by_the_link() {
     let (mut pair, [a, b]) = World::connected();
     let sink = pair.sides[B].register(8, AccessFlags::LOCAL_WRITE);
     for wr_id in 0..2 {
@@ -303,9 +303,9 @@ fn a_packet_that_is_not_delayed_is_delivered_at_once_whatever_the_link_holds() {
     assert_eq!(done(&pair), 2);
 }
 
-/// A program that ends owes its peers acknowledgements, but has no memory any more.
+/// A program that ends still has to acknowledge packets, but its memory is gone.
 #[test]
-fn a_device_whose_memory_is_revoked_acknowledges_and_touches_nothing() {
+fn a_device_with_revoked_memory_does_not_access_it() {
     let (mut pair, qpns) = World::connected();
     let sink = pair.sides[B].register(4096, AccessFlags::all());
     let own = pair.sides[A].register(4096, AccessFlags::empty());

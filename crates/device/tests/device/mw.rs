@@ -260,7 +260,7 @@ fn binds_that_break_a_rule_fail_and_open_nothing() {
 }
 
 #[test]
-fn a_type_2_window_is_bound_once_and_again_after_it_is_invalidated() {
+fn a_type_2_window_is_bound_again_only_after_invalidation() {
     let mut world = Windows::new();
     let rkey = world.window(MwType::Type2).rkey;
     let first = world.half(rkey, AccessFlags::REMOTE_WRITE);
@@ -284,7 +284,7 @@ fn a_type_2_window_is_bound_once_and_again_after_it_is_invalidated() {
 }
 
 #[test]
-fn a_type_2_window_is_for_one_queue_pair_and_a_type_1_window_for_all() {
+fn type_2_windows_serve_one_queue_pair_and_type_1_windows_all() {
     for (kind, expected) in [
         (MwType::Type1, WcStatus::Success),
         (MwType::Type2, WcStatus::RemAccessErr),

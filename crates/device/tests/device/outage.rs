@@ -123,7 +123,7 @@ proptest! {
 }
 
 #[test]
-fn the_record_of_an_error_says_how_long_was_waited_and_with_which_attributes() {
+fn an_error_record_has_the_wait_and_the_timeout_attributes() {
     let qp = QpTimeouts {
         timeout: 16,
         retry_cnt: 3,

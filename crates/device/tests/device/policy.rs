@@ -131,7 +131,7 @@ fn a_silent_peer_is_waited_for_exactly_as_the_vectors_say() {
 
 //= D25: the histogram holds the waits that led to a retransmission, and not the fatal one.
 #[test]
-fn the_histogram_holds_exactly_the_waits_that_led_to_a_retransmission() {
+fn the_histogram_holds_exactly_the_waits_before_retransmissions() {
     for vector in vectors() {
         let (mut pair, qpn) = device_with_draw(&vector);
         let config = HistogramConfig {
@@ -179,7 +179,7 @@ fn the_firmware_ladder_counts_and_the_plain_timeout_does_not() {
 
 //= D23: without adaptive retransmission, the timeout again and again.
 #[test]
-fn switched_off_adaptive_retransmission_leaves_the_plain_timeout() {
+fn disabling_adaptive_retransmission_leaves_the_plain_timeout() {
     for (ib_multiplier, disabled, expected) in [
         (1, false, 268_435_456),
         (2, false, 536_870_912),
@@ -243,7 +243,7 @@ fn a_profile_is_for_all_queue_pairs_and_each_draws_for_itself() {
 
 //= D22: the running timer finishes, then the queue pair draws from the new profile.
 #[test]
-fn a_new_profile_waits_for_the_running_timer_and_then_starts_afresh() {
+fn a_new_profile_starts_after_the_running_timer() {
     let mut pair = silent(traced());
     set_profile(&mut pair.sides[A].hca, &named("A"));
     let qpn = connect(&mut pair, 20, 7);

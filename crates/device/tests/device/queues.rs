@@ -86,7 +86,7 @@ fn a_request_keeps_its_place_until_its_completion_is_polled() {
 }
 
 #[test]
-fn a_completion_queue_without_room_fails_its_queue_pairs_and_says_so_once() {
+fn a_full_completion_queue_fails_its_queue_pairs_with_one_event() {
     let mut pair = World::pair(ferroce_testing::config());
     pair.sides[B].watch_nothing();
     let cq = pair.sides[B].hca.create_cq(2).unwrap();
@@ -255,7 +255,7 @@ fn arming_announces_waiting_completions() {
 }
 
 #[test]
-fn a_shared_queue_serves_all_its_queue_pairs_and_tells_when_it_runs_low() {
+fn a_shared_queue_serves_all_queue_pairs_and_reports_its_limit() {
     let mut pair = World::pair(ferroce_testing::config());
     let pd = pair.sides[B].pd;
     let srq = pair.sides[B].hca.create_srq(pd, 16, 1).unwrap();
@@ -506,7 +506,7 @@ impl Domains {
 /// As with cards: what is received goes where keys of the shared receive queue's domain lead, and
 /// peers and requests use keys of the queue pair's.
 #[test]
-fn a_shared_queue_and_its_queue_pairs_may_be_in_different_domains() {
+fn a_shared_queue_may_be_in_another_domain_than_its_queue_pairs() {
     for good in [true, false] {
         let pick = |own: PdId, other| if good { own } else { other };
         let status = |done: WcStatus, refused| if good { done } else { refused };

@@ -278,7 +278,7 @@ fn pauses_at_random_only_delay() {
 
 /// Congestion control spaces the packets of one queue pair, and another one gets the rest.
 #[test]
-fn a_limited_queue_pair_keeps_its_rate_and_leaves_the_rest_to_others() {
+fn a_limited_queue_pair_keeps_its_rate_and_others_get_the_rest() {
     let mut cards = Cards::new(100_000, 0);
     for side in &cards.pair.sides {
         let change = |params: &mut Params| {

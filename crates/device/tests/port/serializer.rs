@@ -64,7 +64,7 @@ fn queue_pairs_share_the_port_fairly() {
 }
 
 #[test]
-fn a_busy_port_tells_when_it_is_free_and_an_idle_one_tells_nothing() {
+fn only_a_port_with_waiting_packets_sets_a_timer() {
     let mut cards = Cards::new(100_000, 1);
     let now = cards.pair.now;
     cards.write(0, 2 * 4096);

@@ -21,7 +21,7 @@ proptest! {
     #![proptest_config(Config { cases: 48, failure_persistence: None, ..Config::default() })]
 
     #[test]
-    fn every_message_arrives_once_and_in_order_or_the_error_is_documented(
+    fn messages_arrive_once_and_in_order_or_fail_as_documented(
         scenario in scenario(),
     ) {
         play::play(&scenario);

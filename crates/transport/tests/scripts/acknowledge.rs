@@ -105,7 +105,7 @@ fn old_acknowledgements_change_nothing() {
 }
 
 #[test]
-fn an_acknowledgement_of_what_was_never_sent_is_counted_and_dropped() {
+fn an_acknowledgement_of_an_unsent_psn_is_counted_and_dropped() {
     let mut pair = Setup::default().connect();
     pair.write(A, 0, 10);
     pair.run();

@@ -20,7 +20,7 @@ fn last_credit(pair: &Pair) -> (CreditCode, u32) {
 }
 
 #[test]
-fn an_acknowledgement_tells_posted_receives_and_completed_messages() {
+fn acknowledgements_carry_credits_and_the_message_number() {
     let mut pair = Setup::default().connect();
     for wr_id in 0..4 {
         pair.recv(B, wr_id, 100);
@@ -91,7 +91,7 @@ fn without_credit_one_packet_at_a_time_asks_for_some() {
 }
 
 #[test]
-fn an_answer_to_the_first_packet_releases_the_rest_of_its_message() {
+fn acknowledging_the_first_packet_releases_the_rest() {
     let mut pair = without_credit();
     pair.recv(B, 1, 10_000);
     pair.send(A, 1, 10_000);
@@ -105,7 +105,7 @@ fn an_answer_to_the_first_packet_releases_the_rest_of_its_message() {
 }
 
 #[test]
-fn a_write_needs_no_credit_and_one_with_immediate_only_for_its_last_packet() {
+fn only_the_last_packet_of_a_write_with_immediate_needs_credit() {
     let mut pair = without_credit();
     pair.write(A, 1, 3000);
     let (va, rkey) = pair.target(A);

@@ -21,7 +21,7 @@ fn age(pair: &mut Pair, messages: u32) {
 
 /// One READ or atomic, then many WRITEs, and then the acknowledgement of one is lost.
 #[test]
-fn an_old_read_or_atomic_does_not_keep_a_write_from_being_acknowledged() {
+fn an_old_read_or_atomic_does_not_block_acknowledging_a_write() {
     for distance in distances() {
         for atomic in [false, true] {
             let mut pair = Setup::default().connect();
@@ -48,7 +48,7 @@ fn an_old_read_or_atomic_does_not_keep_a_write_from_being_acknowledged() {
 
 /// A lap later an atomic has the PSN of one that is still remembered.
 #[test]
-fn a_repeated_atomic_gets_its_own_value_and_not_that_of_an_earlier_lap() {
+fn a_repeated_atomic_gets_its_own_value_after_psn_wraparound() {
     let mut pair = Setup::default().connect();
     let word = pair[B].remote.part(0, 8);
     pair[B].host.fill(word, &40_u64.to_ne_bytes());

@@ -136,7 +136,7 @@ fn a_repeated_read_of_closed_memory_is_dropped() {
 }
 
 #[test]
-fn a_repeated_atomic_is_executed_once_and_answered_with_the_same_value() {
+fn a_repeated_atomic_runs_once_and_returns_the_same_value() {
     let mut pair = Setup::default().connect();
     let word = pair[B].remote.part(0, 8);
     pair[B].host.fill(word, &40_u64.to_ne_bytes());

@@ -143,7 +143,7 @@ fn write_with_imm(va: u64, rkey: u32) -> SendOp {
 /// Of a long one only the last packet brings the immediate data and takes a receive, but the first
 /// one brings the key.
 #[test]
-fn a_long_write_with_immediate_data_that_is_refused_takes_no_receive() {
+fn a_refused_long_write_with_immediate_consumes_no_receive() {
     let mut pair = Setup::default().connect();
     pair.recv(B, 7, 0);
     let va = pair.target(A).0;
@@ -159,7 +159,7 @@ fn a_long_write_with_immediate_data_that_is_refused_takes_no_receive() {
 
 /// Its memory goes away between its first packet and its last one, which has taken a receive.
 #[test]
-fn a_receive_taken_by_immediate_data_completes_whatever_becomes_of_the_write() {
+fn a_receive_consumed_by_immediate_data_completes_in_any_case() {
     use WcStatus::*;
     let mut pair = Setup::default().connect();
     pair.recv(B, 7, 0);
@@ -197,7 +197,7 @@ fn without_a_receive_a_wrong_key_does_not_even_come_up() {
 }
 
 #[test]
-fn an_operation_that_the_queue_pair_does_not_allow_is_an_invalid_request() {
+fn operations_that_a_queue_pair_does_not_allow_are_refused() {
     let allowed_without = [
         AccessFlags::REMOTE_WRITE,
         AccessFlags::REMOTE_WRITE,
@@ -310,7 +310,7 @@ fn a_key_that_cannot_be_invalidated_fails_both_without_a_nak() {
 
 /// The region goes away while its READ is being answered.
 #[test]
-fn a_read_of_memory_that_is_closed_meanwhile_ends_in_an_access_error() {
+fn a_read_fails_if_its_memory_is_deregistered_meanwhile() {
     let mut pair = Setup {
         gap_ns: 10_000,
         ..Setup::default()
@@ -433,7 +433,7 @@ fn a_local_protection_error_half_way_is_found() {
 
 /// As cards do, which look at the memory when there is something to put there.
 #[test]
-fn a_read_into_memory_that_cannot_be_written_fails_when_its_response_comes() {
+fn a_read_into_unwritable_memory_fails_at_its_response() {
     for index in 2..5 {
         for deregistered in [false, true] {
             let mut pair = Setup::default().connect();
@@ -463,7 +463,7 @@ fn a_read_into_memory_that_cannot_be_written_fails_when_its_response_comes() {
 
 /// What is registered by then is good enough.
 #[test]
-fn memory_for_a_response_may_be_registered_after_the_request_has_left() {
+fn response_memory_may_be_registered_after_the_request_is_sent() {
     let mut pair = Setup::default().connect();
     let late = pair[A].host.register(100, AccessFlags::LOCAL_WRITE);
     pair[A].host.deregister(late);

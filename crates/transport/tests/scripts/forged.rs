@@ -330,7 +330,7 @@ fn every_syndrome_has_a_meaning() {
 }
 
 #[test]
-fn a_read_response_of_the_wrong_length_or_place_is_a_bad_response() {
+fn a_read_response_of_wrong_length_or_place_is_a_bad_response() {
     use Opcode::*;
     let cases = [
         (RcReadResponseFirst, 1023),

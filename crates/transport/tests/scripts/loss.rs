@@ -6,7 +6,7 @@ use ferroce_wire::{NakCode, Opcode, Syndrome};
 use crate::common::{A, B, Fate, Packet, Pair, Setup};
 
 #[test]
-fn a_gap_is_reported_once_and_everything_from_it_on_is_sent_again() {
+fn a_gap_causes_one_nak_and_a_resend_from_the_missing_packet() {
     let mut pair = Setup::default().connect();
     pair.lose_psn(1, A, true, 2);
     for wr_id in 0..6 {
@@ -117,7 +117,7 @@ fn the_first_response_of_a_read_is_lost() {
 }
 
 #[test]
-fn a_middle_response_of_a_read_is_lost_and_only_the_rest_is_asked_for() {
+fn a_lost_middle_read_response_is_requested_again_with_the_rest() {
     let pair = lose_response(2);
     assert_eq!(second_request(&pair), (2, 2048, 4500 - 2048));
     assert_eq!(pair.count(A, Counter::ImpliedNakSeqErr), 1);

@@ -67,7 +67,7 @@ fn a_write_lands_at_every_length() {
 }
 
 #[test]
-fn a_write_with_immediate_consumes_a_receive_and_leaves_its_buffer_alone() {
+fn a_write_with_immediate_consumes_a_receive_but_not_its_buffer() {
     each_length(|pair, len, packets| {
         let buffer = pair[B].local.part(0, 8);
         let before = pair.bytes(B, buffer);
@@ -104,7 +104,7 @@ fn a_read_brings_the_bytes_at_every_length() {
 }
 
 #[test]
-fn immediate_data_and_the_key_to_invalidate_come_with_the_last_packet() {
+fn the_last_packet_carries_immediate_data_or_the_key() {
     let mut pair = pair();
     let key = pair[B].host.register(8, AccessFlags::all()).key;
     pair.recv(B, 1, 4096);

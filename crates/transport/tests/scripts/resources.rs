@@ -93,7 +93,7 @@ fn answers_to_duplicates_take_no_resource() {
 
 /// But an answer that is asked for again before it is sent keeps its resource.
 #[test]
-fn a_duplicate_does_not_free_the_resource_of_an_answer_under_way() {
+fn a_duplicate_does_not_free_the_resource_of_a_pending_response() {
     let mut pair = Setup {
         rd_atomic: 2,
         dest_rd_atomic: 1,

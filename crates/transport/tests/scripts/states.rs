@@ -182,7 +182,7 @@ fn a_request_held_back_by_a_limit_has_not_started() {
 }
 
 #[test]
-fn a_drain_of_nothing_is_done_at_once_and_reported_only_if_asked_for() {
+fn draining_an_idle_queue_is_immediate_and_reported_on_request() {
     let mut pair = Setup::default().connect();
     drain(&mut pair, true);
     assert_eq!(pair[A].host.events, [QpEvent::SendQueueDrained]);
@@ -233,7 +233,7 @@ fn attributes_change_while_drained() {
 }
 
 #[test]
-fn a_limit_lowered_to_nothing_does_not_strand_a_read_that_started() {
+fn lowering_the_read_limit_to_zero_keeps_a_started_read() {
     let mut pair = Setup::default().connect();
     pair.lose_psn(1, B, false, 0);
     pair.read(A, 1, 10);

@@ -66,7 +66,7 @@ fn silent(policy: Policy, timeout: u8, retry_cnt: u8) -> Pair {
 
 /// The model that the traces and the documentation are made from decides when.
 #[test]
-fn the_ladder_and_its_end_are_those_of_the_trace_to_the_nanosecond() {
+fn timeouts_match_the_trace_to_the_nanosecond() {
     for policy in policies() {
         for (timeout, retry_cnt) in [(14, 7), (8, 7), (17, 3), (18, 1), (1, 2), (14, 0)] {
             let mut pair = silent(policy, timeout, retry_cnt);

@@ -182,7 +182,7 @@ fn a_write_that_is_not_permitted_is_dropped() {
 
 /// The receive that the immediate data takes reports it; the peer is not told.
 #[test]
-fn a_write_with_immediate_data_and_a_wrong_key_fails_its_receive() {
+fn a_write_with_immediate_and_a_wrong_key_fails_its_receive() {
     let mut pair = uc().connect();
     pair.recv(B, 7, 10);
     pair.recv(B, 8, 10);
@@ -297,7 +297,7 @@ fn unsupported_operations_cannot_be_posted() {
 }
 
 #[test]
-fn packets_of_other_services_and_demands_for_answers_are_ignored() {
+fn packets_of_other_services_and_ack_requests_are_ignored() {
     let mut pair = uc().connect();
     pair.recv(B, 7, 100);
     let psn = pair[B].qp.expected_psn();

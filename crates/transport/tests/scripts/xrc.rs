@@ -71,7 +71,7 @@ fn every_operation_of_rc() {
 }
 
 #[test]
-fn lost_packets_and_missing_receives_are_repeated_like_those_of_rc() {
+fn losses_and_missing_receives_are_retried_as_in_rc() {
     let mut pair = xrc();
     pair.lose_psn(1, A, true, 1);
     pair.lose(1, Opcode::XrcAcknowledge);
@@ -184,7 +184,7 @@ fn each_end_takes_what_is_meant_for_it() {
 }
 
 #[test]
-fn requests_go_to_a_srq_from_the_sending_end_and_receives_to_neither() {
+fn only_the_sender_posts_requests_and_neither_end_receives() {
     let mut pair = xrc();
     let sge = pair[A].local.part(0, 10);
     let [to_peer, to_srq] = [SendTo::Peer, SendTo::Srq(Srqn::new(1))].map(|to| SendWr {

@@ -398,7 +398,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_status_that_the_device_reports_has_a_cause_and_none_comes_twice() {
+    fn every_reported_status_has_exactly_one_cause_for_each_code() {
         for status in WcStatus::ALL {
             let causes: Vec<_> = of(status, None).map(|cause| cause.vendor_err).collect();
             assert_eq!(causes.is_empty(), status == WcStatus::Success, "{status:?}");
