@@ -49,7 +49,7 @@ fn valgrind_finds_what_the_program_does_wrong_and_nothing_else() {
 }
 
 #[test]
-fn valgrind_may_stand_in_front_of_ferroce() {
+fn valgrind_can_start_ferroce() {
     let lab = Lab::new("valgrind-in-front");
     let (program, ferroce) = (built(&lab, ""), lab.path().join("prefix/bin/ferroce"));
     let ferroce = ferroce.display().to_string();

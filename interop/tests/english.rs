@@ -268,7 +268,7 @@ fn comments_of_public_items_are_plain() {
 }
 
 #[test]
-fn comments_and_names_become_plainer() {
+fn comments_and_names_are_plain() {
     let code = rust();
     let known = [SLIPS, IN_TEXT, IN_COMMENTS];
     let has_slip =

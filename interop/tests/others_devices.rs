@@ -155,7 +155,7 @@ fn an_address_in_use_by_another_user_is_refused_in_one_line() {
 
 /// Wherever the disk ends, the program gets an error and one line, or all it needs.
 #[test]
-fn however_full_the_disk_is_nothing_dies_of_it() {
+fn programs_survive_a_disk_of_any_remaining_size() {
     let lab = Lab::new("fuller");
     let program = lab.compile("process_life");
     let script = format!(
@@ -174,7 +174,10 @@ fn however_full_the_disk_is_nothing_dies_of_it() {
         .unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
     if stderr.contains("unshare") || stderr.contains("mount") {
-        return skip("however_full_the_disk_is_nothing_dies_of_it", stderr.trim());
+        return skip(
+            "programs_survive_a_disk_of_any_remaining_size",
+            stderr.trim(),
+        );
     }
     let stdout = String::from_utf8_lossy(&output.stdout);
     let statuses: Vec<&str> = stdout.lines().collect();

@@ -138,7 +138,7 @@ const NOT_ON_THE_DASHBOARD: [&str; 7] = [
 /// The dashboard and the rules use only metrics that exist, and every metric is on the dashboard:
 /// this finds renamed and new counters.
 #[test]
-fn dashboard_and_rules_ask_only_for_metrics_there_are() {
+fn dashboard_and_rules_use_only_existing_metrics() {
     let lab = Lab::new("dashboard");
     lab.ferroce("impair set fr0 loss=1%").success();
     let metrics = free_port();

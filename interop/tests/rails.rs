@@ -68,7 +68,7 @@ fn data_stays_intact_while_all_ports_flap() {
 }
 
 #[test]
-fn a_card_that_is_pulled_out_is_told_to_programs() {
+fn programs_are_told_of_a_removed_card() {
     let mut lab = Lab::new("pulled-out");
     lab.set("FERROCE_DEVICES", "");
     let address = lab.address();

@@ -59,7 +59,7 @@ fn pong(lab: &Lab, between: impl FnOnce(&str)) {
 }
 
 #[test]
-fn datagrams_go_to_and_fro() {
+fn datagrams_go_both_ways() {
     pong(&Lab::new("udpong"), |_| {});
 }
 

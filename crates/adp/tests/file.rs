@@ -316,7 +316,7 @@ fn the_schema_is_json_and_committed() {
 proptest! {
     /// Values beyond what a register can hold have no canonical file.
     #[test]
-    fn whatever_a_register_holds_survives(bytes in prop::collection::vec(any::<u8>(), 0x30)) {
+    fn any_register_content_round_trips(bytes in prop::collection::vec(any::<u8>(), 0x30)) {
         let raw = RawProfile::from_register(&bytes.try_into().unwrap());
         let text = file::to_toml(&raw);
         match Document::parse(&text) {

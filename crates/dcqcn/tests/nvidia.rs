@@ -651,7 +651,7 @@ fn a_clock_that_goes_back_keeps_the_rate_between_its_limits() {
 }
 
 #[test]
-fn the_end_of_time_is_no_trap() {
+fn the_largest_times_do_not_overflow() {
     let mut flow = Flow::with(&[]);
     for at in [u64::MAX - 5_000, u64::MAX - 1, u64::MAX] {
         flow.cnp(at);

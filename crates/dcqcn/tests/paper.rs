@@ -136,7 +136,7 @@ fn threshold_and_hyper_increase_readings_are_selectable() {
 }
 
 #[test]
-fn parameters_that_cannot_be_are_refused() {
+fn impossible_parameters_are_refused() {
     let base = PaperParams::default();
     let zero = Rate::default();
     for (params, field) in [

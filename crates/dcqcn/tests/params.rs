@@ -118,7 +118,7 @@ fn values_are_numbers_of_any_base_or_words() {
 }
 
 #[test]
-fn errors_name_the_field_the_value_the_range_and_the_way_out() {
+fn errors_name_the_field_the_value_the_range_and_the_remedy() {
     let message = |text| Params::default().assign(text).unwrap_err().to_string();
     for (text, expected) in [
         ("rpg_gd", "missing value: write rpg_gd=VALUE"),
@@ -184,7 +184,7 @@ fn rates_above_the_ports_speed_are_found() {
 
 proptest! {
     #[test]
-    fn no_text_panics_or_leaves_a_range(text in "\\PC{0,40}", number in any::<u32>()) {
+    fn arbitrary_text_neither_panics_nor_leaves_a_range(text in "\\PC{0,40}", number in any::<u32>()) {
         let mut params = Params::default();
         let _ = params.assign(&text);
         for &param in Param::ALL {

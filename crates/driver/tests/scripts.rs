@@ -125,7 +125,7 @@ fn several_batches_of_a_stream_get_one_answer() {
 
 /// Where each batch waits for the answer to the one before, a second call brings nothing.
 #[test]
-fn a_second_call_that_brings_nothing_becomes_rare() {
+fn second_calls_without_packets_become_rare() {
     let mut world = World::new();
     world[B].driver.link.batch = STREAM_PACKETS + 1;
     let mut calls = |batches: usize| {
@@ -263,7 +263,7 @@ fn a_link_that_takes_no_more_loses_nothing() {
 
 /// Others want their turn at the device.
 #[test]
-fn one_call_sends_only_so_much() {
+fn the_packets_that_one_call_sends_are_bounded() {
     let mut world = World::new();
     world[A].driver.link.reported = 3 << 20;
     world[A].driver.link.room = 1;

@@ -70,7 +70,7 @@ fn nothing_is_leased(leases: &LeaseTable) {
 }
 
 #[test]
-fn two_processes_do_not_drown_one() {
+fn two_processes_do_not_overload_one() {
     for qps in [1, 20, 1_000] {
         let leases = table();
         write_all(&mut link(leases).0, qps);

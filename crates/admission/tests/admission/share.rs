@@ -64,7 +64,7 @@ fn one_queue_pair_has_its_window_and_many_have_their_share() {
 }
 
 #[test]
-fn whoever_stops_leaves_its_share_to_the_others() {
+fn a_finished_queue_pair_leaves_its_share_to_the_others() {
     let (mut pair, qps) = devices(5, 512 << 10);
     for [a, _] in &qps {
         write(&mut pair, *a, 16 << 20);

@@ -70,7 +70,7 @@ fn given_up(qps: usize, mtu: Mtu, wr: Request) -> Span {
 }
 
 #[test]
-fn a_crowd_at_a_dead_peer_fails_in_the_time_of_one() {
+fn many_queue_pairs_give_up_on_a_dead_peer_as_fast_as_one() {
     for mtu in [Mtu::Mtu1024, Mtu::Mtu4096] {
         for wr in [WRITE, SENDS, READ] {
             let one = given_up(1, mtu, wr);
@@ -83,7 +83,7 @@ fn a_crowd_at_a_dead_peer_fails_in_the_time_of_one() {
 /// The peer was only busy. Each waiting queue pair has sent one packet meanwhile, and all of them
 /// fit the buffer: 4,000 packets of 4 KiB would be several times its size.
 #[test]
-fn a_crowd_that_asks_does_not_overrun_a_peer_that_stalls() {
+fn many_probes_do_not_overrun_a_stalled_peer() {
     for wr in [WRITE, READ] {
         let mut link = posted(4_000, Mtu::Mtu4096, wr);
         link.stop(B, 2 * WAIT - Span::from_nanos(1));

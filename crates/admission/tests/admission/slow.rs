@@ -149,7 +149,7 @@ fn judge(kind: Kind, repeated_max: f64) {
 }
 
 #[test]
-fn a_slow_peer_is_not_drowned() {
+fn a_slow_peer_is_not_overloaded() {
     judge(slow(), 0.05);
 }
 
@@ -159,7 +159,7 @@ fn a_peer_that_stalls_is_kept_busy() {
 }
 
 #[test]
-fn a_lossy_way_to_a_slow_peer_costs_less_than_as_much_again() {
+fn a_lossy_path_to_a_slow_peer_takes_less_than_twice_as_long() {
     each(|qps, mtu, wr| {
         let clean = run(slow(), Window::Auto, qps, mtu, wr, None);
         let lossy = run(slow(), Window::Auto, qps, mtu, wr, Some(100));
@@ -170,7 +170,7 @@ fn a_lossy_way_to_a_slow_peer_costs_less_than_as_much_again() {
 
 /// Each loss costs what was sent after it: what a large window wins in stalls it may not lose there.
 #[test]
-fn a_lossy_way_to_a_peer_that_stalls_makes_the_window_smaller() {
+fn losses_on_the_path_to_a_stalling_peer_shrink_the_window() {
     each(|qps, mtu, wr| {
         let lossy = run(stalling(), Window::Auto, qps, mtu, wr, Some(100));
         let best = best(stalling(), qps, mtu, wr, Some(100));

@@ -19,7 +19,7 @@ fn link() -> Link {
 }
 
 #[test]
-fn all_get_the_same_share_however_many_they_are() {
+fn any_number_of_queue_pairs_get_equal_shares() {
     for qps in [2, 16, 100] {
         let mut link = link();
         let pairs = link.connect(B, qps, without_timeout());
@@ -102,7 +102,7 @@ fn reading_link() -> Link {
 
 /// The first in the queue is called when room comes back, and destroyed before its turn.
 #[test]
-fn a_reader_that_goes_before_its_turn_leaves_it_to_the_next() {
+fn a_destroyed_reader_passes_its_turn_to_the_next() {
     let mut link = reading_link();
     let pairs = link.connect(B, 3, without_timeout());
     let [own, remote] = link.regions(B, 1 << 20);
@@ -242,7 +242,7 @@ fn lost_packets_do_not_hold_up_other_queue_pairs() {
 }
 
 #[test]
-fn one_that_goes_while_it_waits_is_forgotten() {
+fn a_destroyed_queue_pair_is_removed_from_the_waiting_list() {
     let (mut link, pairs) = held_up();
     link.pair.sides[A].hca.destroy_qp(pairs[4][0]).unwrap();
     link.pair.sides[A].hca.audit();

@@ -304,9 +304,13 @@ impl Cm {
             return false;
         };
         let (reason, private) = (rej.reason, rej.private);
-        let nobody_listens = reason == RejectReason::INVALID_SERVICE_ID;
+        let a_request_without_a_listener_is_repeated_and_rejected =
+            reason == RejectReason::INVALID_SERVICE_ID;
         match state {
-            CmState::ReqSent if nobody_listens && self.ask_again_soon(from.now, comm) => {
+            CmState::ReqSent
+                if a_request_without_a_listener_is_repeated_and_rejected
+                    && self.ask_again_soon(from.now, comm) =>
+            {
                 return true;
             }
             CmState::ReqSent | CmState::RepReceived | CmState::ReqReceived | CmState::RepSent => {

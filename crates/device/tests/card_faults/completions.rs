@@ -11,7 +11,7 @@ fn flushed(wr_id: u64, vendor_err: u32) -> Told {
 
 //= F1, F5: the receive reports memory that its list may not access, the send the peer's error.
 #[test]
-fn a_message_without_a_place_is_0x32_there_and_0x89_here() {
+fn a_send_without_accessible_memory_is_0x32_and_0x89() {
     let mut pair = Pair::new(measured());
     let closed = pair.world.sides[B].register(64, AccessFlags::empty());
     let qpn = pair.qpns[B];

@@ -43,7 +43,7 @@ fn errors_of_the_responder() {
 
 //= F10: the NAK that ends it counts, too.
 #[test]
-fn a_receiver_that_never_gets_ready() {
+fn a_receiver_that_is_never_ready() {
     for (rnr_retry, expected) in [(6, 7), (0, 1)] {
         let mut pair = Pair::new(QpAttr {
             rnr_retry,

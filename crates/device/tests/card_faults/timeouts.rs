@@ -102,7 +102,7 @@ fn without_adaptive_retransmission_every_timeout_is_the_same() {
 
 //= F17: six waits for code 12 took 12.1 to 13.0 ms on the card; by the standard they take 3.84.
 #[test]
-fn waits_for_a_receiver_have_ticks_if_that_is_wanted() {
+fn rnr_waits_are_rounded_up_to_ticks_if_configured() {
     let six_waits_us = |rnr_ticks| {
         let config = HcaConfig {
             personality: Personality {

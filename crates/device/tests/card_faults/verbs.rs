@@ -64,7 +64,7 @@ fn sq_psn_is_live() {
 
 //= F18, F19: a side that comes back by the PSNs of the other one goes on with it.
 #[test]
-fn a_side_set_up_with_the_queried_psns_goes_on() {
+fn a_side_set_up_with_the_queried_psns_continues() {
     let mut pair = Pair::new(measured());
     pair.post(pair.write(1, 4096));
     pair.world.run();

@@ -13,7 +13,7 @@ const MESSAGES: usize = 5;
 /// Each of them loses packets in one flap or another, finds its way back by its timer, and none of the
 /// others is in its way.
 #[test]
-fn four_thousand_queue_pairs_outlast_a_port_that_flaps() {
+fn four_thousand_queue_pairs_survive_a_flapping_port() {
     let mut world = World::new([config(), config()]);
     world.audit_every = u64::MAX; // at the end
     let pairs: Vec<_> = (0..PAIRS)

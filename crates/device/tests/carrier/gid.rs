@@ -35,7 +35,7 @@ fn a_queue_pair_fails_if_its_address_was_lost_temporarily() {
 }
 
 #[test]
-fn another_address_more_or_less_is_only_told() {
+fn adding_or_removing_another_address_only_raises_an_event() {
     let (mut pair, qpns) = World::connected();
     let source = pair.sides[A].register(64, AccessFlags::empty());
     let sink = pair.sides[B].register(64, AccessFlags::all());

@@ -89,7 +89,7 @@ fn a_queue_pair_fails_while_the_port_is_down_and_works_again() {
 }
 
 #[test]
-fn a_blackout_is_seen_by_the_port_only_if_it_takes_the_carrier() {
+fn a_blackout_affects_the_port_only_if_it_drops_the_carrier() {
     for (carrier, direction) in [
         (false, Direction::Egress),
         (true, Direction::Egress),
@@ -113,7 +113,7 @@ fn a_blackout_is_seen_by_the_port_only_if_it_takes_the_carrier() {
 }
 
 #[test]
-fn the_host_s_interface_takes_the_port_along() {
+fn the_port_follows_the_host_s_interface() {
     let (mut pair, _) = World::connected();
     set(&pair, A, once(pair.now.after(us(50)), us(100)));
     // Down from 20 to 100 and by schedule from 50 to 150: one outage.
@@ -139,7 +139,7 @@ fn the_host_s_interface_takes_the_port_along() {
 
 /// A process that was stopped meanwhile.
 #[test]
-fn whoever_looks_late_is_told_all_of_it_in_order() {
+fn a_late_call_reports_all_changes_in_order() {
     let mut pair = World::new([config()]);
     let flaps = Outages {
         first: pair.now.after(us(10)),

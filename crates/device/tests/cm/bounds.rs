@@ -71,7 +71,7 @@ fn told(net: &mut Net) -> Vec<(IpAddr, Overload)> {
 /// Rejected requests fill what is kept, and the listener hears the next one; a minute later nothing
 /// is kept at all.
 #[test]
-fn no_number_of_requests_makes_a_listener_deaf() {
+fn a_flood_of_requests_does_not_block_a_listener() {
     let mut net = listener(16);
     for n in 0..CONNECTIONS_MAX + 1_000 {
         net.flood(
@@ -94,7 +94,7 @@ fn no_number_of_requests_makes_a_listener_deaf() {
 
 /// A source displaces its own remnants, not those of others.
 #[test]
-fn one_source_has_its_share() {
+fn a_source_displaces_only_its_own_remnants() {
     let mut net = listener(16);
     net.flood(source(9), A, 7, req(source(9), 1));
     let comm = next_request(&mut net).unwrap();
@@ -156,7 +156,7 @@ fn requests_that_wait_are_limited_by_source_and_backlog() {
 
 /// Connections that a program owns are never dropped.
 #[test]
-fn a_device_holds_so_many_connections() {
+fn the_number_of_connections_is_limited() {
     let mut net = listener(16);
     for n in 0..CONNECTIONS_MAX {
         net.flood(
@@ -294,7 +294,7 @@ fn a_connection_is_half_open_for_two_minutes_at_most() {
 
 /// One answer per request; what comes after the first MRA about a message changes nothing.
 #[test]
-fn a_peer_asks_for_patience_once_a_message() {
+fn a_peer_may_extend_a_timeout_once_for_each_message() {
     let mut net = Net::new();
     let active = net.connect(0x111);
     net.until_request();
@@ -320,7 +320,7 @@ fn a_peer_asks_for_patience_once_a_message() {
 }
 
 #[test]
-fn messages_about_nothing_are_counted() {
+fn messages_for_unknown_connections_are_counted() {
     let mut net = Net::new();
     let [_, passive] = net.connected([0x111, 0x222]);
     assert_eq!(net.counter(B, Counter::CmUnmatched), 0);

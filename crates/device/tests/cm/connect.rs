@@ -144,7 +144,7 @@ fn the_active_side_can_reject_the_reply() {
 }
 
 #[test]
-fn nobody_listens() {
+fn a_request_without_a_listener_is_repeated_and_rejected() {
     let mut net = Net::new();
     net.world.sides[B].hca.cm_mut().unlisten(SERVICE).unwrap();
     net.connect(0x111);
@@ -156,7 +156,7 @@ fn nobody_listens() {
 }
 
 #[test]
-fn somebody_listens_a_little_later() {
+fn a_request_reaches_a_listener_that_starts_late() {
     let mut net = Net::new();
     net.world.sides[B].hca.cm_mut().unlisten(SERVICE).unwrap();
     net.connect(0x111);
@@ -168,7 +168,7 @@ fn somebody_listens_a_little_later() {
 }
 
 #[test]
-fn two_listen_on_one_service_or_none_stops() {
+fn a_service_has_one_listener_and_only_that_can_stop() {
     let mut net = Net::new();
     let cm = net.world.sides[B].hca.cm_mut();
     let error = cm.listen(SERVICE, 1).unwrap_err();
@@ -218,7 +218,7 @@ fn other_transports_are_named_or_refused() {
 }
 
 #[test]
-fn values_that_do_not_fit_are_named_and_leave_nothing() {
+fn invalid_values_are_named_and_leave_no_state() {
     let mut net = Net::new();
     let good = net.request(A, B, 0x111);
     let now = net.world.now;

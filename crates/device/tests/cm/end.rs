@@ -68,7 +68,7 @@ fn giving_up_while_asking_is_reported() {
 }
 
 #[test]
-fn a_reply_to_somebody_who_left_is_refused() {
+fn a_reply_to_a_peer_that_has_left_is_rejected() {
     let mut net = Net::new();
     let active = net.connect(0x111);
     let passive = net.until_request();
@@ -83,7 +83,7 @@ fn a_reply_to_somebody_who_left_is_refused() {
 
 /// The peer's process was killed and another one has its queue pair's number, or its names.
 #[test]
-fn a_reborn_peer_ends_what_its_predecessor_began() {
+fn a_restarted_peer_ends_the_connections_of_its_predecessor() {
     let mut net = Net::new();
     let [_, passive] = net.connected([0x111, 0x222]);
     // Another name, the same queue pair.
@@ -99,7 +99,7 @@ fn a_reborn_peer_ends_what_its_predecessor_began() {
 }
 
 #[test]
-fn a_name_used_again_is_another_connection() {
+fn a_reused_communication_id_is_another_connection() {
     let mut net = Net::new();
     let [_, passive] = net.connected([0x111, 0x222]);
     let first = net.seen[0].mad;
@@ -111,7 +111,7 @@ fn a_name_used_again_is_another_connection() {
 
 /// Its process is gone afterwards, and cannot repeat what is lost.
 #[test]
-fn the_last_word_of_a_program_survives_a_loss() {
+fn the_last_message_of_a_program_survives_a_loss() {
     for asks in [true, false] {
         let mut net = Net::new();
         let comms = net.connected([0x111, 0x222]);

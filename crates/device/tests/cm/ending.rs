@@ -95,7 +95,7 @@ fn a_completion_of_an_earlier_batch_comes_first() {
 }
 
 #[test]
-fn a_program_that_has_polled_all_hears_at_once() {
+fn the_end_is_reported_at_once_if_everything_was_polled() {
     let mut pair = Pair::new();
     pair.send();
     pair.run(MS);
@@ -107,7 +107,7 @@ fn a_program_that_has_polled_all_hears_at_once() {
 
 /// One that does not poll hears, too, and its peer learns that it agrees.
 #[test]
-fn a_program_that_does_not_poll_hears_after_100_ms() {
+fn the_end_is_reported_after_100_ms_without_a_poll() {
     let mut pair = Pair::new();
     pair.send();
     pair.run(MS);
@@ -127,7 +127,7 @@ fn a_program_that_does_not_poll_hears_after_100_ms() {
 
 /// Who ends it as well needs no more patience, and hears in order.
 #[test]
-fn a_program_that_ends_it_too_hears_at_once() {
+fn the_end_is_reported_at_once_if_both_sides_disconnect() {
     let mut pair = Pair::new();
     pair.send();
     pair.run(MS);
@@ -140,7 +140,7 @@ fn a_program_that_ends_it_too_hears_at_once() {
 }
 
 #[test]
-fn a_program_that_has_let_go_hears_nothing() {
+fn the_end_of_a_destroyed_connection_is_not_reported() {
     let mut pair = Pair::new();
     pair.send();
     pair.run(MS);

@@ -98,7 +98,7 @@ impl Foreign {
 }
 
 #[test]
-fn linux_asks_and_both_mean_the_same() {
+fn both_sides_agree_on_a_request_from_linux() {
     let mut foreign = Foreign::new();
     let req = foreign.linux.connect(address(A), SERVICE.0);
     foreign.send(req);
@@ -138,7 +138,7 @@ fn linux_asks_and_both_mean_the_same() {
 }
 
 #[test]
-fn we_ask_and_both_mean_the_same() {
+fn both_sides_agree_on_a_request_to_linux() {
     let mut foreign = Foreign::new();
     let request = foreign.net.request(A, B, 0x111);
     let comm = foreign.connect(&request);
@@ -343,7 +343,7 @@ fn rejections_reach_linux() {
 }
 
 #[test]
-fn a_program_of_linux_may_think() {
+fn a_slow_program_extends_the_timeout_in_both_directions() {
     let mut foreign = Foreign::new();
     let request = foreign.net.request(A, B, 0x111);
     foreign.connect(&request);
@@ -398,7 +398,7 @@ fn a_stale_connection_is_one_of_the_same_device() {
 
 /// Every message of a whole life, in the order in which Linux has them.
 #[test]
-fn a_life_with_linux() {
+fn a_whole_connection_with_linux() {
     let mut foreign = Foreign::new();
     let comm = foreign.connected();
     foreign.net.disconnect(A, comm).unwrap();

@@ -224,7 +224,7 @@ fn loopback_stands_for_the_own_device_only() {
 
 /// The connection manager has one receiver.
 #[test]
-fn a_request_to_a_group_is_for_nobody() {
+fn a_request_to_a_group_is_dropped() {
     let source = ip("10.0.0.7");
     for group in ["239.1.2.3", "ff0e::1"] {
         let message = req(source, b"");
@@ -234,7 +234,7 @@ fn a_request_to_a_group_is_for_nobody() {
 
 /// Lies take no place in the backlog, and nothing is kept of them.
 #[test]
-fn lies_leave_nothing_behind() {
+fn forged_requests_leave_no_state() {
     let mut net = Net::new();
     for n in 0..100 {
         let lie = Req {

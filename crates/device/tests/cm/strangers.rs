@@ -12,7 +12,7 @@ use super::{DREP, REJ};
 
 /// A third party, or a peer, that gets names wrong moves nothing.
 #[test]
-fn strangers_end_no_connection() {
+fn outsiders_cannot_end_a_connection() {
     let mut net = Net::new();
     let [active, passive] = net.connected([0x111, 0x222]);
     net.seen.clear();
@@ -59,7 +59,7 @@ fn strangers_end_no_connection() {
 }
 
 #[test]
-fn messages_about_nothing_get_an_answer_at_most() {
+fn messages_for_unknown_connections_get_at_most_one_answer() {
     let mut net = Net::new();
     let peer = address(A);
     net.inject(peer, B, 1, Rtu::default());
@@ -77,7 +77,7 @@ fn messages_about_nothing_get_an_answer_at_most() {
 }
 
 #[test]
-fn packets_that_are_no_messages_are_counted() {
+fn malformed_messages_are_counted() {
     let mut net = Net::new();
     let now = net.world.now;
     let mad = Mad {

@@ -80,7 +80,7 @@ fn the_dscp_of_cnps_is_a_parameter() {
 }
 
 #[test]
-fn only_the_peer_of_a_live_queue_pair_is_heeded() {
+fn only_cnps_from_the_peer_of_a_live_queue_pair_are_handled() {
     let mut stream = Stream::new(&[]);
     let (peer, qpn) = (stream.pair.sides[B].address, stream.a);
     let stranger = [10, 0, 0, 77].into();
@@ -132,7 +132,7 @@ fn a_flood_of_cnps_leaves_a_queue_pair_the_least_rate() {
 const MESSAGE_BYTES: u32 = 4096;
 
 #[test]
-fn where_it_is_off_no_cnp_is_sent_or_heeded() {
+fn no_cnp_is_sent_or_handled_while_disabled() {
     // The priority of traffic class 2 is 0.
     let mut stream = Stream::new(&["enable/0=0"]);
     mark(&mut stream.pair, B, 1.0);
@@ -147,7 +147,7 @@ fn where_it_is_off_no_cnp_is_sent_or_heeded() {
 }
 
 #[test]
-fn the_points_are_switched_alone() {
+fn the_two_points_are_enabled_separately() {
     for (off, sent, heeds) in [
         ("roce_np/enable/0=0", false, true),
         ("roce_rp/enable/0=0", true, false),
@@ -166,7 +166,7 @@ fn the_points_are_switched_alone() {
 }
 
 #[test]
-fn a_look_tells_who_is_slowed_down_and_how_often() {
+fn a_sample_lists_limited_queue_pairs_and_their_cnps() {
     let mut stream = Stream::new(&["rpg_min_rate=100"]);
     let (peer, to) = (stream.pair.sides[B].address, stream.a);
     let look = |stream: &Stream| {
@@ -205,7 +205,7 @@ fn switching_it_off_releases_a_queue_pair_that_waits() {
 }
 
 #[test]
-fn a_cnp_is_no_request_to_answer() {
+fn a_cnp_is_not_answered() {
     let mut stream = Stream::new(&[]);
     mark(&mut stream.pair, A, 1.0);
     let (peer, qpn) = (stream.pair.sides[B].address, stream.a);

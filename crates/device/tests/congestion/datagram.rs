@@ -85,7 +85,7 @@ fn the_sender_of_a_marked_datagram_gets_a_cnp() {
 }
 
 #[test]
-fn the_sender_heeds_none_and_sends_on() {
+fn a_datagram_sender_ignores_cnps() {
     let mut pair = World::pair(HcaConfig::default());
     let [a, b] = [A, B].map(|side| pair.sides[side].create_ud(QKEY));
     let source = pair.sides[A].register(100, AccessFlags::empty());
@@ -148,7 +148,7 @@ fn a_sender_s_cnp_interval_covers_all_queue_pairs_it_writes_to() {
 }
 
 #[test]
-fn strangers_get_no_more_than_there_is_room_for() {
+fn the_number_of_cnps_to_outsiders_is_bounded() {
     let mut listener = Listener::new(&["ROCE_CC_CNP_MODERATION=2"]);
     let mut answered = 0;
     for qpn in 2..5_000 {
@@ -175,7 +175,7 @@ fn a_group_and_a_wrong_queue_key_are_not_answered() {
 }
 
 #[test]
-fn where_it_is_off_marked_datagrams_are_only_counted() {
+fn marked_datagrams_are_only_counted_while_disabled() {
     // The priority of DSCP 26 is 3.
     let mut listener = Listener::new(&["roce_np/enable/3=0"]);
     listener.hear(sender(1), Qpn::new(0x100));

@@ -80,7 +80,7 @@ fn batches_leave_and_not_single_packets() {
 }
 
 #[test]
-fn one_that_was_idle_gets_no_more_than_a_short_burst() {
+fn an_idle_queue_pair_gets_at_most_a_short_burst() {
     let mut stream = held_at(100, Mtu::Mtu1024);
     stream.pair.run_for(1_000_000_000);
     let bytes = stream.run(1_000, 1_000, super::MESSAGE);
@@ -89,7 +89,7 @@ fn one_that_was_idle_gets_no_more_than_a_short_burst() {
 }
 
 #[test]
-fn a_queue_pair_that_waits_tells_when_to_come_back() {
+fn a_paced_queue_pair_sets_a_timer() {
     let mut stream = held_at(1, Mtu::Mtu4096);
     stream.post(16 << 10);
     stream.pair.settle();
@@ -129,7 +129,7 @@ fn marks_slow_a_stream_down_and_their_end_lets_it_recover() {
 }
 
 #[test]
-fn a_queue_pair_made_anew_starts_without_a_limit() {
+fn a_new_queue_pair_starts_without_a_limit() {
     let mut stream = held_at(1, Mtu::Mtu1024);
     stream.post(8_192);
     stream.pair.settle();

@@ -230,7 +230,7 @@ fn work_requests_must_suit_the_type() {
 }
 
 #[test]
-fn the_queue_key_can_change_and_is_told() {
+fn the_queue_key_can_be_changed_and_queried() {
     let (mut pair, [a, _], _) = sent();
     let side = &mut pair.sides[A];
     let attr = QpAttr {
@@ -307,7 +307,7 @@ fn a_group_gets_a_copy_each() {
 }
 
 #[test]
-fn a_queue_pair_need_not_hear_itself() {
+fn a_queue_pair_can_block_its_own_multicasts() {
     let mut pair = devices();
     let [blocking, hearing] = [0; 2].map(|_| pair.sides[A].create_ud(QKEY));
     let own = pair.sides[A].address;
@@ -328,7 +328,7 @@ fn a_queue_pair_need_not_hear_itself() {
 }
 
 #[test]
-fn the_host_hears_of_groups_when_they_come_and_go() {
+fn the_host_is_told_of_groups_that_are_joined_and_left() {
     let mut pair = devices();
     let side = &mut pair.sides[A];
     let [x, y] = [0; 2].map(|_| side.create_ud(QKEY));

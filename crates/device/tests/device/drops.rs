@@ -134,7 +134,7 @@ fn each_cause_has_its_counter() {
 }
 
 #[test]
-fn queue_pairs_that_are_not_ready_take_nothing() {
+fn queue_pairs_that_are_not_ready_drop_packets() {
     let (mut pair, [_, qpn]) = World::connected();
     let good = request(qpn);
     for state in [QpState::Err, QpState::Reset] {

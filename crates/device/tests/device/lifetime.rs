@@ -50,7 +50,7 @@ fn a_queue_pair_can_be_destroyed_with_everything_in_flight() {
 
 /// Everything the device knew of a queue pair is forgotten before its number serves again.
 #[test]
-fn a_number_that_serves_again_starts_with_nothing() {
+fn a_reused_number_starts_without_state() {
     let config = HcaConfig {
         limits: Limits {
             max_qp: 1,

@@ -179,7 +179,7 @@ fn a_refused_change_changes_nothing() {
 }
 
 #[test]
-fn a_null_region_reads_as_zeros_and_swallows_what_comes() {
+fn a_null_region_reads_as_zeros_and_discards_writes() {
     let (mut pair, [a, b]) = World::connected();
     let null = [A, B].map(|id| {
         let side = &mut pair.sides[id];

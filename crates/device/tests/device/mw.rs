@@ -198,7 +198,7 @@ fn reads_and_atomics_go_through_windows_too() {
 }
 
 #[test]
-fn binds_that_break_a_rule_fail_and_open_nothing() {
+fn invalid_binds_fail_and_grant_no_access() {
     type Spoil = fn(&mut Windows, &mut MwBind);
     let spoils: &[(&str, Spoil)] = &[
         ("no such region", |_, bind| bind.lkey ^= 1),
@@ -427,7 +427,7 @@ fn a_region_stays_as_it_is_while_a_window_is_bound_to_it() {
 }
 
 #[test]
-fn a_window_that_is_gone_opens_nothing() {
+fn a_deallocated_window_grants_no_access() {
     let mut world = Windows::new();
     let window = world.window(MwType::Type2);
     let bind = world.half(window.rkey, AccessFlags::REMOTE_WRITE);
@@ -440,7 +440,7 @@ fn a_window_that_is_gone_opens_nothing() {
 }
 
 #[test]
-fn a_window_is_no_key_for_local_memory() {
+fn the_key_of_a_window_is_not_a_local_key() {
     let mut world = Windows::new();
     let window = world.window(MwType::Type2);
     let bind = world.half(window.rkey, AccessFlags::REMOTE);

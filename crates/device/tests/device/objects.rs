@@ -304,7 +304,7 @@ fn each_kind_of_object_has_the_limit_that_is_reported() {
 }
 
 #[test]
-fn nothing_is_promised_that_there_is_no_room_for() {
+fn configured_limits_are_capped_at_the_maximum() {
     let limits = Limits {
         max_qp: u32::MAX,
         max_mr: u32::MAX,
@@ -319,7 +319,7 @@ fn nothing_is_promised_that_there_is_no_room_for() {
 }
 
 #[test]
-fn memory_regions_need_sense_and_a_domain() {
+fn memory_regions_need_valid_arguments_and_a_domain() {
     let (mut hca, QpInit { pd, .. }) = device();
     let memory = || Memory::Buffer(Buffer::zeroed(100));
     for access in [AccessFlags::REMOTE_WRITE, AccessFlags::REMOTE_ATOMIC] {

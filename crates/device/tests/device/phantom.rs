@@ -123,7 +123,7 @@ fn two_devices_exchange_lengths_only() {
 }
 
 #[test]
-fn a_bad_link_does_not_change_that() {
+fn two_devices_exchange_lengths_over_a_bad_link() {
     let link = Impairment {
         loss: 0.02,
         duplicate: 0.02,

@@ -82,7 +82,7 @@ fn the_window_bounds_what_is_in_flight() {
 }
 
 #[test]
-fn a_lost_acknowledgement_is_made_up_for_by_the_next() {
+fn the_next_acknowledgement_covers_a_lost_one() {
     let mut pair = Setup::default().connect();
     pair.lose_psn(1, B, false, 0);
     pair.write(A, 0, 10);

@@ -69,7 +69,7 @@ fn a_repeated_atomic_gets_its_own_value_after_psn_wraparound() {
 
 /// What has the PSN of an old READ or atomic, and is none, is not answered as one.
 #[test]
-fn nobody_is_answered_with_what_an_earlier_lap_asked_for() {
+fn old_reads_and_atomics_are_not_answered_after_psn_wraparound() {
     for opcode in [Opcode::RcReadRequest, Opcode::RcFetchAdd] {
         let mut pair = Setup::default().connect();
         pair.read(A, 0, 10);
@@ -105,7 +105,7 @@ fn a_repeated_read_is_answered_up_to_half_a_lap_later() {
 
 /// Loss of each kind of packet, far from the beginning.
 #[test]
-fn losses_are_made_up_for_at_any_distance() {
+fn losses_are_recovered_from_at_any_distance() {
     for distance in distances() {
         for lost in [
             Opcode::RcSendOnly,
@@ -175,7 +175,7 @@ fn credits_count_on_where_message_sequence_numbers_wrap() {
 
 /// An answer that waits while its queue pair's turn does not come keeps its place.
 #[test]
-fn answers_keep_their_order_across_the_end_of_the_circle() {
+fn answers_keep_their_order_across_psn_wraparound() {
     let mut pair = Setup {
         psn: [LAP - 3, 0],
         ..Setup::default()

@@ -237,7 +237,7 @@ fn a_part_of_a_read_under_way_is_not_sent_twice() {
 /// An old READ arrives again while newer answers wait: none of them may be forgotten, and none
 /// may come out of order.
 #[test]
-fn an_answer_given_again_pushes_no_other_aside() {
+fn a_repeated_answer_displaces_no_other() {
     let mut pair = Setup {
         timeout: 0,
         ..Setup::default()

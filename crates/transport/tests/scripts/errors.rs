@@ -183,7 +183,7 @@ fn a_receive_consumed_by_immediate_data_completes_in_any_case() {
 }
 
 #[test]
-fn without_a_receive_a_wrong_key_does_not_even_come_up() {
+fn without_a_receive_the_key_is_not_checked() {
     let mut pair = Setup {
         rnr_retry: 0,
         ..Setup::default()
@@ -479,7 +479,7 @@ fn response_memory_may_be_registered_after_the_request_is_sent() {
 }
 
 #[test]
-fn protection_errors_tell_what_a_card_tells() {
+fn protection_errors_have_the_vendor_errors_of_a_card() {
     let vendor = |sge: fn(&mut Pair) -> Sge| {
         let mut pair = Setup::default().connect();
         let sge = sge(&mut pair);

@@ -379,7 +379,7 @@ fn read_data_for_an_atomic_is_a_bad_response() {
 }
 
 #[test]
-fn packets_of_other_services_are_none_of_its_business() {
+fn packets_of_other_services_are_ignored() {
     let mut pair = ready();
     for &opcode in Opcode::ALL.iter().filter(|o| o.as_u8() >= 0x20) {
         let headers = zeros(opcode).to(pair[B].qp.qpn(), pair[B].qp.expected_psn());
@@ -490,7 +490,7 @@ proptest! {
 
     /// Whatever is forged into a conversation, it comes to an end: every request completes.
     #[test]
-    fn no_forgery_makes_it_panic_or_hang(
+    fn forged_packets_never_cause_a_panic_or_a_hang(
         forgeries in prop::collection::vec(forgery(), 1..40),
         srq in any::<bool>(),
     ) {

@@ -140,7 +140,7 @@ fn the_last_response_of_a_read_is_lost() {
 }
 
 #[test]
-fn a_later_acknowledgement_betrays_a_lost_response() {
+fn a_later_acknowledgement_reveals_a_lost_response() {
     let mut pair = Setup::default().connect();
     pair.lose_psn(1, B, false, 0);
     pair.read(A, 1, 10);
@@ -184,7 +184,7 @@ fn pieces_of_a_long_read_keep_their_ends() {
 }
 
 #[test]
-fn a_gap_is_believed_once_and_again_after_a_timeout() {
+fn a_response_gap_is_acted_on_again_only_after_a_timeout() {
     let mut pair = Setup::default().connect();
     pair.lose_psn(3, B, false, 0);
     pair.read(A, 1, 4000);
@@ -229,7 +229,7 @@ fn sequence_naks_without_progress_use_up_the_retries() {
 
 /// Progress in the same NAK comes first: what it gives back is there for the NAK to use.
 #[test]
-fn a_nak_that_brings_progress_is_never_the_last_straw() {
+fn a_nak_with_progress_never_exhausts_the_retries() {
     let (mut pair, nak) = naked();
     for _ in 0..7 {
         pair.forge(A, nak.headers, &[]);

@@ -184,7 +184,7 @@ fn late_sequence_naks_do_not_end_a_wait_without_end() {
 }
 
 #[test]
-fn a_lost_rnr_nak_is_made_up_for_by_the_ack_timer() {
+fn the_ack_timer_recovers_a_lost_rnr_nak() {
     let mut pair = not_ready(7, 12);
     pair.silence(B);
     pair.run_for(10_000);

@@ -28,7 +28,7 @@ fn finish(pair: &mut Pair, wr_ids: impl IntoIterator<Item = u64>) {
 }
 
 #[test]
-fn a_lost_request_or_acknowledgement_is_nobodys_fault() {
+fn resends_after_a_lost_write_or_ack_are_not_spurious() {
     for from in [A, B] {
         let mut pair = Setup::default().connect();
         pair.rule(1, Fate::Lost, move |p| p.from == from);
@@ -39,7 +39,7 @@ fn a_lost_request_or_acknowledgement_is_nobodys_fault() {
 }
 
 #[test]
-fn a_lost_read_response_is_nobodys_fault() {
+fn resends_after_a_lost_read_response_are_not_spurious() {
     let mut pair = Setup::default().connect();
     pair.rule(1, Fate::Lost, |p| p.from == B);
     pair.read(A, 1, 10);

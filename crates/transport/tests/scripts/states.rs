@@ -324,7 +324,7 @@ fn reset_completes_nothing_and_error_everything() {
 }
 
 #[test]
-fn packets_find_deaf_ears_in_reset_init_and_error() {
+fn packets_are_dropped_in_reset_init_and_error() {
     let mut pair = Setup::default().connect();
     pair.write(A, 1, 10);
     pair.run();
@@ -440,7 +440,7 @@ fn after_a_refusal_the_refused_packet_is_next() {
 
 /// A side that failed comes back with the PSNs that the other one tells, which never noticed.
 #[test]
-fn a_peer_set_up_with_the_queried_psns_goes_on() {
+fn a_peer_set_up_with_the_queried_psns_continues() {
     let mut pair = Setup::default().connect();
     pair.write(A, 1, 3000);
     pair.write(B, 2, 5000);

@@ -213,7 +213,7 @@ fn counters_tell_adaptive_from_plain() {
 }
 
 #[test]
-fn timeout_0_waits_for_ever() {
+fn timeout_0_waits_forever() {
     for policy in policies() {
         let mut pair = silent(policy, 0, 7);
         pair.write(A, 1, 10);
@@ -231,7 +231,7 @@ fn timeout_0_waits_for_ever() {
 
 /// D5: the clock of the total starts with the first send on an idle queue pair, not before.
 #[test]
-fn an_idle_queue_pair_owes_nothing() {
+fn the_total_timeout_does_not_run_while_idle() {
     for policy in policies() {
         let mut pair = Setup {
             policy,

@@ -23,7 +23,7 @@ fn uc() -> Setup {
 }
 
 #[test]
-fn messages_of_all_lengths_arrive_and_nobody_answers() {
+fn messages_of_all_lengths_arrive_without_acknowledgements() {
     let mut pair = uc().connect();
     for (wr_id, len) in (0..).zip([0, 1, 1023, 1024, 1025, 5000]) {
         pair.recv(B, wr_id, 5000);
@@ -94,7 +94,7 @@ fn a_message_with_a_lost_packet_is_dropped_whole() {
 }
 
 #[test]
-fn a_write_with_a_lost_packet_tells_nobody() {
+fn a_write_with_a_lost_packet_is_dropped_silently() {
     let mut pair = uc().connect();
     let (va, rkey) = pair.target(A);
     let imm = Some(1);

@@ -88,7 +88,7 @@ fn losses_and_missing_receives_are_retried_as_in_rc() {
 }
 
 #[test]
-fn a_srq_that_is_none_is_a_violation_of_the_domain() {
+fn an_unknown_srq_is_an_invalid_request() {
     let mut pair = xrc();
     pair.recv(B, 10, 3000);
     pair.post(A, send_to(&pair, Srqn::new(1), 3000));
@@ -149,7 +149,7 @@ fn a_message_under_way_is_flushed() {
 }
 
 #[test]
-fn a_srq_that_goes_takes_the_memory_of_its_domain_away() {
+fn a_read_fails_when_the_srq_of_its_domain_is_destroyed() {
     let mut pair = xrc();
     pair.sides[B as usize].host.srqn = Srqn::new(9);
     pair.read(A, 1, 20_000);
