@@ -1,4 +1,4 @@
-//! Which completions tell of which cause, and in what order.
+//! Which completions report which cause, and in what order.
 
 use ferroce_device::{AccessFlags, Buffer, Counter, Memory, QpAttr, SendOp, SendWr, Sge, WcStatus};
 use ferroce_testing::{A, B, SEND};
@@ -120,7 +120,7 @@ fn the_oldest_request_of_a_stopped_queue_pair_is_0xf5() {
         pair.post_writes(1..4);
         pair.world.run_for(waited_ns);
         pair.move_to_error(A);
-        // Posted in ERR: this one was not stopped.
+        // Posted in ERR: this one was not interrupted.
         pair.post_writes(4..5);
         pair.world.settle();
         let expected = [

@@ -1,5 +1,5 @@
-//! What a ConnectX was seen to do when things go wrong, and this device does, too: each test has the
-//! card's figure and cites the decision that it stands for, F1 to F20
+//! How a ConnectX was seen to behave when things go wrong, and how this device behaves: each test
+//! has the card's figure and cites the decision that it stands for, F1 to F20
 //! (`docs/design/card-faults.md`).
 
 mod completions;
@@ -24,7 +24,7 @@ fn measured() -> QpAttr {
     }
 }
 
-/// Two devices as they come, with a connected queue pair and some memory each.
+/// Two devices with default settings, with a connected queue pair and some memory each.
 struct Pair {
     world: World,
     qpns: [Qpn; 2],

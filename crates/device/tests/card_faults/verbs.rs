@@ -1,4 +1,4 @@
-//! What verbs show of a fault, and what has become of memory.
+//! What verbs show of a fault, and the memory after it.
 
 use ferroce_device::{Event, QpAttr, QpEvent, QpState, SendOp, SendWr, WcStatus};
 use ferroce_testing::{A, B, SEND};
@@ -62,7 +62,7 @@ fn sq_psn_is_live() {
     assert_eq!(sent_before(refused), 4);
 }
 
-//= F18, F19: a side that comes back by the PSNs of the other one goes on with it.
+//= F18, F19: a side that is set up again with the PSNs of the other one continues.
 #[test]
 fn a_side_set_up_with_the_queried_psns_continues() {
     let mut pair = Pair::new(measured());
@@ -111,7 +111,7 @@ fn whole_packets_before_the_end_of_a_region_land() {
     assert_eq!(psns(&pair, A)[1], first.wrapping_add(2));
 }
 
-/// Events: at the responder alone, as before there was a decision.
+/// Events: at the responder only, as before a decision was made.
 #[test]
 fn events_of_a_refusal() {
     let events = |op: fn(&Pair) -> SendOp, attr: QpAttr| {

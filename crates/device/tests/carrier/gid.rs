@@ -23,7 +23,7 @@ fn a_queue_pair_fails_if_its_address_was_lost_temporarily() {
         } else {
             assert!(pair.count(B, Counter::RxWrongPeer) > 7);
         }
-        // A queue pair that is connected anew has the GID that there is now.
+        // A queue pair that is connected again has the present GID.
         for id in [A, B] {
             pair.sides[id].move_to(qpns[id], QpState::Reset);
         }

@@ -1,4 +1,4 @@
-//! F22: one port goes down in every way there is.
+//! F22: one port goes down for each possible cause.
 
 use ferroce_device::carrier::{Outages, Schedule};
 use ferroce_device::impair::Blackout;
@@ -127,7 +127,7 @@ fn the_port_follows_the_host_s_interface() {
     assert!(!pair.sides[A].hca.port_is_up(now));
     pair.run();
     assert_eq!(of_port(&pair.sides[A]), DOWN_UP);
-    // A device that begins without a carrier has lost none.
+    // A device that starts without a carrier has not lost one.
     let mut new = World::new([config()]);
     let now = new.now;
     new.sides[A].hca.begin_with_host_carrier(now, false);
@@ -137,7 +137,7 @@ fn the_port_follows_the_host_s_interface() {
     assert_eq!(of_port(&new.sides[A]), [Event::PortActive]);
 }
 
-/// A process that was stopped meanwhile.
+/// As for a process that was stopped meanwhile.
 #[test]
 fn a_late_call_reports_all_changes_in_order() {
     let mut pair = World::new([config()]);

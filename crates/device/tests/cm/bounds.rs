@@ -1,4 +1,5 @@
-//! What peers can make the connection manager keep, and for how long: each test reaches a bound.
+//! Limits on what peers can make the connection manager keep, and for how long: each test reaches
+//! one.
 
 use std::net::IpAddr;
 
@@ -32,7 +33,7 @@ fn req(from: IpAddr, name: u32) -> Req {
     }
 }
 
-/// A device that listens with this backlog, alone.
+/// A single device that listens with this backlog.
 fn listener(backlog: u32) -> Net {
     let mut net = Net::of(1);
     net.world.sides[A]
@@ -68,8 +69,8 @@ fn told(net: &mut Net) -> Vec<(IpAddr, Overload)> {
     net.told(A).into_iter().filter_map(dropped).collect()
 }
 
-/// Rejected requests fill what is kept, and the listener hears the next one; a minute later nothing
-/// is kept at all.
+/// Rejected requests fill the table, and the listener still receives the next one; a minute later
+/// the table is empty.
 #[test]
 fn a_flood_of_requests_does_not_block_a_listener() {
     let mut net = listener(16);
@@ -212,7 +213,7 @@ fn no_peer_sets_a_timer_for_hours() {
         let next = net.world.sides[A].hca.poll_timeout().unwrap();
         next.since(net.world.now).as_nanos() / S
     };
-    // An answer that is repeated.
+    // A repeated answer.
     let mut net = listener(1);
     net.inject(source(1), A, 7, req(source(1), 1));
     let comm = next_request(&mut net).unwrap();
@@ -223,7 +224,7 @@ fn no_peer_sets_a_timer_for_hours() {
         .accept(now, comm, &reply)
         .unwrap();
     assert_eq!(deadline(&net), 60);
-    // A peer that thinks.
+    // A peer that asks for time.
     let mra = Mra {
         local_comm_id: 1,
         remote_comm_id: comm.0,
@@ -233,7 +234,7 @@ fn no_peer_sets_a_timer_for_hours() {
     };
     net.inject(source(1), A, 7, mra);
     assert_eq!(deadline(&net), 120);
-    // An end.
+    // A disconnect.
     let dreq = Dreq {
         local_comm_id: 1,
         remote_comm_id: comm.0,
@@ -248,8 +249,8 @@ fn no_peer_sets_a_timer_for_hours() {
     assert_eq!(net.count(A), 0);
 }
 
-/// A peer that asks for the longest waits and the most retries, and for patience each time, and then
-/// answers neither the REP nor the DREQ.
+/// A peer that asks for the longest waits and the most retries, and for more time whenever it can,
+/// and then answers neither the REP nor the DREQ.
 #[test]
 fn a_connection_is_half_open_for_two_minutes_at_most() {
     let silent = |net: &mut Net, comm: CommId, answered: Answered| {
@@ -292,7 +293,7 @@ fn a_connection_is_half_open_for_two_minutes_at_most() {
     assert_eq!(silent(&mut net, comm, Answered::Other), timeout);
 }
 
-/// One answer per request; what comes after the first MRA about a message changes nothing.
+/// One extension for each request; further MRAs about the same message change nothing.
 #[test]
 fn a_peer_may_extend_a_timeout_once_for_each_message() {
     let mut net = Net::new();
@@ -314,7 +315,7 @@ fn a_peer_may_extend_a_timeout_once_for_each_message() {
         assert!(net.world.now.since(begun).as_nanos() < 1_000 * S);
     }
     let waited = net.world.now.since(begun).as_nanos();
-    // 16 times an answer may take, and once 4.096 µs · 2^20 of patience.
+    // The wait for an answer 16 times, and one extension of 4.096 µs · 2^20.
     let expected = 16 * WAIT_NS + (4_096 << 20);
     assert!(waited.abs_diff(expected) <= 200 * MS, "{waited}");
 }

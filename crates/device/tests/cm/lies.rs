@@ -111,7 +111,7 @@ fn a_request_comes_from_one_host() {
     }
 }
 
-/// What a program is shown by rdma_get_peer_addr and rdma_get_local_addr.
+/// What rdma_get_peer_addr and rdma_get_local_addr show a program.
 #[test]
 fn a_request_comes_from_the_address_that_its_header_names() {
     let (source, own) = (ip("10.0.0.7"), address(B));
@@ -134,7 +134,7 @@ fn a_request_comes_from_the_address_that_its_header_names() {
         assert_eq!(both(&header(liar, &here)), Fate::Refused, "{liar}");
         assert_eq!(both(&header("10.0.0.7", liar)), Fate::Refused, "to {liar}");
     }
-    // Data that begin otherwise are not for this library to read.
+    // Data that begin otherwise are not interpreted.
     assert_eq!(both(b"please"), Fate::Asked);
 }
 
@@ -189,8 +189,8 @@ fn link_local_and_mapped_addresses_are_addresses() {
     assert_eq!(fate(source, own, req(source, &private)), Fate::Asked);
 }
 
-/// A program that resolves a loopback address or the wildcard reaches its own device, and says what
-/// it was given. Another device on a loopback address is another device.
+/// A program that resolves a loopback address or the wildcard reaches its own device, and names the
+/// address that it was given. Another device on a loopback address is another device.
 #[test]
 fn loopback_stands_for_the_own_device_only() {
     let own = address(B);
@@ -222,7 +222,7 @@ fn loopback_stands_for_the_own_device_only() {
     assert_eq!(fate(own, own, req(own, &other)), Fate::Refused);
 }
 
-/// The connection manager has one receiver.
+/// The connection manager has a single receiver.
 #[test]
 fn a_request_to_a_group_is_dropped() {
     let source = ip("10.0.0.7");
@@ -232,7 +232,7 @@ fn a_request_to_a_group_is_dropped() {
     }
 }
 
-/// Lies take no place in the backlog, and nothing is kept of them.
+/// Forged requests take no place in the backlog, and no state is kept for them.
 #[test]
 fn forged_requests_leave_no_state() {
     let mut net = Net::new();

@@ -100,7 +100,7 @@ fn an_unanswered_request_is_given_up() {
     assert_eq!(net.count(A), 0);
 }
 
-/// The peer dies after it asked.
+/// The peer dies after sending its request.
 #[test]
 fn an_unanswered_reply_is_given_up() {
     let mut net = Net::new();
@@ -114,8 +114,8 @@ fn an_unanswered_reply_is_given_up() {
     assert_eq!(net.count(B), 0);
 }
 
-/// The peer dies after it accepted, and after the connection is complete: the program learns it
-/// from its queue pair, and the end of the connection takes its time.
+/// The peer dies after it accepted, when the connection is complete: the program learns this from
+/// its queue pair, and ending the connection takes its time.
 #[test]
 fn an_unanswered_disconnect_ends_the_connection() {
     let mut net = Net::new();
@@ -149,12 +149,12 @@ fn a_slow_program_extends_the_peer_s_timeout() {
     let passive = net.until_request();
     net.run(2 * WAIT_NS);
     assert_eq!(net.messages(), [(A, REQ), (A, REQ), (B, MRA)]);
-    // 4.096 µs · 2^24 instead of giving the peer something to do every 6 s.
+    // 4.096 µs · 2^24, instead of an MRA every 6 s.
     net.run(60 * S);
     assert_eq!(net.messages().len(), 3);
     net.accept(passive, 0x222);
     net.until(A, |kind| matches!(kind, CmEventKind::Reply { .. }));
-    // The active side thinks as well.
+    // The active side needs time as well.
     net.run(2 * WAIT_NS);
     assert_eq!(net.messages()[3..], [(B, REP), (B, REP), (A, MRA)]);
     net.run(60 * S);
@@ -173,7 +173,7 @@ fn an_extended_timeout_ends() {
     assert_eq!(net.events(A), [CmEventKind::Unreachable]);
 }
 
-/// Everything is lost now and then, on both ways, for many connections at once.
+/// Messages are lost from time to time, in both directions, for many connections at once.
 #[test]
 fn many_losses_copies_and_delays() {
     for seed in 1_u64..=40 {

@@ -1,4 +1,4 @@
-//! Devices on a wire in memory, with virtual time, whose connection managers talk.
+//! Devices on a wire in memory, with virtual time, whose connection managers exchange messages.
 
 use std::net::IpAddr;
 
@@ -18,7 +18,7 @@ pub(crate) const SERVICE: ServiceId = ServiceId::new(PortSpace::Tcp, 7174);
 pub(crate) const MS: u64 = 1_000_000;
 pub(crate) const S: u64 = 1_000 * MS;
 const LATENCY_NS: u64 = 10_000;
-/// More than the last timer of any test.
+/// Longer than the last timer of any test.
 const EVER_NS: u64 = 10_000 * S;
 
 /// How long Linux waits for an answer on a RoCE path: 2 · 4.096 µs · 2^18 + 4.096 µs · 2^20.
@@ -104,13 +104,13 @@ impl Net {
         });
     }
 
-    /// Nothing reaches a device or leaves it any more.
+    /// Cuts a device off: it neither receives nor sends any more.
     pub(crate) fn kill(&mut self, device: usize) {
         let side = &mut self.world.sides[device];
         (side.deaf, side.mute) = (true, true);
     }
 
-    /// Lets everything happen that is due at once: no timer runs.
+    /// Runs everything that is due now, without a timer.
     pub(crate) fn settle(&mut self) {
         self.run(100 * MS);
     }
@@ -135,7 +135,7 @@ impl Net {
         assert!(!goes_on, "something goes on for ever");
     }
 
-    /// Gives a device a message out of thin air.
+    /// Delivers a message that no device sent.
     pub(crate) fn inject(
         &mut self,
         source: IpAddr,
@@ -148,7 +148,7 @@ impl Net {
         self.world.sides[to].hca.audit();
     }
 
-    /// [`Self::inject`] without a look at the books, for thousands of messages.
+    /// [`Self::inject`] without audits, for thousands of messages.
     pub(crate) fn flood(
         &mut self,
         source: IpAddr,
@@ -164,7 +164,7 @@ impl Net {
         self.inject_between(source, address(to), to, payload);
     }
 
-    /// [`Self::inject_bytes`] with an address of its own for the receiver.
+    /// [`Self::inject_bytes`] to a receiver with this address.
     pub(crate) fn inject_between(
         &mut self,
         source: IpAddr,
@@ -296,7 +296,7 @@ impl Net {
             .unwrap()
     }
 
-    /// A connection that both sides take for established.
+    /// A connection that both sides consider established.
     pub(crate) fn connected(&mut self, qpns: [u32; 2]) -> [CommId; 2] {
         let active = self.connect(qpns[A]);
         let passive = self.until_request();
@@ -318,7 +318,7 @@ impl Net {
         self.until(B, is_request).comm
     }
 
-    /// Runs until the device's next event, which must be such a one.
+    /// Runs until the device's next event, which must match.
     pub(crate) fn until(
         &mut self,
         device: usize,
@@ -334,7 +334,7 @@ impl Net {
         panic!("no event; on the wire was {:#?}", self.messages());
     }
 
-    /// Everything that the device has to tell.
+    /// All events of the device.
     pub(crate) fn events(&mut self, device: usize) -> Vec<CmEventKind> {
         let hca = &mut self.world.sides[device].hca;
         std::iter::from_fn(|| hca.poll_cm_event())
@@ -342,7 +342,7 @@ impl Net {
             .collect()
     }
 
-    /// What the device has told since the last time.
+    /// What the device has reported since the last call.
     pub(crate) fn told(&mut self, device: usize) -> Vec<Event> {
         let now = self.world.now;
         let side = &mut self.world.sides[device];

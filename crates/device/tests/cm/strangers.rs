@@ -10,7 +10,7 @@ use ferroce_wire::{Deth, Headers, Psn, Qpn};
 use super::net::{A, B, Net, SERVICE, address, req_of};
 use super::{DREP, REJ};
 
-/// A third party, or a peer, that gets names wrong moves nothing.
+/// A third party, or a peer with wrong communication IDs, has no effect.
 #[test]
 fn outsiders_cannot_end_a_connection() {
     let mut net = Net::new();
@@ -127,7 +127,7 @@ fn malformed_messages_are_counted() {
     assert_eq!(net.messages(), []);
 }
 
-/// A flood of requests fills the backlog, and nothing else.
+/// A flood of requests fills only the backlog.
 #[test]
 fn a_flood_stays_within_bounds() {
     let mut net = Net::new();

@@ -1,4 +1,4 @@
-//! Who sends CNPs, and who heeds them.
+//! When CNPs are sent, and when they take effect.
 
 use std::net::IpAddr;
 
@@ -13,7 +13,7 @@ fn cnp_to(qpn: Qpn) -> Headers {
     cnp::headers(qpn, PKEY_DEFAULT)
 }
 
-/// Gives A a packet as if it came from `source`.
+/// Delivers to A a packet that seems to come from `source`.
 fn give_from(stream: &mut Stream, source: IpAddr, headers: &Headers) {
     let pair = &mut stream.pair;
     let received = Received {
@@ -42,7 +42,7 @@ fn a_mark_makes_a_cnp_that_slows_the_sender_down() {
     assert!(pair.count(B, Counter::NpEcnMarkedRocePackets) > sent);
     let [handled, ignored] = heeded(&stream);
     assert!(handled > 0 && handled <= sent && ignored == 0);
-    // DSCP 48, not ECN-capable; the data are.
+    // DSCP 48, not ECN-capable; the data packets are.
     let mut trace = stream.pair.trace.take().unwrap();
     trace.retain(|line| line.contains("traffic_class: "));
     let is_cnp = |line: &&String| line.contains("opcode: Cnp");
@@ -60,7 +60,7 @@ fn cnps_keep_their_distance() {
     let (interval_us, ns) = (50, 1_000_000);
     let mut stream = Stream::new(&[&format!("min_time_between_cnps={interval_us}")]);
     mark(&mut stream.pair, B, 1.0);
-    // So fast that a marked packet comes in each interval.
+    // Fast enough that a marked packet arrives in each interval.
     set(&stream.pair.sides[A].hca, &["rpg_min_rate=1000"]);
     stream.run(ns, 10_000, 1024);
     let sent = stream.pair.count(B, Counter::NpCnpSent);

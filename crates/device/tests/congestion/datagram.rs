@@ -1,4 +1,4 @@
-//! Marked datagrams: their sender gets a CNP, and a queue pair without a peer heeds none.
+//! Marked datagrams: their sender gets a CNP, and a queue pair without a peer ignores CNPs.
 
 use std::net::IpAddr;
 
@@ -16,7 +16,7 @@ const GROUP: [u8; 4] = [239, 1, 2, 3];
 const MGID: [u8; 16] = [0xff, 0x0e, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 239, 1, 2, 3];
 const CE: u8 = 0b11;
 
-/// A device that hears datagrams at a queue pair.
+/// A device that receives datagrams at a queue pair.
 struct Listener {
     pair: World,
     qpn: Qpn,

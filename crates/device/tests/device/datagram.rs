@@ -111,7 +111,7 @@ fn a_wrong_queue_key_is_dropped_and_counted() {
     pair.run();
     assert_eq!(pair.count(B, Counter::RxWrongQkey), 1);
     assert_eq!(pair.sides[B].completions, []);
-    // The highest bit: the sender's own Q_Key, which is the right one.
+    // The highest bit selects the sender's own Q_Key, which is the right one.
     let own = UdAddress {
         qkey: 1 << 31,
         ..to(&pair.sides[B], b)
@@ -181,11 +181,11 @@ fn a_datagram_longer_than_the_port_allows_stops_the_send_queue() {
     let failed = [(1, WcStatus::LocLenErr), (2, WcStatus::WrFlushErr)];
     assert_eq!(statuses(&mut pair.sides[A]), failed);
     assert_eq!(pair.sides[A].state(a), QpState::Sqe);
-    // It flushes what is posted, and still receives.
+    // The queue pair flushes what is posted, and still receives.
     pair.post(A, a, wr(3, SEND, &source, address));
     pair.settle();
     assert_eq!(statuses(&mut pair.sides[A]), [(3, WcStatus::WrFlushErr)]);
-    // Until the program sends it back to work.
+    // Until the program moves it back to RTS.
     pair.sides[A].move_to(a, QpState::Rts);
     let fits = SendWr {
         to: SendTo::Datagram(address),
@@ -279,7 +279,7 @@ fn a_group_gets_a_copy_each() {
     for (id, qpns) in [(A, &a[1..]), (B, &b[..2]), (B, &[other_key])] {
         for qpn in qpns {
             pair.sides[id].hca.attach_mcast(*qpn, MGID).unwrap();
-            // Again changes nothing.
+            // Attaching again changes nothing.
             pair.sides[id].hca.attach_mcast(*qpn, MGID).unwrap();
         }
     }
@@ -373,7 +373,7 @@ fn only_datagrams_have_groups() {
     assert_eq!(error, VerbsError::NotMulticast { gid: gid.into() });
 }
 
-/// A group's packet names no queue pair; nothing but a datagram can be one.
+/// A group's packet names no queue pair; it can only be a datagram.
 #[test]
 fn a_group_packet_of_another_service_is_dropped() {
     let mut pair = devices();

@@ -129,7 +129,7 @@ fn a_bad_configuration_is_refused_by_name_and_changes_nothing() {
         assert_eq!(error.status(), Status::BAD_INPUT_LENGTH, "{error}");
     }
     assert_eq!(config_image(&state), before);
-    // There is no bin 1 whose width could be wrong.
+    // There is no bin 1 whose width could be invalid.
     set(
         &state,
         &with(&before, &[(&reg::BIN_NUM, 1), (&reg::BIN1_WIDTH, 0)]),

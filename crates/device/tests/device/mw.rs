@@ -1,4 +1,4 @@
-//! Memory windows: what they open, for whom, and until when.
+//! Memory windows: what access they grant, to whom, and until when.
 
 use ferroce_device::{
     AccessFlags, Hca, HcaConfig, MrModify, MwBind, MwBindWr, MwId, MwInfo, MwType, Object, PdId,
@@ -143,7 +143,7 @@ fn a_window_opens_its_part_of_a_region_for_its_permissions() {
                     },
                     1,
                 ),
-                // Of one packet: whole ones before the end land (F20).
+                // Of one packet: whole packets before the end are written (F20).
                 (
                     SendOp::Write {
                         va: first + u64::from(len) - 63,
@@ -164,7 +164,8 @@ fn a_window_opens_its_part_of_a_region_for_its_permissions() {
             ] {
                 world.reconnect();
                 if kind == MwType::Type2 {
-                    // The window was for the queue pair before: a new one, for this one.
+                    // The window belonged to the previous queue pair: allocate one for this queue
+                    // pair.
                     let window = world.window(kind);
                     let bind = MwBind {
                         rkey: window.rkey,
@@ -267,7 +268,7 @@ fn a_type_2_window_is_bound_again_only_after_invalidation() {
     assert_eq!(world.bind(first), WcStatus::Success);
     let gone = world.post_local(SendOp::LocalInvalidate { rkey });
     assert_eq!(gone, WcStatus::Success);
-    // The peer may have been faster, so once more is no error.
+    // The peer may have been faster, so invalidating twice is not an error.
     let gone = world.post_local(SendOp::LocalInvalidate { rkey });
     assert_eq!(gone, WcStatus::Success);
     let second = MwBind {
@@ -418,7 +419,7 @@ fn a_region_stays_as_it_is_while_a_window_is_bound_to_it() {
     assert_eq!(rereg.map(drop), busy(2));
     hca.dealloc_mw(ids[0].id).unwrap();
     assert_eq!(hca.dereg_mr(key), busy(1));
-    // The window is for this queue pair.
+    // The window belongs to this queue pair.
     hca.destroy_qp(world.qpns[B]).unwrap();
     hca.audit();
     assert!(!hca.query_mw(ids[1].id).unwrap().bound);
@@ -491,7 +492,7 @@ fn each_verb_has_its_type_of_window() {
     };
     let post = hca.post_send(qpn, local(0, SendFlags::empty(), SendOp::BindMw(bind)));
     assert_eq!(post, Err(VerbsError::WrongMwType));
-    // Not in RESET; the key that was not announced comes again.
+    // Not in RESET; the key that was not returned is drawn again.
     assert!(matches!(
         hca.bind_mw(qpn, one.id, &wr),
         Err(VerbsError::Post(_))

@@ -1,4 +1,4 @@
-//! Objects: made, used by others, destroyed.
+//! Objects: creation, use by others, destruction.
 
 use std::collections::HashSet;
 use std::net::Ipv4Addr;
@@ -204,7 +204,7 @@ fn there_are_as_many_queue_pairs_as_there_are_numbers() {
             })
         );
         hca.audit();
-        // A freed number serves again when there is no other.
+        // A freed number is used again when there is no other.
         if let Some(qpn) = numbers.into_iter().next() {
             hca.destroy_qp(qpn).unwrap();
             assert_eq!(hca.create_qp(&init), Ok(qpn));
@@ -212,7 +212,7 @@ fn there_are_as_many_queue_pairs_as_there_are_numbers() {
     }
 }
 
-/// Makes objects until the device refuses, and returns how many there were and why.
+/// Creates objects until the device refuses; returns them and the error.
 fn fill<T>(mut make: impl FnMut() -> Result<T, VerbsError>) -> (Vec<T>, VerbsError) {
     let mut made = Vec::new();
     loop {
@@ -381,7 +381,7 @@ fn bad_handles_are_refused_by_every_verb() {
     hca.audit();
 }
 
-/// No address of several hosts or of none is that of a peer; a datagram's path may lead to a group.
+/// A peer has the address of a single host; a datagram's path may lead to a group.
 #[test]
 fn a_connected_queue_pair_has_one_host_as_its_peer() {
     let several = ["0.0.0.0", "::", "255.255.255.255", "239.1.2.3", "ff0e::1"];

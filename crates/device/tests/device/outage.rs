@@ -1,4 +1,4 @@
-//! Devices survive the outages that the figures say they survive, and no longer ones.
+//! Devices survive the outages that the figures promise, and no longer ones.
 
 use ferroce_adp::{Endurance, Profile, QpTimeouts, RawProfile, RawRange};
 use ferroce_device::{AccessFlags, HcaConfig, Personality, QpAttr, SendWr, Span, WcStatus};
@@ -6,10 +6,10 @@ use ferroce_testing::register::{disable_floor, set_profile, switch_adaptive};
 use ferroce_testing::{A, B, World, attr};
 use proptest::prelude::*;
 
-/// There and back, and more.
+/// More than a round trip.
 const ROUND_TRIP: Span = Span::from_micros(10);
 
-/// What the device waits by.
+/// The device's retransmission policy.
 #[derive(Clone, Debug)]
 enum Waits {
     Firmware,
@@ -139,7 +139,7 @@ fn an_error_record_has_the_wait_and_the_timeout_attributes() {
     let peers = pair.sides[B].register(64, AccessFlags::all());
     pair.post(A, qpn, SendWr::new(1, peers.write(), own.whole()));
     pair.run();
-    // Long after that one was acknowledged: the wait begins with the next.
+    // Long after the previous request was acknowledged: the wait begins with the next one.
     pair.run_for(1_000_000_000);
     pair.sides[B].deaf = true;
     let start = pair.now;

@@ -119,7 +119,7 @@ fn a_message_completes_on_the_queue_of_the_srq_that_it_names() {
     b.hca.audit();
 }
 
-/// Answers to two READs wait at the same time, each with the key of another domain.
+/// Answers to two READs wait at the same time, with keys of different domains.
 #[test]
 fn remote_keys_belong_to_the_domain_of_the_named_queue() {
     let (mut pair, [send, recv], _, inboxes) = connected();
@@ -267,7 +267,7 @@ fn incompatible_objects_are_refused() {
     pair.sides[B].hca.audit();
 }
 
-/// `ibv_create_qp` takes no notice of what is for receiving.
+/// `ibv_create_qp` ignores the attributes for receiving.
 #[test]
 fn an_xrc_send_queue_pair_receives_nothing() {
     let mut pair = World::pair(config());

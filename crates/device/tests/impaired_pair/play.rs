@@ -24,7 +24,7 @@ pub(crate) struct Outcome {
     pub(crate) done: u64,
 }
 
-/// A pair and where its messages lie.
+/// A pair of devices and the memory of its messages.
 pub(crate) struct Stage {
     pub(crate) pair: World,
     /// For each pair of queue pairs, its end on A and on B.
@@ -39,24 +39,24 @@ pub(crate) struct End {
     srq: Option<SrqId>,
     /// What the peer writes, reads and adds to.
     pub(crate) target: Region,
-    /// The bytes in there before anything happened.
+    /// The bytes in there at the start.
     pub(crate) before: Vec<u8>,
     /// In order.
     pub(crate) sends: Vec<Planned>,
 }
 
-/// A message with its place.
+/// A message with its memory.
 pub(crate) struct Planned {
     pub(crate) message: Message,
     pub(crate) wr: SendWr,
-    /// Whether the device took it.
+    /// Whether the device accepted it.
     pub(crate) posted: bool,
     /// The bytes sent, or where the response goes.
     pub(crate) local: Region,
 }
 
 impl End {
-    /// Its messages, with the bytes that there are now.
+    /// Its messages, with the present bytes.
     pub(crate) fn posted(&self) -> Vec<Posted<'_>> {
         let posted = |sent: &'_ Planned| sent.posted;
         assert!(self.sends.iter().all(posted));
@@ -244,7 +244,7 @@ impl Stage {
                 SendOp::SendInvalidate { rkey }
             }
         };
-        // Each message has a region of its own: a stray byte anywhere is found.
+        // Each message has a region of its own, so that a stray byte anywhere is found.
         let local = self.pair.sides[id].register(len as usize, AccessFlags::LOCAL_WRITE);
         local.fill(u64::from(place) << 8 | nth as u64);
         let cut = message.cut.map_or(len, |cut| cut % (len + 1));
@@ -285,12 +285,12 @@ impl Stage {
         }
     }
 
-    /// What happens when.
+    /// The events of the scenario, by time.
     fn cues<'a>(&self, scenario: &'a Scenario) -> BTreeMap<u64, Vec<Act<'a>>> {
         let mut acts: BTreeMap<u64, Vec<Act<'a>>> = BTreeMap::new();
         let mut add = |at, act| acts.entry(at).or_default().push(act);
         for (at, side, cue) in &scenario.cues {
-            // What is cut stays cut.
+            // A link that is cut stays cut.
             let is_cut = scenario.cut_at.is_some_and(|cut_at| *at > cut_at);
             if !(is_cut && matches!(cue, Cue::Impair(Direction::Ingress, _))) {
                 add(*at, Act::Device(*side, cue));
@@ -298,7 +298,7 @@ impl Stage {
         }
         for (nth, plan) in scenario.qps.iter().enumerate() {
             for id in [A, B] {
-                // A queue pair that fails takes a request of a shared queue with it.
+                // A queue pair that fails consumes a request of a shared queue.
                 if !(plan.xrc && id == B) {
                     add(0, Act::Recv(nth, 1 - id));
                 }
@@ -349,8 +349,8 @@ impl Stage {
         }
     }
 
-    /// As soon as nothing of the connection is under way, if that is soon: a step may be as long as
-    /// the longest timer, and what is to happen after this must not wait for that.
+    /// Advances a connection as soon as it has nothing in flight, if that is soon: a step may be as
+    /// long as the longest timer, and later events must not wait for that.
     fn age(&mut self, age: &Age) {
         let Age {
             nth,
@@ -398,8 +398,8 @@ impl Stage {
             let totals = live.clone().map(|qp| total(qp.timeouts()));
             let room = totals.max().unwrap_or_default();
             for qp in live {
-                // The timer that runs now may belong to an earlier policy, and what is under way
-                // may still arrive.
+                // The current timer may belong to an earlier policy, and packets in flight may
+                // still arrive.
                 let from = qp.poll_timeout().unwrap_or(now).max(now);
                 limit = limit.max(
                     from.after(total(qp.timeouts()))
