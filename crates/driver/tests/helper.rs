@@ -1,4 +1,4 @@
-//! Who drives a device, and when the helper sleeps: scripts in virtual time.
+//! Which thread drives a device, and when the helper sleeps: scripts in virtual time.
 
 use ferroce_device::{Span, Time};
 use ferroce_driver::patience::{AROUND, LOOK_AGAIN, POLLING, SPARED_MAX, SPIN, STAND_BACK};
@@ -84,7 +84,7 @@ fn the_helper_does_not_sleep_while_there_is_more_to_send() {
     };
     let next = scene.helper.next(scene.now, round, Sent::More, None);
     assert_eq!(next, Next::Spin);
-    // The link will say when it takes more.
+    // The link will report when it takes more.
     let next = scene.helper.next(scene.now, round, Sent::Blocked, None);
     assert_eq!(next, Next::Sleep(None));
 }
@@ -113,7 +113,7 @@ fn the_helper_stands_back_when_no_packet_is_left_waiting() {
     assert_eq!(scene.look(), Look::AwaitAbsence(LOOK_AGAIN));
     scene.helper.has_waited(Waited::InVain);
     assert_eq!(scene.look(), Look::StandBack(LOOK_AGAIN));
-    // Woken, it looks who drives.
+    // When woken, it checks which thread drives.
     scene.helper.has_waited(Waited::Woken);
     assert_eq!(scene.look(), Look::AwaitAbsence(LOOK_AGAIN));
 }
@@ -144,8 +144,8 @@ fn a_program_that_goes_to_sleep_is_replaced_at_once() {
     assert_eq!(scene.look(), Look::Drive { is_around: false });
 }
 
-/// It may spin on its memory: a packet is what it waits for, and its next request takes the
-/// acknowledgement along.
+/// The program may spin on its memory: it waits for a packet, and its next request carries the
+/// acknowledgement.
 #[test]
 fn an_active_program_acknowledges_short_bursts_itself() {
     let helper = Helper::new(Time::ZERO);

@@ -1,4 +1,4 @@
-//! The bound holds, and what waits for it is done in the end.
+//! The bound holds, and requests that wait for it complete.
 
 use ferroce_admission::{Bounds, Window};
 use ferroce_device::{Counter, SendWr, WcStatus};
@@ -24,7 +24,7 @@ fn read(remote: &Region, own: &Region) -> SendWr {
     SendWr::new(0, remote.read(), own.whole())
 }
 
-/// All at once, with nothing that would repeat what is lost.
+/// All queue pairs at once, without timeouts that would retransmit lost packets.
 fn run(to: usize, qps: usize, bound: u32, wr: fn(&Region, &Region) -> SendWr) {
     run_with(Window::Fixed(bound), to, qps, bound, wr);
 }
@@ -99,7 +99,7 @@ fn no_packet_is_lost_with_any_number_of_senders_and_readers() {
     }
 }
 
-/// Two peers at a time: the responses of both come to one socket.
+/// Two peers at a time: the responses of both arrive at one socket.
 #[test]
 fn responses_from_two_peers_fit_the_receive_buffer() {
     let bound = 256 << 10;

@@ -1,4 +1,4 @@
-//! Processes of one device share what a peer takes.
+//! Processes of one device share the buffer of a peer.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -78,7 +78,7 @@ fn two_processes_do_not_overload_one() {
     }
 }
 
-/// One that has died, or sleeps, has everything.
+/// Another process that has died, or sleeps, holds everything.
 #[test]
 fn a_process_that_gets_no_lease_still_makes_progress() {
     let leases = table();

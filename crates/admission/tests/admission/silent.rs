@@ -1,4 +1,4 @@
-//! A peer that says nothing: each queue pair finds out by itself, in its own time.
+//! A silent peer: each queue pair notices by itself, with its own timers.
 
 use ferroce_admission::Bounds;
 use ferroce_device::{HcaConfig, Mtu, Personality, QpAttr, SendWr, Span, WcStatus};

@@ -1,4 +1,4 @@
-//! Who waits gets its turn, whatever becomes of those before it.
+//! Waiting queue pairs get their turns, whatever happens to those before them.
 
 use ferroce_admission::{Bounds, Window};
 use ferroce_device::{Data, Outgoing, QpState, SendWr, Span};
@@ -30,7 +30,7 @@ fn any_number_of_queue_pairs_get_equal_shares() {
         };
         for [a, _] in &pairs {
             link.post(*a, SendWr::new(0, remote.write(), own.whole()));
-            // The first ones have a start that the others do not make up for at once.
+            // The first ones have a head start that the others do not make up for at once.
             let soon = link.pair.now.after(Span::from_nanos(2_000));
             link.run_until(soon);
         }
@@ -51,7 +51,7 @@ fn any_number_of_queue_pairs_get_equal_shares() {
     }
 }
 
-/// Three queue pairs that hold all there is towards a peer that says nothing, and two that wait.
+/// Three queue pairs that hold all the room at a silent peer, and two that wait.
 fn held_up() -> (Link, Vec<[Qpn; 2]>) {
     let mut link = link();
     let pairs = link.connect(B, 5, without_timeout());
@@ -63,7 +63,7 @@ fn held_up() -> (Link, Vec<[Qpn; 2]>) {
     (link, pairs)
 }
 
-/// Sends what can be sent, and tells who has something on the wire.
+/// Sends what can be sent, and tells which queue pairs have something on the wire.
 fn sending(link: &mut Link, pairs: &[[Qpn; 2]]) -> Vec<bool> {
     let now = link.pair.now;
     while link.pair.sides[A].hca.poll_transmit(now).is_some() {}
@@ -100,7 +100,7 @@ fn reading_link() -> Link {
     Link::new(config(), bounds, [Receiver::default(); 2])
 }
 
-/// The first in the queue is called when room comes back, and destroyed before its turn.
+/// The first in the queue is called when there is room again, and destroyed before its turn.
 #[test]
 fn a_destroyed_reader_passes_its_turn_to_the_next() {
     let mut link = reading_link();
@@ -221,7 +221,7 @@ fn a_refused_sender_retries_when_the_window_empties() {
     assert_eq!(sending(&mut link, &pairs), [true]);
 }
 
-/// The next packet of a device, whose host then leaves.
+/// The next packet of a device, whose host is then interrupted.
 fn polled(link: &mut Link, from: usize) -> Option<Outgoing> {
     let now = link.pair.now;
     link.pair.sides[from].hca.poll_transmit(now)
@@ -232,7 +232,7 @@ fn give(link: &mut Link, to: usize, packet: &Outgoing) {
     link.pair.give(to, class, &packet.headers, data);
 }
 
-/// Those that hold everything have lost it and never repeat it.
+/// The packets of those that hold everything are lost and never retransmitted.
 #[test]
 fn lost_packets_do_not_hold_up_other_queue_pairs() {
     let (mut link, pairs) = held_up();
@@ -253,7 +253,7 @@ fn a_destroyed_queue_pair_is_removed_from_the_waiting_list() {
     assert!(!link.side().hca.wants_transmit());
 }
 
-/// A peer that is gone costs each queue pair what its own timers say, not what others wait for.
+/// A dead peer costs each queue pair its own timeouts, and not the time that others wait.
 #[test]
 fn a_dead_peer_fails_each_queue_pair_in_its_own_time() {
     let mut link = link();

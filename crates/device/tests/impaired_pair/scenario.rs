@@ -173,7 +173,7 @@ fn plan(dice: &mut Dice, perfect: bool, calm: bool) -> Plan {
         max_rd_atomic: rd_atomic,
         max_dest_rd_atomic: rd_atomic,
         min_rnr_timer: dice.pick(&[1, 3, 8]),
-        // Perfect links need no timeout, and more time.
+        // Nothing may time out on perfect links, so their timeout is longer.
         timeout: if perfect {
             14
         } else {

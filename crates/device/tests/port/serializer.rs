@@ -109,14 +109,15 @@ fn an_impaired_link_begins_behind_the_port() {
     }
 }
 
-/// What a rate changes is when something happens, not what.
+/// A rate changes when packets leave, and not what is delivered.
 #[test]
 fn a_device_with_a_rate_delivers_what_one_without_delivers() {
     for seed in 0..8 {
         let outcome = |mbps: Option<u32>| {
             let mut config = config();
             if let Some(mbps) = mbps {
-                // Between what a peer's buffer takes, and what nothing limits.
+                // Half of the runs only take the card's port and host limits, the others the whole
+                // card.
                 let card = card(mbps);
                 config = match seed % 2 {
                     0 => HcaConfig {

@@ -1,4 +1,4 @@
-//! Timers of what has left, and of what has not.
+//! Timers of packets that have left, and of packets that wait for the port.
 
 use ferroce_device::WcStatus;
 use ferroce_testing::flight::Flight;

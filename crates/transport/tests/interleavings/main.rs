@@ -27,7 +27,7 @@ proptest! {
         play::play(&scenario);
     }
 
-    /// Copies cost bandwidth, never time: no timer may be needed to get over them.
+    /// Copies cost bandwidth, never time: recovery from them must not need a timer.
     #[test]
     fn a_wire_that_only_duplicates_never_costs_a_timeout(scenario in scenario()) {
         let scenario = Scenario {

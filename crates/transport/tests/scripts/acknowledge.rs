@@ -1,4 +1,4 @@
-//! Acknowledgements: coalescing, when they are asked for, what they may be about.
+//! Acknowledgements: coalescing, when they are requested, which packets they may cover.
 
 use ferroce_transport::{Counter, Mtu};
 use ferroce_wire::{Opcode, Psn};

@@ -152,7 +152,7 @@ fn granted_credits_stay_granted() {
     for wr_id in 0..9 {
         pair.recv(B, wr_id, 100);
     }
-    // 8 are left and told; then 7, of which only 6 can be told.
+    // 8 are left and reported; then 7, of which only 6 can be encoded.
     for (wr_id, told) in [(0, 8), (1, 6)] {
         pair.send(A, wr_id, 10);
         pair.run();
@@ -168,8 +168,8 @@ fn granted_credits_stay_granted() {
     pair.expect_sent(A, 0..9);
 }
 
-/// The credit code rounds down; a smaller promise than before must not hold back a message
-/// half-way while nothing is due that could bring a larger one.
+/// The credit code rounds down. A smaller credit than before must not hold back a message half-way
+/// when no further acknowledgement with a larger one is due.
 #[test]
 fn rounded_credits_never_stall() {
     for receives in 1..40 {
@@ -208,7 +208,7 @@ fn a_long_read_takes_as_many_message_numbers_as_requests() {
     pair.run();
     assert!(pair.count_sent(A, |p| p.opcode() == Opcode::RcReadRequest) > 1);
     pair.log.clear();
-    // One credit is left: of two SENDs only the first goes out at once.
+    // One credit is left: of two SENDs only the first leaves at once.
     pair.send(A, 2, 10);
     pair.send(A, 3, 10);
     pair.transmit();

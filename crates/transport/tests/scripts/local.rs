@@ -1,4 +1,4 @@
-//! Operations of a device on its own keys: they go through the send queue and make no packets.
+//! Operations of a device on its own keys: they pass through the send queue and send no packets.
 
 use ferroce_transport::{
     AccessFlags, Completion, MwBind, PostError, QpState, QpType, SendFlags, SendOp, SendTo, SendWr,
@@ -18,7 +18,7 @@ fn bind(pair: &Pair, rkey: u32) -> SendOp {
     })
 }
 
-/// What a bind becomes that names no region.
+/// A bind that names no region.
 fn bad_bind(pair: &Pair) -> SendOp {
     match bind(pair, 1) {
         SendOp::BindMw(bind) => SendOp::BindMw(MwBind {
@@ -56,7 +56,7 @@ fn local_operations_complete_at_once_without_a_packet() {
     let success = |wr_id, opcode| Completion::success(wr_id, opcode, pair[A].qp.qpn());
     let expected = [success(1, WcOpcode::BindMw), success(2, WcOpcode::LocalInv)];
     assert_eq!(done, expected);
-    // The key is gone.
+    // The key is invalid now.
     post(&mut pair, 3, SendOp::LocalInvalidate { rkey });
     pair.run();
     assert_eq!(pair.sends(A), [(3, WcStatus::MwBindErr)]);

@@ -128,7 +128,7 @@ fn the_last_packet_carries_immediate_data_or_the_key() {
         (received[1].imm, received[1].flags),
         (key, WcFlags::WITH_INV)
     );
-    // The key is gone: using it is an access error.
+    // The key is invalid now: using it is an access error.
     let (va, rkey) = (0, key);
     pair.op(
         A,
@@ -207,7 +207,7 @@ fn scatter_gather_lists_need_not_match() {
     pair.post(A, wr);
     pair.run();
     pair.expect_same(3001);
-    // And back, into pieces.
+    // And back, into several pieces.
     let (va, rkey) = pair.target(A);
     let mut wr = SendWr::new(2, SendOp::Read { va, rkey }, local.part(0, 0));
     wr.sges = Sges::from_vec(list(local, &[5, 1024, 1972]));
@@ -415,7 +415,7 @@ fn messages_of_both_directions_share_the_wire() {
     }
 }
 
-/// 2^31 bytes in packets of 256: half of the PSN circle.
+/// 2^31 bytes in packets of 256: half of all PSNs.
 #[test]
 fn the_longest_message_at_the_smallest_mtu_gets_under_way() {
     let cap = QpCap {

@@ -1,4 +1,4 @@
-//! XRC: the protocol of RC, each request for a shared receive queue that it names.
+//! XRC: the protocol of RC, with each request for a shared receive queue that it names.
 
 use ferroce_transport::{
     Counter, PostError, QpEvent, QpState, QpType, RecvWr, SendOp, SendTo, SendWr, Sge, Sges,
@@ -143,7 +143,7 @@ fn a_message_under_way_is_flushed() {
         &[1; 1024],
     );
     pair.move_to(B, QpState::Err);
-    // The other one stays for other queue pairs.
+    // The other receive stays for other queue pairs.
     assert_eq!(pair.recvs(B), [(10, WcStatus::WrFlushErr)]);
     assert_eq!(pair[B].host.srq.as_ref().unwrap().len(), 1);
 }
