@@ -50,7 +50,7 @@ pub(crate) fn table_and(
     Some(table.unwrapped().to_string())
 }
 
-/// How long bars may be so that so many beside each other fit the terminal.
+/// The longest bar with which `count` of them fit beside each other on the terminal.
 fn bar_len(edges: &[String], most: u64, count: usize) -> usize {
     let name = edges.iter().map(|it| it.chars().count()).max();
     let name = name.unwrap_or(0).max("timeouts after".len());

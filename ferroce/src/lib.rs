@@ -86,7 +86,7 @@ fn execute_in(
         Ok(()) => 0,
         Err(failure) => {
             let text = look::look().err.labels(&failure.to_string());
-            // Nobody is left to tell when standard error is gone too.
+            // If standard error is closed too, the failure cannot be shown.
             let _ = write!(err, "{text}");
             failure.exit_code()
         }

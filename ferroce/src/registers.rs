@@ -140,18 +140,18 @@ pub(crate) fn registers_of(
     }
 }
 
-/// The registers of a device in software. It is looked up at each access: it may have gone
-/// meanwhile, and what was its file is nobody's then.
+/// The registers of a device in software. The device is looked up at each access: it may have been
+/// removed meanwhile, and its file may be gone.
 struct Software {
     registry: Registry,
     spec: DeviceSpec,
 }
 
 impl Software {
-    /// The device of a PCI address. One that `ferroce run --fwctl` shows as a card is reached by its
-    /// node, as tools for cards do it.
+    /// The device of a PCI address. A device that `ferroce run --fwctl` shows as a card is reached
+    /// by its node, as by tools for cards.
     fn at(address: &str, to: &mut Output<'_>) -> Result<Option<Self>, Failure> {
-        // Those of cards are no plain files.
+        // The nodes of cards are not plain files.
         let is_shown = |node: PathBuf| node.is_file();
         let is_address = address.parse::<PciAddress>().is_ok();
         if !is_address || Places::default().node(address).is_ok_and(is_shown) {

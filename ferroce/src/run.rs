@@ -181,7 +181,7 @@ impl Command {
         let code = running.and_then(|running| {
             let refresh = || {
                 if self.ns {
-                    // What cannot be written now can be at the next time, or nobody reads it.
+                    // A file that cannot be written now is written next time, or the view is gone.
                     let _ = prepared.view.refresh();
                 }
             };

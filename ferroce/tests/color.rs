@@ -23,7 +23,7 @@ fn on_terminal(columns: u16, mut command: Command) -> String {
     let side = || Stdio::from(terminal.slave.try_clone().unwrap());
     command.stdin(Stdio::null()).stdout(side()).stderr(side());
     let mut child = command.spawn().unwrap();
-    // The program's are the only ones now, so that its end is the terminal's.
+    // Only the program has the other side open now, so the terminal ends with it.
     drop((command, terminal.slave));
     let text = all_of(terminal.master);
     child.wait().unwrap();
@@ -32,7 +32,7 @@ fn on_terminal(columns: u16, mut command: Command) -> String {
 
 fn all_of(master: OwnedFd) -> String {
     let (mut master, mut bytes) = (File::from(master), Vec::new());
-    // It ends with an error once nobody has the other side.
+    // It ends with an error once no process has the other side open.
     let _ = master.read_to_end(&mut bytes);
     String::from_utf8(bytes).unwrap()
 }

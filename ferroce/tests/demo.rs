@@ -405,7 +405,8 @@ fn a_busy_machine_changes_no_verdict() {
             let runs = report["runs"].as_array().unwrap();
             for run in runs {
                 assert_eq!(run["verified"], true);
-                // Some may be: a packet may lie in the kernel while both ends have taken everything.
+                // A few may be spurious: a packet may be in the kernel when both ends have taken
+                // all others.
                 let spurious = count(&run["spurious"]);
                 assert!(spurious <= count(&run["timeouts"]) / 4, "{run}");
             }

@@ -50,7 +50,7 @@ fn a_device_that_goes_is_missed() {
     ends_when(&place, "dev del a", 2, "no device \"a\"");
 }
 
-/// Counts would be missing, and nobody would know.
+/// Without the report, missing counts would go unnoticed.
 #[test]
 fn changes_of_the_counts_by_others_are_reported() {
     let place = Place::with("a", "127.40.63.4");

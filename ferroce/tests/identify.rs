@@ -98,7 +98,7 @@ fn offloaded(psns: std::ops::Range<u32>) -> Vec<u8> {
     frame
 }
 
-/// A pcap of raw IP packets, of which at most so many bytes were captured.
+/// A pcap of raw IP packets, of which at most `snap` bytes each were captured.
 fn pcap(payloads: &[Vec<u8>], snap: usize) -> Vec<u8> {
     let mut file = 0xa1b2_c3d4_u32.to_le_bytes().to_vec();
     for value in [0x0004_0002, 0, 0, 262_144, 101_u32] {

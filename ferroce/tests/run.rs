@@ -177,7 +177,7 @@ fn programs_find_the_libraries_and_the_devices() {
 }
 
 #[test]
-fn a_namespace_shows_the_devices_to_programs_that_no_library_helps() {
+fn a_namespace_shows_devices_without_the_preloaded_libraries() {
     let ferroce = Installation::new();
     let show = "unset LD_PRELOAD; cat /sys/class/infiniband/fr0/ports/1/state && \
                 test -c /dev/infiniband/uverbs0 && test -e /sys/class/net/lo && \
@@ -189,7 +189,7 @@ fn a_namespace_shows_the_devices_to_programs_that_no_library_helps() {
     let output = ferroce.output(["run", "--ns", "sh", "-c", show]);
     let errors = text(&output.stderr);
     if errors.contains("cannot make a namespace") {
-        let test = "a_namespace_shows_the_devices_to_programs_that_no_library_helps";
+        let test = "a_namespace_shows_devices_without_the_preloaded_libraries";
         return skip(test, errors.trim());
     }
     let uid = nix::unistd::getuid();
@@ -630,7 +630,7 @@ impl Talking {
 }
 
 #[test]
-fn settings_of_a_run_that_was_killed_are_put_back_by_the_next_command() {
+fn the_next_command_restores_the_settings_of_a_killed_run() {
     let ferroce = Installation::new();
     ferroce.good("impair set fr0 delay=1ms");
     let before = "dev fr0 egress delay=1ms ingress none\n";
@@ -649,7 +649,7 @@ fn settings_of_a_run_that_was_killed_are_put_back_by_the_next_command() {
 }
 
 #[test]
-fn signals_reach_the_program_and_the_statistics_come_all_the_same() {
+fn signals_reach_the_program_and_statistics_are_still_printed() {
     let ferroce = Installation::new();
     let script = "trap 'echo got it; exit 3' TERM; echo ready; while :; do sleep 0.05; done";
     let mut runs = Talking::start(&ferroce, "--stats", script);

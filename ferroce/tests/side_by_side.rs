@@ -30,24 +30,24 @@ use ferroce_wire::{
 const LEN: u32 = 10 << 10;
 const A: usize = 0;
 const B: usize = 1;
-/// Runs on sockets until one is not disturbed.
+/// The most attempts until a run on sockets is undisturbed.
 const TRIES: usize = 20;
-/// A run is disturbed if a thread had to wait so long for a processor: with several such waits in a
-/// row, an answer is later than the shortest timeout.
+/// A run is disturbed if a thread had to wait this long for a processor: after several such waits
+/// in a row, an answer is later than the shortest timeout.
 const DISTURBED: Duration = Duration::from_millis(4);
 
-/// What is lost: packets by their numbers, from 1, as each side has sent them; and everything for so
-/// long from the beginning.
+/// What is lost: packets by their numbers, from 1, in the order in which each side sent them, and
+/// everything during an initial time.
 #[derive(Clone, Copy, Default)]
 struct Script {
     numbers: [&'static [usize]; 2],
-    /// What B answers while A has sent at most so many packets: how many answers that takes depends on
-    /// how many packets B gets at a time.
+    /// What B answers until A has sent this number of packets. The number of answers is not fixed,
+    /// because it depends on how many packets B receives at a time.
     answers_to: usize,
     all_ms: u64,
 }
 
-/// What came of one message from A to B.
+/// The course of one message from A to B.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct Course {
     /// Requests, lost ones included, in the order in which they were sent.
@@ -61,7 +61,7 @@ struct Course {
     outcome: Option<(WcStatus, u32)>,
 }
 
-/// Notes what passes, and says what is lost.
+/// Records what passes, and decides what is lost.
 #[derive(Default)]
 struct Observer {
     script: Script,
@@ -106,7 +106,7 @@ fn device(policy: Policy) -> HcaConfig {
         secret: Some(Secret::new(1)),
         personality: Personality {
             adaptive: matches!(policy, Policy::Adaptive | Policy::Profile),
-            // Coarse timers go by the clock, and each world has its own.
+            // Coarse timers follow the clock, and each world has its own.
             quantiser: false,
             ..Personality::default()
         },
@@ -262,7 +262,7 @@ fn finish(course: Course, observer: &Mutex<Observer>) -> Course {
     }
 }
 
-/// Passes packets on from one device to the other, but for those that are lost, until it is over.
+/// Forwards packets from one device to the other, except for those that are lost, until `over`.
 fn relay(
     from: usize,
     ears: &[UdpSocket; 2],

@@ -334,7 +334,7 @@ fn the_report_opens() {
     assert!(shown.contains("The whole fabric"));
 }
 
-/// Every element is closed in order, but for those that have no end.
+/// Every element is closed in order, except for those without an end tag.
 fn assert_balanced(html: &str) {
     let mut open = Vec::new();
     for tag in html.split('<').skip(1) {
@@ -418,7 +418,7 @@ fn an_interrupted_run_keeps_its_results() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // It heeds signals before it warns.
+    // It handles signals before it prints its warning.
     let mut warning = String::new();
     let mut err = BufReader::new(child.stderr.take().unwrap());
     err.read_line(&mut warning).unwrap();

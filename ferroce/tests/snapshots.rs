@@ -22,7 +22,7 @@ fn file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/snapshots/{name}.txt"))
 }
 
-/// The columns of a file's terminal. Those of mlxreg are the tool's.
+/// The columns of a file's terminal. The width for mlxreg is that of the tool.
 fn columns(name: &str) -> usize {
     match name {
         "mlxreg" => 240,
@@ -31,7 +31,7 @@ fn columns(name: &str) -> usize {
     }
 }
 
-/// Commands and what they print, as a terminal of so many columns shows it.
+/// Commands and their output, on a terminal with the columns of that file.
 fn transcript(name: &str, commands: &[&str]) -> String {
     let place = Place::with("spare", "127.0.0.100");
     place.good("dev del spare");

@@ -42,7 +42,7 @@ field = "fault[0].probability"
 values = ["0.1%", "1%"]
 "#;
 
-/// A directory with a sweep of so many seeds.
+/// A directory with a sweep of `seeds` seeds.
 fn place(seeds: u32) -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("scenario.toml"), SCENARIO).unwrap();
@@ -189,7 +189,7 @@ fn start(directory: &TempDir) -> Child {
         .unwrap()
 }
 
-/// Waits until there are more parts than so many.
+/// Waits until there are more than `known` parts.
 fn wait_for_part(directory: &TempDir, child: &mut Child, known: usize) {
     let begun = Instant::now();
     let is_there =
@@ -203,7 +203,7 @@ fn wait_for_part(directory: &TempDir, child: &mut Child, known: usize) {
 
 #[test]
 fn stopped_or_killed_runs_leave_whole_results() {
-    // So many that it does not end before it is told to.
+    // Enough seeds that it does not end before it is stopped.
     let directory = place(100_000);
     let out = path(&directory, "out");
     let mut child = start(&directory);

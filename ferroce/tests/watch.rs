@@ -16,7 +16,7 @@ use serde_json::Value;
 /// Longer than anything takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Nobody listens there.
+/// An address at which no device listens.
 fn peer() -> IpAddr {
     address(2, 9).into()
 }
@@ -53,11 +53,11 @@ fn congested(device: &Device) -> Qpn {
     qpn
 }
 
-/// What the exporter tells of queue pairs that are slowed down.
+/// What the exporter reports of queue pairs that are slowed down.
 trait Census {
-    /// How many of fr1 are, and how many of its processes are silent.
+    /// How many of fr1's are, and how many of its processes are silent.
     fn census(&self) -> (f64, f64);
-    /// The page once all have told; on a busy machine they are late.
+    /// The page once all processes have answered; on a busy machine they are late.
     fn told(&self) -> String;
 }
 
@@ -236,7 +236,7 @@ fn a_process_is_asked_only_if_it_may_have_something_to_tell() {
         lines.len() == 2 && lines.iter().all(|it| it.contains("does not answer")),
         "{err}"
     );
-    // On a terminal a picture takes the place of what was there before.
+    // On a terminal, a picture replaces the previous one.
     let (mut both, end) = std::io::pipe().unwrap();
     let mut watch = place.command("cc rates");
     watch.stdout(end.try_clone().unwrap()).stderr(end);

@@ -18,11 +18,11 @@ const CROWD: [u32; 2] = [2, 4];
 const RETRY_CNT: u8 = 7;
 /// The smallest timeout that takes effect.
 const FLOOR: u8 = 16;
-/// Below, a profile's waits and those of timeouts are too much alike.
+/// Below this, a profile's waits and those of timeouts are too similar.
 const DISTINCT_NS: u64 = 4_000_000;
-/// So many of these must be decided.
+/// The least number of these that must be decided.
 const DECIDED_FROM: usize = 4;
-/// How long a link is whole before and after it is dark, and bad before.
+/// How long a link is up before and after its blackout, and impaired before it.
 const WHOLE: Duration = Duration::from_millis(700);
 const BAD: Duration = Duration::from_millis(1000);
 

@@ -26,7 +26,7 @@ const OBSERVATIONS_MAX: u32 = 5;
 /// The ports of [`free_port`].
 const PORT_FIRST: u16 = 12_000;
 const PORT_COUNT: u16 = 18_000;
-/// Whom programs run as when the tests run as root.
+/// The user that programs run as when the tests run as root.
 const NOBODY: u32 = 65534;
 /// The device every lab has.
 const DEVICE: &str = "fr0";

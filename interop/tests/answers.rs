@@ -3,7 +3,7 @@
 use ferroce_interop::lab::Lab;
 
 #[test]
-fn completions_tell_one_time_of_day_each_and_in_their_order() {
+fn completion_timestamps_are_ordered_and_constant() {
     let lab = Lab::new("wall-clock");
     let compiled = lab.compile("wall_clock");
     let finished = lab.run([compiled.to_str().unwrap()]).finish();
@@ -12,7 +12,7 @@ fn completions_tell_one_time_of_day_each_and_in_their_order() {
 }
 
 #[test]
-fn an_armed_completion_queue_announces_what_waits_in_it() {
+fn arming_a_completion_queue_announces_waiting_completions() {
     let lab = Lab::new("events");
     let compiled = lab.compile("events");
     let finished = lab.run([compiled.to_str().unwrap()]).finish();

@@ -68,7 +68,7 @@ fn line_of<'a>(finished: &'a Finished, case: &str) -> &'a str {
 }
 
 #[test]
-fn handles_are_checked_and_what_is_in_use_stays() {
+fn invalid_handles_and_objects_in_use_are_refused() {
     let finished = check("bad_handles", include_str!("../programs/bad_handles.txt"));
     assert_eq!(
         line_of(&finished, "modify_qp of a destroyed QP"),
@@ -84,7 +84,7 @@ fn handles_are_checked_and_what_is_in_use_stays() {
 }
 
 #[test]
-fn attributes_are_as_the_transition_has_them_or_nothing_changes() {
+fn invalid_attributes_of_a_transition_change_nothing() {
     let finished = check("bad_modify", include_str!("../programs/bad_modify.txt"));
     assert_eq!(
         line_of(&finished, "timeout 32"),
@@ -94,7 +94,7 @@ fn attributes_are_as_the_transition_has_them_or_nothing_changes() {
 
 /// Not all of it is bad: what a program is told about work that goes well is held to the same list.
 #[test]
-fn queries_tell_what_is_and_completions_what_failed() {
+fn queries_show_the_state_and_completions_the_failures() {
     check("answers", include_str!("../programs/answers.txt"));
 }
 
@@ -135,7 +135,7 @@ fn extended_calls_and_rarer_objects_are_checked_as_well() {
 
 /// The level of `FERROCE_LOG` decides what is said: what a program may try on purpose is silent.
 #[test]
-fn the_log_level_is_heeded() {
+fn the_log_level_applies() {
     let said = |level: &str| {
         let mut lab = Lab::new(&format!("level-{level}"));
         lab.two_devices();
@@ -297,7 +297,7 @@ fn commands_on_a_read_only_directory_name_it_and_what_to_do() {
 
 /// A system that lets users make no namespaces: only `--ns` needs one, and says how to do without.
 #[test]
-fn without_the_right_to_make_namespaces_only_ns_is_refused() {
+fn without_namespace_privileges_only_ns_is_refused() {
     let lab = Lab::new("no-ns");
     let script = "mkdir -m 700 $LAB/ours && export FERROCE_DIR=$LAB/ours
         echo 0 >/proc/sys/user/max_mnt_namespaces
@@ -321,7 +321,7 @@ fn without_the_right_to_make_namespaces_only_ns_is_refused() {
 
 /// A release that the C library of the machine cannot start, as an installer meets it.
 #[test]
-fn installers_name_the_c_library_when_the_program_does_not_start() {
+fn installers_name_the_c_library_if_the_program_cannot_start() {
     let lab = Lab::new("old-libc");
     let name = "ferroce-0.0.1-x86_64-linux";
     let script = format!(

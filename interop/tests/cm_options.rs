@@ -29,7 +29,7 @@ fn timeouts(client: u8, server: u8) -> Ends {
 }
 
 #[test]
-fn the_default_timeout_follows_the_packet_lifetime_of_the_device() {
+fn the_default_timeout_follows_the_device_s_packet_lifetime() {
     let lab = Lab::new("cm-lifetime");
     connections(&lab, &[("", timeouts(19, 19))]);
     for (packet_lifetime, timeout) in [("16", 18), ("18", 19), ("10", 16), ("31", 31)] {

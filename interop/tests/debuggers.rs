@@ -49,7 +49,7 @@ fn valgrind_finds_what_the_program_does_wrong_and_nothing_else() {
 }
 
 #[test]
-fn valgrind_may_stand_in_front_of_ferroce() {
+fn valgrind_can_start_ferroce() {
     let lab = Lab::new("valgrind-in-front");
     let (program, ferroce) = (built(&lab, ""), lab.path().join("prefix/bin/ferroce"));
     let ferroce = ferroce.display().to_string();
@@ -82,9 +82,9 @@ fn a_valgrind_that_is_too_old_is_refused() {
     );
 }
 
-/// What valgrind reports as errors with a frame in Ferroce's libraries, of one process's XML; but for
-/// the list of devices, which perftest does not give back. The preloaded libraries do not count: they
-/// pass on calls of the program, whose bytes are its own.
+/// The errors in one process's valgrind XML that have a frame in Ferroce's libraries, except for
+/// the list of devices, which perftest does not free. The preloaded libraries do not count: they
+/// forward calls of the program, whose bytes are its own.
 fn ours(xml: &str) -> Vec<&str> {
     const LIBRARIES: [&str; 2] = ["/libibverbs.so.1<", "/librdmacm.so.1<"];
     let is_ours = |error: &&str| LIBRARIES.iter().any(|library| error.contains(library));
@@ -136,7 +136,7 @@ fn perftest_connects_by_rdma_cm_under_valgrind() {
 }
 
 #[test]
-fn programs_with_a_sanitizer_start_and_are_told_of_their_own_errors_only() {
+fn sanitizers_report_only_the_program_s_own_errors() {
     for (name, options, overflow, leak) in [
         ("asan", "-fsanitize=address", true, 1),
         ("asan-static", "-fsanitize=address -static-libasan", true, 1),
@@ -217,7 +217,7 @@ fn without_all_stop_the_device_answers_beside_a_breakpoint() {
 }
 
 #[test]
-fn a_peer_without_a_timeout_waits_as_long_as_the_breakpoint_lasts() {
+fn a_peer_without_a_timeout_waits_for_the_breakpoint_to_end() {
     assert_eq!(
         peer_of_a_breakpoint("stopped_for_a_patient_peer", "off"),
         "success"

@@ -125,7 +125,7 @@ fn the_bins_hold_what_the_counter_counts() {
     let mut round = 0;
     for unit in ["1", "2", "4", "8"] {
         for mode in ["0", "1"] {
-            // Functions and reads that clear take turns.
+            // Alternate the function and whether reads clear.
             let vhca = if round & 1 == 0 { "-1" } else { "0" };
             let clear = if round & 2 == 0 { "0" } else { "1" };
             let (bins, file) = ((6 + round).to_string(), format!("count{round}"));
@@ -143,7 +143,7 @@ fn the_bins_hold_what_the_counter_counts() {
             assert!(counted > 0, "{case}");
             assert_eq!(bins.iter().sum::<u64>(), counted, "{case}");
             if unit == "1" {
-                // 5050 ns at most lie before the last bin, and nobody waits as briefly.
+                // The bins before the last one cover at most 5050 ns, and no wait is so short.
                 assert_eq!(bins.last(), Some(&counted), "the last bin is open: {case}");
             }
             round += 1;
@@ -168,7 +168,7 @@ fn another_process_that_configures_the_histogram_is_noticed() {
 }
 
 #[test]
-fn a_device_that_goes_away_is_told_and_the_context_can_end() {
+fn a_lost_device_is_reported_and_the_context_can_end() {
     let mut lab = Lab::new("doca-hold");
     let program = compile(&lab);
     // All devices of the directory.
@@ -188,7 +188,7 @@ fn a_device_that_goes_away_is_told_and_the_context_can_end() {
 /// Cards of a system that is made up: one without a node, and a virtual function of it whose node
 /// may not be opened.
 #[test]
-fn cards_that_cannot_be_reached_are_listed_and_told_what_to_do() {
+fn unreachable_cards_are_listed_with_a_remedy() {
     let lab = Lab::new("doca-cards");
     let program = compile(&lab);
     let script = format!(
@@ -215,7 +215,7 @@ fn cards_that_cannot_be_reached_are_listed_and_told_what_to_do() {
         .unwrap();
     let (_, stdout, stderr) = said(output);
     if stderr.contains("unshare:") {
-        let test = "cards_that_cannot_be_reached_are_listed_and_told_what_to_do";
+        let test = "unreachable_cards_are_listed_with_a_remedy";
         return skip(test, stderr.trim());
     }
     let device = "10fe:00:00.0 PF fr0 lo 0 DOCA_SUCCESS\n";

@@ -93,8 +93,8 @@ const IN_COMMENTS: &[(&str, &str)] = &[
 
 /// Lines of comments inside the crates that have a slip, and names of functions that are questions or
 /// longer than [`NAME_MAX`]. Both may only fall; comments of public items have none.
-const COMMENTS_LEFT: usize = 230;
-const NAMES_LEFT: usize = 92;
+const COMMENTS_LEFT: usize = 0;
+const NAMES_LEFT: usize = 0;
 const NAME_MAX: usize = 60;
 
 fn root() -> PathBuf {
@@ -116,7 +116,7 @@ fn slips(line: &str, known: &[&[(&str, &str)]]) -> Vec<String> {
     found.collect()
 }
 
-/// "is no part", where "is not a part" is meant.
+/// Finds "is no" where "is not a" is meant.
 ///
 /// "There is no", "is no longer", "is no faster" and a sentence that ends in "is no" are as they
 /// should be. A line that begins with "is no" may continue "there".
@@ -268,7 +268,7 @@ fn comments_of_public_items_are_plain() {
 }
 
 #[test]
-fn comments_and_names_become_plainer() {
+fn comments_and_names_are_plain() {
     let code = rust();
     let known = [SLIPS, IN_TEXT, IN_COMMENTS];
     let has_slip =

@@ -9,7 +9,7 @@ use ferroce_interop::lab::{Lab, Ready, free_port, until};
 const DEVICE: &str = "mlx5_0";
 
 #[test]
-fn node_exporter_tells_of_real_traffic() {
+fn node_exporter_reports_real_traffic() {
     let mut lab = Lab::new("exporter");
     let device = format!("{DEVICE}@{}", lab.address());
     lab.set("FERROCE_DEVICES", &device);

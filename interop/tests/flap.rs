@@ -97,7 +97,7 @@ fn traffic(lab: &Lab) -> [Running; 2] {
     [server, lab.run(&client)]
 }
 
-/// Takes the port down so many times. A picture takes its time.
+/// Takes the port down [`FLAPS`] times; for longer, if a picture is drawn.
 fn flap(lab: &Lab) {
     let lengths = if drawn().is_some() {
         "2s/7s"

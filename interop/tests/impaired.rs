@@ -14,8 +14,9 @@ fn pingpong(lab: &Lab, impairment: &str, options: &str) -> [Running; 2] {
     [server, lab.run(&client)]
 }
 
-/// Programs end without a word. If the last acknowledgement of one is lost, nobody is left to repeat
-/// it, and the other's last send fails, as it does on cards. Nothing else may go wrong.
+/// The programs exit without a handshake. If the last acknowledgement for one is lost, the other
+/// has already exited and cannot repeat it, so the last send fails, as it does on cards. Nothing
+/// else may go wrong.
 fn unanswered(ends: &[Finished; 2], impairment: &str) -> Option<String> {
     let [good, bad]: [Vec<_>; 2] = [true, false].map(|outcome| {
         let ends = ends.iter();
@@ -56,7 +57,7 @@ fn data_survives_a_bad_link() {
 fn a_link_that_stays_down_ends_in_the_error_that_says_so() {
     let lab = Lab::new("down");
     let mut ends = pingpong(&lab, "down=600s@100ms", "-n 1000000");
-    // The end that has nothing under way waits for ever.
+    // The end that has nothing in flight waits forever.
     until("the end of one", || {
         ends.iter_mut().any(Running::has_ended).then_some(())
     });

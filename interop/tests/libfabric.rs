@@ -3,7 +3,8 @@
 use ferroce_interop::lab::{Lab, Ready, free_port};
 use ferroce_testing::has;
 
-/// The device is on loopback, which libfabric skips but for our list of interfaces' addresses.
+/// The device is on loopback, which libfabric skips unless interfaces with these addresses are
+/// listed.
 #[test]
 fn all_kinds_of_end_points_are_offered() {
     let lab = Lab::new("fi-info");

@@ -18,7 +18,7 @@ fn is_root() -> bool {
     fs::metadata("/proc/self").unwrap().uid() == 0
 }
 
-/// A directory that a stranger may have devices in.
+/// A directory that another user may have devices in.
 fn own_directory(path: &Path) {
     fs::create_dir(path).unwrap();
     fs::set_permissions(path, Permissions::from_mode(0o700)).unwrap();
@@ -47,7 +47,7 @@ fn digest(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
         .collect()
 }
 
-/// Whether nobody else reads or enters what is in a directory of devices.
+/// Checks that no other user can read or enter what is in a directory of devices.
 fn check_modes(directory: &Path) {
     let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
     assert_eq!(mode(directory), 0o700, "{}", directory.display());
@@ -112,7 +112,7 @@ fn a_device_is_its_users_alone() {
     assert_eq!(digest(&devices(&lab)), before);
 }
 
-/// While a program has a device, a stranger's device cannot be at the same address.
+/// While a program has a device, another user's device cannot be at the same address.
 #[test]
 fn an_address_in_use_by_another_user_is_refused_in_one_line() {
     if !is_root() {
@@ -120,7 +120,7 @@ fn an_address_in_use_by_another_user_is_refused_in_one_line() {
         return skip(test, "only root can be two users");
     }
     let lab = Lab::new("taken");
-    // Who only looks does not have the address.
+    // A program that only queries a device does not bind its address.
     let port = free_port().to_string();
     let holder = lab.run(["ibv_rc_pingpong", "-g", "1", "-p", &port]);
     // A process is among the device's before it has the address.
@@ -155,7 +155,7 @@ fn an_address_in_use_by_another_user_is_refused_in_one_line() {
 
 /// Wherever the disk ends, the program gets an error and one line, or all it needs.
 #[test]
-fn however_full_the_disk_is_nothing_dies_of_it() {
+fn programs_survive_a_disk_of_any_remaining_size() {
     let lab = Lab::new("fuller");
     let program = lab.compile("process_life");
     let script = format!(
@@ -174,7 +174,10 @@ fn however_full_the_disk_is_nothing_dies_of_it() {
         .unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
     if stderr.contains("unshare") || stderr.contains("mount") {
-        return skip("however_full_the_disk_is_nothing_dies_of_it", stderr.trim());
+        return skip(
+            "programs_survive_a_disk_of_any_remaining_size",
+            stderr.trim(),
+        );
     }
     let stdout = String::from_utf8_lossy(&output.stdout);
     let statuses: Vec<&str> = stdout.lines().collect();

@@ -286,7 +286,7 @@ fn connection_times_by_cmtime() {
     let (port, address) = (free_port(), lab.address());
     let common = format!("cmtime -p {port} -c 50");
     let client = format!("{common} -s {address}");
-    // The server of this version serves for ever.
+    // The server of this version does not exit.
     let server = Ready::Cm(port).wait(&lab, lab.run(&common));
     lab.run(&client).success();
     server.kill();

@@ -17,7 +17,7 @@ fn prometheus_sees_what_the_device_has_counted() {
     let exporter = lab.ferroce(format!("serve --metrics 127.0.0.1:{metrics}"));
     let exporter = Ready::Tcp(metrics).wait(&lab, exporter);
 
-    // One message at a time: nothing behind a lost packet tells of the loss, so its timer runs out.
+    // One message at a time: no packet behind a lost one reveals the loss, so its timer expires.
     let tcp = free_port().to_string();
     let transfer = format!("ib_write_bw -s 64 -t 1 -n 200 -F -p {tcp}");
     let client = format!("{transfer} 127.0.0.1");
@@ -135,10 +135,10 @@ const NOT_ON_THE_DASHBOARD: [&str; 7] = [
     "ferroce_tx_multicast_packets_total",
 ];
 
-/// Whoever renames a counter finds the dashboard and the rules that ask for it, and a new one is on
-/// the dashboard.
+/// The dashboard and the rules use only metrics that exist, and every metric is on the dashboard:
+/// this finds renamed and new counters.
 #[test]
-fn dashboard_and_rules_ask_only_for_metrics_there_are() {
+fn dashboard_and_rules_use_only_existing_metrics() {
     let lab = Lab::new("dashboard");
     lab.ferroce("impair set fr0 loss=1%").success();
     let metrics = free_port();

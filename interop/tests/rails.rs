@@ -32,7 +32,7 @@ fn devices(lab: &Lab, names: &[&str]) -> String {
 }
 
 #[test]
-fn data_move_through_flaps_of_all_ports_without_a_wrong_byte_or_a_stuck_rail() {
+fn data_stays_intact_while_all_ports_flap() {
     let (bytes, flaps) = sizes();
     let mut lab = Lab::new("rails");
     let listed = devices(&lab, &DEVICES);
@@ -68,7 +68,7 @@ fn data_move_through_flaps_of_all_ports_without_a_wrong_byte_or_a_stuck_rail() {
 }
 
 #[test]
-fn a_card_that_is_pulled_out_is_told_to_programs() {
+fn programs_are_told_of_a_removed_card() {
     let mut lab = Lab::new("pulled-out");
     lab.set("FERROCE_DEVICES", "");
     let address = lab.address();

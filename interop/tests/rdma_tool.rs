@@ -121,9 +121,9 @@ fn services_are_listed_with_their_addresses() {
     server.kill();
 }
 
-/// A stopped process does not answer; the list waits for it, but not for ever, and has the others.
+/// A stopped process does not answer; the list waits for it for a limited time, and has the others.
 #[test]
-fn a_stopped_process_keeps_no_other_from_being_listed() {
+fn a_stopped_process_does_not_hide_others() {
     let lab = Lab::new("rdma-stopped");
     let servers = [free_port(), free_port()].map(|port| {
         let server = lab.run(["ibv_rc_pingpong", "-g", "1", "-p", &port.to_string()]);
@@ -156,7 +156,7 @@ fn a_stopped_process_keeps_no_other_from_being_listed() {
 
 /// Far more than the receive buffer of a socket holds.
 #[test]
-fn long_lists_come_whole() {
+fn long_lists_are_complete() {
     const REGIONS: usize = 20_000;
     let lab = Lab::new("rdma-many");
     let compiled = lab.compile("many_regions");

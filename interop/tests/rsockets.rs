@@ -46,7 +46,7 @@ fn memory_is_mapped_for_the_peer() {
     stream("riostream", "-S 65536 -C 50 -T v");
 }
 
-/// A server of udpong, which serves for ever, and a client that counts what comes back.
+/// A server of udpong, which does not exit, and a client that counts what comes back.
 fn pong(lab: &Lab, between: impl FnOnce(&str)) {
     let (port, address) = (free_port().to_string(), lab.address());
     let common = format!("udpong -p {port} -T b");
@@ -59,7 +59,7 @@ fn pong(lab: &Lab, between: impl FnOnce(&str)) {
 }
 
 #[test]
-fn datagrams_go_to_and_fro() {
+fn datagrams_go_both_ways() {
     pong(&Lab::new("udpong"), |_| {});
 }
 
@@ -99,7 +99,7 @@ fn a_file_is_copied() {
     let server = format!("rcopy -p {port}");
     let target = format!("{}:{}", lab.address(), to.display());
     let client = format!("rcopy {} {target} -p {port}", from.to_str().unwrap());
-    // It serves for ever.
+    // The server does not exit.
     let served = Ready::Cm(port.parse().unwrap()).wait(&lab, lab.run(&server));
     lab.run(&client).success();
     served.kill();

@@ -41,7 +41,7 @@ fn converse(lab: &Lab, program: &str) {
 }
 
 #[test]
-fn others_go_on_beside_a_stopped_process() {
+fn a_stopped_process_does_not_stop_others() {
     let lab = Lab::new("stopped");
     let (running, pid) = holder(&lab);
     signal("-STOP", &pid);

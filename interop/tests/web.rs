@@ -391,8 +391,8 @@ fn focused(browser: &Browser) -> (String, bool) {
     serde_json::from_value(found).unwrap()
 }
 
-/// Goes by Tab to what has a name that begins so, past what has another; all that it meets have names
-/// and can be seen to have the focus.
+/// Presses Tab until an element whose name begins with `name` has the focus. Every element on the
+/// way must have a name and show its focus.
 fn tab_to(browser: &Browser, name: &str) {
     for _ in 0..80 {
         browser.keys(key::TAB);

@@ -170,7 +170,7 @@ mod tests {
     static OTHERS: Arena<u64, String> = Arena::new("other");
 
     #[test]
-    fn a_destroyed_object_is_no_handle_even_after_its_memory_is_used_again() {
+    fn stale_handles_are_invalid_even_if_their_memory_is_reused() {
         let first = NUMBERS.insert(7, "seven".into());
         assert_eq!(NUMBERS.find(first).unwrap().own(), "seven");
         assert_eq!(NUMBERS.get(first).unwrap().own(), "seven");

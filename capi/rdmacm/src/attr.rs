@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timeout_of_the_programs_own_is_kept_and_makes_about_the_same_for_the_peer() {
+    fn an_explicit_timeout_is_kept_and_gives_the_peer_a_similar_one() {
         for given in 0..=31 {
             let state = connected(Some(given), 18);
             assert_eq!(timeout(&state), given);

@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_passive_side_is_told_its_own_address_and_an_active_one_its_peers() {
+    fn passive_lookups_fill_the_source_and_active_ones_the_peer() {
         let address: SocketAddr = "127.62.0.2:7471".parse().unwrap();
         let passive = ask(c"127.62.0.2", c"7471", &hints(RAI_PASSIVE, 0, 0));
         assert_eq!(passive, Ok([Some(address), None]));
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_families_that_do_not_fit_have_the_errors_of_getaddrinfo() {
+    fn unresolvable_names_and_families_return_getaddrinfo_errors() {
         let numeric = hints(RAI_NUMERICHOST, 0, 0);
         assert_eq!(ask(c"localhost", c"1", &numeric), Err(libc::EAI_NONAME));
         let mut v6 = hints(RAI_NUMERICHOST | RAI_FAMILY, 0, 0);

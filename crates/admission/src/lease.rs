@@ -21,7 +21,8 @@ pub(crate) const BUCKETS: usize = 64;
 #[repr(C)]
 pub struct LeaseTable {
     totals: Row,
-    /// By slot. Only its owner writes to a row, and when that has died whoever reclaims it.
+    /// By slot. Only the slot's owner writes to its row; when the owner has died, the process that
+    /// reclaims the slot does.
     slots: [Row; 256],
 }
 

@@ -5,20 +5,20 @@ use ferroce_transport::{Mtu, Span, Time};
 
 use crate::room::unit;
 
-/// What a path is tried with first.
+/// The initial window of a path.
 const START_BYTES: u64 = 32 << 10;
-/// Below this no loss and no delay brings it.
+/// Neither losses nor delays shrink the window below this.
 const FLOOR_BYTES: u64 = 16 << 10;
-/// A queue that takes longer than this to pass is long enough to keep any way busy, and half of what
-/// the shortest timers wait.
+/// A queueing delay that keeps a path of any length busy, and half of the shortest timeout. A
+/// longer delay is too much.
 const QUEUE: Span = Span::from_millis(2);
-/// One packet of so many that arrive may be repeated for nothing,
+/// Share of the packets that may be retransmitted unnecessarily: one in this number,
 const SPURIOUS_SHARE: u64 = 64;
-/// and that many in advance: when both machines have other things to do, many timers run out at a time,
-/// whatever the window is.
+/// and this number in advance: when both machines are busy with other work, many timers expire at
+/// once, whatever the window is.
 const SPURIOUS_AHEAD: u64 = 16;
-/// So many late answers in a row, each to what was sent after the one before had come, are a queue that
-/// stays; one round of them may be a stall.
+/// After this number of consecutive late answers, each to a packet that was sent after the previous
+/// one had arrived, the queue is persistent. A single late round may be a stall.
 const LATE_MAX: u8 = 2;
 /// How long the shortest round trip is remembered: between one and two of these.
 const MEMORY: Span = Span::from_secs(10);
@@ -26,23 +26,23 @@ const MEMORY: Span = Span::from_secs(10);
 /// How much a device keeps on the wire to one peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Window {
-    /// As much as the peer shows that it takes.
+    /// As much as the peer is observed to accept.
     #[default]
     Auto,
-    /// So many bytes, as a receive buffer counts them, whatever the peer shows.
+    /// A fixed number of bytes, counted as a receive buffer counts them, whatever the peer accepts.
     Fixed(u32),
 }
 
 /// By how much a window grows at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Growth {
-    /// Nothing has spoken against it yet.
+    /// Neither late answers nor a loss so far.
     Double,
     /// Answers were late.
     Quarter,
-    /// A packet was lost. If that was chance, each packet lost costs the window once more: what is on
-    /// the wire behind it is sent again. Where one of 100 is lost, 30 of them on the wire balance
-    /// that with what a longer way would need; by a quarter at a time it would be 60.
+    /// A packet was lost. If the loss was random, each further one costs a window, because all that
+    /// is on the wire behind the lost packet is sent again. With a loss of 1 %, a growth of an
+    /// eighth balances at a window of 30 packets, and a growth of a quarter at 60.
     Eighth,
 }
 
@@ -58,12 +58,12 @@ impl Growth {
 
 /// The window of one path.
 ///
-/// It grows when an answer comes quickly: twofold each round trip until something speaks against it,
-/// then by a quarter, or after a loss by an eighth. It shrinks when the peer misses something, because the reason may be a full
-/// buffer; when answers are late one round after the other, or more is repeated for nothing than the
-/// traffic is worth, because the reason may be a queue in front of a slow peer. One round of late
-/// answers is no reason: threads, and whole machines, stall for longer than timers run, however little is
-/// on the wire.
+/// It grows when an answer comes quickly: it doubles each round trip until the first late answer or
+/// loss, then grows by a quarter, or after a loss by an eighth. It shrinks when the peer misses a
+/// packet, because its buffer may be full; and when answers are late for consecutive rounds, or
+/// more packets are retransmitted unnecessarily than [`SPURIOUS_SHARE`] allows, because there may
+/// be a queue in front of a slow peer. One round of late answers does not shrink it: threads, and
+/// whole machines, stall for longer than timers run, however little is on the wire.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PathWindow {
     bytes: u64,
@@ -75,21 +75,21 @@ pub(crate) struct PathWindow {
     is_used: bool,
     /// When it last changed. Packets that were sent before say nothing about it.
     changed: Time,
-    /// What was repeated for nothing, less what that is allowed to be.
+    /// Bytes that were retransmitted unnecessarily, less the amount that is allowed.
     debt: u64,
-    /// Late answers in a row, each to what was sent after the one before had come.
+    /// Consecutive late answers, each to a packet that was sent after the previous one had arrived.
     late: u8,
     /// When the last of them came.
     late_at: Time,
     /// The last round trip.
     rtt: Option<Span>,
-    /// The shortest one, in the present stretch of time and in the one before.
+    /// The shortest one in the current interval of time and in the one before.
     shortest: [Span; 2],
     stretch: Time,
 }
 
 impl PathWindow {
-    /// That of a path nothing is known of, which may become `max` bytes.
+    /// The window of a path that has not been measured. It can grow to `max` bytes.
     pub(crate) fn new(window: Window, max: u64, now: Time) -> Self {
         let (bytes, max, is_fixed) = match window {
             Window::Auto => (START_BYTES.min(max), max, false),
@@ -117,7 +117,7 @@ impl PathWindow {
         self.bytes
     }
 
-    /// The most that it may become.
+    /// The largest size that it can grow to.
     pub(crate) fn max(&self) -> u64 {
         self.max
     }
@@ -127,12 +127,12 @@ impl PathWindow {
         self.rtt
     }
 
-    /// So much is on the wire now that somebody has sent.
+    /// A queue pair has sent; `used` bytes are on the wire now.
     pub(crate) fn note_use(&mut self, used: u64) {
         self.is_used |= used > self.bytes / 2;
     }
 
-    /// So much has come back that was on the wire.
+    /// `bytes` that were on the wire have been acknowledged.
     #[inline]
     pub(crate) fn note_return(&mut self, bytes: u64) {
         self.debt = self.debt.saturating_sub(bytes / SPURIOUS_SHARE);
@@ -149,7 +149,7 @@ impl PathWindow {
             }
             Signal::Loss { waited: None } if !self.is_fixed => self.signal_loss(now),
             Signal::Spurious if !self.is_fixed => self.signal_spurious(now, mtu),
-            // A timeout alone may be anything. What is sent until more is known is a single packet.
+            // A timeout alone proves nothing. Until more is known, only a single packet is sent.
             Signal::Answer | Signal::Spurious | Signal::Loss { .. } => {}
         }
     }
@@ -171,14 +171,14 @@ impl PathWindow {
         }
     }
 
-    /// Once for all that was on the wire.
+    /// Shrinks the window once for all packets that were on the wire.
     fn signal_loss(&mut self, now: Time) {
         if now >= self.changed.after(self.rtt.unwrap_or_default()) {
             self.shrink(now, self.bytes * 7 / 10, Growth::Eighth);
         }
     }
 
-    /// A stall makes one round of answers late, a queue that stays all of them.
+    /// A stall makes one round of answers late; a persistent queue makes all of them late.
     fn signal_late(&mut self, now: Time, rtt: Span) {
         if self.late_at.after(rtt) > now {
             return; // of the same round
@@ -191,7 +191,7 @@ impl PathWindow {
     }
 
     fn signal_spurious(&mut self, now: Time, mtu: Mtu) {
-        // The answer took longer than a timer runs; how long, nobody knows.
+        // The answer took longer than the timer; how much longer is unknown.
         self.signal_late(now, self.rtt.unwrap_or(QUEUE).max(QUEUE));
         self.debt += unit(mtu);
         if self.debt > SPURIOUS_AHEAD * unit(mtu) {
@@ -303,7 +303,7 @@ mod tests {
         assert!(path.now <= Time::from_nanos(6 * 1_500_000));
     }
 
-    /// The shortest way there is takes most of what a timer waits.
+    /// The round-trip time of the path is almost the timeout.
     #[test]
     fn a_long_way_is_never_late() {
         let mut path = Path::new();

@@ -21,17 +21,17 @@ pub(crate) struct Peer {
     pub(crate) room: Room,
     /// How much may be on the wire.
     pub(crate) window: PathWindow,
-    /// When an answer came from there, for the last time.
+    /// When the last answer from the peer arrived.
     heard: Time,
-    /// A timer has run out there for which nobody's answer came while it ran, and none has come since.
+    /// A timer has expired without any answer from the peer while it ran, and none has come since.
     is_silent: bool,
-    /// How much of what all processes of the device may have there this one has leased.
+    /// The bytes that this process has leased of the device's total at this peer.
     pub(crate) leased: u64,
 }
 
 const _: () = assert!(size_of::<Peer>() <= 3 * 64, "three cache lines");
 
-/// All of them: no more than there are queue pairs.
+/// All peers: at most one for each queue pair.
 #[derive(Debug, Default)]
 pub(crate) struct Peers {
     /// By index.
@@ -42,8 +42,8 @@ pub(crate) struct Peers {
 }
 
 impl Peers {
-    /// The peer at an address, which has one user more. `window` is that of a path about which
-    /// nothing is known.
+    /// The peer at an address, which gains a user. `window` is the window of a path that has not
+    /// been measured.
     pub(crate) fn join(&mut self, now: Time, address: IpAddr, window: PathWindow) -> u32 {
         let index = match self.by_address.get(&address) {
             Some(index) => *index,
@@ -75,7 +75,7 @@ impl Peers {
         index
     }
 
-    /// A user goes, which neither has anything in flight nor waits.
+    /// Removes a user that has nothing in flight and does not wait.
     pub(crate) fn leave(&mut self, index: u32) {
         let Some(place) = self.table.get_mut(index as usize) else {
             return;
@@ -116,13 +116,14 @@ impl Peer {
         self.users
     }
 
-    /// Whether nobody there answers: a timer has run out, and nothing came while it ran or since.
+    /// Whether the peer does not answer: a timer has expired, and nothing came while it ran or
+    /// since.
     pub(crate) fn is_silent(&self) -> bool {
         self.is_silent
     }
 
-    /// What all queue pairs together may have on the wire there: while nobody answers, no window is
-    /// left to keep to, but the buffer is as large as ever.
+    /// What all queue pairs together may have on the wire to the peer. A silent peer confirms no
+    /// window, so the size of its receive buffer is the limit.
     pub(crate) fn bound(&self) -> u64 {
         match self.is_silent {
             true => self.window.max(),

@@ -1,4 +1,4 @@
-//! Room in one receive buffer: what is taken of it, and which queue pairs wait for more.
+//! Room in one receive buffer: how much of it is taken, and which queue pairs wait for more.
 
 use std::collections::VecDeque;
 
@@ -6,15 +6,15 @@ use ferroce_transport::Mtu;
 
 use crate::TURN_BYTES;
 
-/// A small packet's buffer is hardly smaller than that of one of this size.
+/// A packet with less payload takes about as much of the buffer as one of this size.
 const PAYLOAD_MIN: u32 = 1024;
 /// What the kernel adds to a packet's payload in a batch, headers included.
 const OVERHEAD: u32 = 128;
 
-/// What `packets` of one queue pair take of a receive buffer, as the kernel counts it.
+/// The bytes that `packets` of one queue pair take of a receive buffer, as the kernel counts them.
 ///
-/// A packet that arrives alone lies in memory of the next power of two, so it counts double; of a
-/// batch, that is the first one.
+/// The kernel rounds the buffer of a packet that arrives alone up to the next power of two, so it
+/// counts double. Of a batch, only the first packet does.
 pub(crate) fn cost(packets: u32, mtu: Mtu) -> u64 {
     match packets {
         0 => 0,
@@ -24,7 +24,7 @@ pub(crate) fn cost(packets: u32, mtu: Mtu) -> u64 {
 
 /// How many packets cost at most `bytes`.
 pub(crate) fn affordable(bytes: u64, mtu: Mtu) -> u32 {
-    // Each turn takes several of these: by a constant they are multiplications.
+    // Each turn makes several of these divisions; by a constant, they compile to multiplications.
     let units = match mtu {
         Mtu::Mtu256 | Mtu::Mtu512 | Mtu::Mtu1024 => bytes / unit(Mtu::Mtu1024),
         Mtu::Mtu2048 => bytes / unit(Mtu::Mtu2048),
@@ -42,11 +42,12 @@ pub(crate) const fn unit(mtu: Mtu) -> u64 {
     (payload + OVERHEAD) as u64 // at most as long as a packet
 }
 
-/// What a buffer has taken, and who waits for room in it.
+/// How much of a buffer is taken, and which queue pairs wait for room in it.
 #[derive(Debug, Default)]
 pub(crate) struct Room {
     pub(crate) used: u64,
-    /// How much of that is taken for lost: nothing came back for long while others waited.
+    /// How much of that is assumed to be lost: nothing came back for a long time while others
+    /// waited.
     pub(crate) written_off: u64,
     /// Something came back since the last look.
     pub(crate) returned: bool,
@@ -65,12 +66,13 @@ impl Room {
         self.used - self.written_off
     }
 
-    /// Whether nobody but one that has taken `own` bytes has anything there that may come back.
+    /// Whether only one queue pair, which has taken `own` bytes, has anything there that may come
+    /// back.
     pub(crate) fn is_alone(&self, own: u64) -> bool {
         self.live() <= own
     }
 
-    /// Whether a packet more stays below `bound`.
+    /// Whether one more packet fits within `bound`.
     pub(crate) fn fits_one(&self, mtu: Mtu, bound: u64) -> bool {
         self.live() + cost(1, mtu) <= bound
     }
@@ -85,8 +87,8 @@ impl Room {
         self.waiting.front().copied()
     }
 
-    /// What a queue pair that has taken `own` bytes may have of `bound`. Nothing more if others
-    /// waited before it, or if what is left is not worth a turn.
+    /// The bytes of `bound` that a queue pair with `own` bytes may take in all. It gets no more if
+    /// others waited before it, or if what is left is too little for a turn.
     pub(crate) fn allowed(&self, index: u32, own: u64, bound: u64) -> u64 {
         let left = bound.saturating_sub(self.live());
         let worth = self.used == 0 || left >= TURN_BYTES.min(bound / 4);
@@ -96,7 +98,7 @@ impl Room {
         }
     }
 
-    /// Changes what a queue pair has taken; tells whether somebody who waits may go on.
+    /// Updates the bytes that a queue pair has taken; tells whether a waiting one may continue.
     pub(crate) fn book(&mut self, before: u64, now: u64) -> bool {
         self.used = self.used + now - before;
         self.written_off = self.written_off.min(self.used);
@@ -104,10 +106,10 @@ impl Room {
         now < before && !self.waiting.is_empty()
     }
 
-    /// Ends the turn of a queue pair, which waits after that if it `wants` more; whether it `took`
-    /// anything decides if it keeps its place. Tells whether who is next now has to be called: it is
-    /// somebody else, or all that was on the wire has come back while the host was away amid the turn,
-    /// so that nothing else will.
+    /// Ends the turn of a queue pair, which waits again if it `wants` more; it keeps its place if
+    /// it has not `took` anything. Tells whether the next queue pair has to be called. That is so
+    /// if it is another one, or if everything on the wire came back while the host was interrupted
+    /// in the middle of the turn, so that no later answer calls it.
     pub(crate) fn end_turn(
         &mut self,
         index: u32,
@@ -129,8 +131,8 @@ impl Room {
         self.next().is_some_and(calls)
     }
 
-    /// Writes off what is on the wire if nothing has come back since the last look although
-    /// somebody waits; returns who that is.
+    /// Writes off what is on the wire if nothing has come back since the last check and a queue
+    /// pair waits; returns the first waiting one.
     pub(crate) fn write_off(&mut self) -> Option<u32> {
         let next = self.next()?;
         let returned = std::mem::take(&mut self.returned);
@@ -140,12 +142,12 @@ impl Room {
         (!returned).then_some(next)
     }
 
-    /// Whether somebody waits for something to come back.
+    /// Whether a queue pair waits for something to come back.
     pub(crate) fn may_be_written_off(&self) -> bool {
         self.used > self.written_off && !self.waiting.is_empty()
     }
 
-    /// Takes a queue pair out that waits no longer.
+    /// Removes a queue pair that no longer waits.
     pub(crate) fn leave(&mut self, index: u32) {
         match self.next() == Some(index) {
             true => drop(self.waiting.pop_front()),

@@ -42,11 +42,11 @@ pub struct Shares {
     leases: Option<Leases>,
     /// The devices at the other ends, and what is in flight to them.
     peers: Peers,
-    /// What responses to READs may take of the host's own buffer.
+    /// The share of the host's own buffer that responses to READs may take.
     responses: Room,
-    /// The turn that has begun and is not over.
+    /// The current turn.
     turn: Option<Turn>,
-    /// When those who wait for room look whether what is in flight is lost.
+    /// When to check whether what is in flight is lost, as queue pairs wait for room.
     written_off_at: Option<Time>,
 }
 
@@ -199,8 +199,7 @@ impl Admission for Shares {
         if self.written_off_at.is_none_or(|at| at > now) {
             return Vec::new();
         }
-        // A queue pair without a timeout that has lost a packet waits for ever, but the others must
-        // not.
+        // A queue pair without a timeout that has lost a packet waits forever; the others must not.
         let mut called: Vec<u32> = self.peers.rooms().filter_map(Room::write_off).collect();
         called.extend(self.responses.write_off());
         let waits = self.responses.may_be_written_off()

@@ -135,7 +135,7 @@ fn ranges_are_sorted() {
 }
 
 #[test]
-fn the_previous_range_lies_before() {
+fn the_previous_range_comes_earlier() {
     refuses(
         |raw| raw.timeout_range[0].prev_range_index = 1,
         Rule::PrevRange,

@@ -139,7 +139,7 @@ fn d6_a_timeout_of_0_never_expires() {
 }
 
 #[test]
-fn d7_sequence_naks_spend_the_retry_count_and_progress_restores_it() {
+fn d7_sequence_naks_use_retries_and_progress_restores_them() {
     for policy in [fast_four(), firmware(11), ib(1)] {
         for retry_cnt in 0..=7 {
             let mut state = RetryState::new(&policy, qp(14, retry_cnt), 1);
@@ -156,7 +156,7 @@ fn d7_sequence_naks_spend_the_retry_count_and_progress_restores_it() {
 }
 
 #[test]
-fn d7_timeouts_and_sequence_naks_share_the_count_without_a_profile_only() {
+fn d7_timeouts_and_naks_share_the_count_only_without_a_profile() {
     let mut state = RetryState::new(&ib(1), qp(14, 2), 1);
     assert!(state.on_sequence_nak(&ib(1)));
     assert_eq!(
@@ -196,7 +196,7 @@ fn d16_the_last_upper_bound_holds() {
 }
 
 #[test]
-fn d17_progress_before_the_first_timeout_leaves_the_initial_value() {
+fn d17_progress_before_the_first_timeout_changes_nothing() {
     let steps = replay(fast_four(), qp(18, 7), 1, "aaat");
     assert!(
         steps[..3]
@@ -235,7 +235,7 @@ fn d18_to_div_4_takes_two_steps_and_stops_at_the_low_bound() {
 }
 
 #[test]
-fn d18_downwards_an_overlapping_range_is_entered_below_the_current_timeout() {
+fn d18_a_decrease_enters_the_lower_range_below_the_timeout() {
     let mut raw = plain_doubling();
     raw.range_num = 2;
     raw.timeout_range[1] = RawRange {

@@ -225,7 +225,7 @@ proptest! {
     }
 
     #[test]
-    fn all_draws_and_coarse_timers_lie_within(
+    fn all_draws_and_coarse_timers_are_within_the_bounds(
         seed: u64, timeout in 1u8..22, retry_cnt in 0u8..8, qpn in 0u32..1 << 24,
     ) {
         let mut policy = Policy::new(OUT_OF_THE_BOX);

@@ -187,7 +187,7 @@ fn too_many_promised_ranges_are_refused() {
 }
 
 #[test]
-fn integers_that_fit_no_field_are_violations_with_their_own_value() {
+fn out_of_range_integers_are_reported_with_their_values() {
     for (from, to, expected) in [
         (
             "time_base = 4",
@@ -316,7 +316,7 @@ fn the_schema_is_json_and_committed() {
 proptest! {
     /// Values beyond what a register can hold have no canonical file.
     #[test]
-    fn whatever_a_register_holds_survives(bytes in prop::collection::vec(any::<u8>(), 0x30)) {
+    fn any_register_content_round_trips(bytes in prop::collection::vec(any::<u8>(), 0x30)) {
         let raw = RawProfile::from_register(&bytes.try_into().unwrap());
         let text = file::to_toml(&raw);
         match Document::parse(&text) {

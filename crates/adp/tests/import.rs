@@ -313,12 +313,12 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_it_panic(bytes: Vec<u8>) {
+    fn arbitrary_bytes_never_panic(bytes: Vec<u8>) {
         let _ = import(&String::from_utf8_lossy(&bytes));
     }
 
     #[test]
-    fn no_damage_makes_it_panic(
+    fn damaged_input_never_panics(
         which in 0usize..15, at: prop::sample::Index, with in "[ -~\n|]{0,8}", cut: bool,
     ) {
         let (_, text) = &forms(&plain_doubling())[which];

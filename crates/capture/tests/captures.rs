@@ -178,7 +178,7 @@ fn every_link_byte_order_and_resolution_is_read() {
 }
 
 #[test]
-fn a_snap_length_takes_the_payload_only() {
+fn a_snap_length_cuts_only_the_payload() {
     let frames = pair(false).map(|(bytes, from, to)| Around::Ethernet.frame(&bytes, from, to));
     let file = pcap(1, false, false, &frames, 72);
     let analysis = analyse(&file[..]).unwrap();
@@ -224,7 +224,7 @@ fn talk(steps: &[(u64, Headers)]) -> Analysis {
 }
 
 #[test]
-fn a_missing_packet_is_named_and_what_follows_a_nak_is_no_timeout() {
+fn missing_packets_are_named_and_nak_resends_are_not_timeouts() {
     let nak = answer(11, Syndrome::Nak(NakCode::SequenceError));
     let analysis = talk(&[
         (1, write(10, Place::First)),
@@ -267,7 +267,7 @@ fn waits_of_a_silent_peer_are_a_ladder() {
 
 /// Many short outages do not hide the long one, and what is left out is counted.
 #[test]
-fn the_outages_that_say_most_are_kept() {
+fn the_longest_outages_are_kept() {
     let mut steps = Vec::new();
     let mut at = 0;
     for psn in 0..400 {

@@ -85,7 +85,7 @@ fn connectx_6_without_the_enforced_minimum() {
 
 /// 429 ms and then 537 ms, six times: a ladder of which the counters showed the sum only.
 #[test]
-fn nothing_is_said_of_what_fits_nothing() {
+fn waits_that_match_no_policy_are_not_identified() {
     let answer = identify(&[of_waits(&[429.0, 300.0, 123.0, 777.0], End::Failed)]);
     assert_eq!(answer.sure, Sure::No, "{answer:?}");
     assert!(identify(&[]).policies.is_empty());

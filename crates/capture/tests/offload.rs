@@ -101,7 +101,7 @@ proptest! {
 
     /// A damaged packet is wrong, and no other.
     #[test]
-    fn a_damaged_packet_is_one(
+    fn a_damaged_packet_is_the_only_one_with_a_wrong_icrc(
         count in 3u32..=15,
         which in 0usize..15,
         at in 0usize..1000,
@@ -163,7 +163,7 @@ fn acknowledgements_of_several_queue_pairs_are_found() {
 
 /// A sender whose Identification does not count, over a receiver that merges packets.
 #[test]
-fn identifications_may_be_any() {
+fn packets_are_found_with_any_identification_field() {
     let flow = Flow::new(false, 0);
     let ids = [0, 0, 900, 17];
     let packets = ids.iter().zip(0u32..).map(|(id, index)| {

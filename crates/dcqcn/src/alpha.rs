@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn alpha_halves_in_142_updates_if_it_is_fine_and_sooner_if_it_is_coarse() {
+    fn fine_alpha_halves_in_142_updates_and_coarse_alpha_sooner() {
         let fine = rule(1019, AlphaPrecision::Bits26);
         let ratio = f64::from(fine.decay(1023 << 16, 142)) / f64::from(1023 << 16);
         assert!((0.498..0.5).contains(&ratio), "{ratio}");

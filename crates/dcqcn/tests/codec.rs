@@ -96,7 +96,7 @@ fn values_out_of_range_are_refused_whole_or_clipped_one_by_one() {
 }
 
 #[test]
-fn a_short_record_says_nothing_about_what_it_leaves_out() {
+fn a_short_record_leaves_missing_parameters_unchanged() {
     let bytes = encoded(
         &Params::default().with(Param::TimeReset, 77),
         &NV_ROCE_CC_ECN,

@@ -414,7 +414,7 @@ proptest! {
 
     /// Asking for the rate at any time in between changes nothing.
     #[test]
-    fn questions_leave_no_trace(
+    fn queries_do_not_change_the_state(
         gaps in prop::collection::vec((0..300_000_u64, 0..2_000_000_u64), 1..40),
         quick in any::<bool>(),
     ) {

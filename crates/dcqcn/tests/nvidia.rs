@@ -154,7 +154,7 @@ fn switch_first_cnp() {
 // Rule 2: alpha.
 
 #[test]
-fn alpha_rises_once_in_a_period_with_cnps_and_falls_in_any_other() {
+fn alpha_rises_once_per_period_with_cnps_and_falls_otherwise() {
     let mut flow = Flow::with(&[(Param::InitialAlphaValue, 100)]);
     flow.cnp(0);
     assert_eq!(flow.alpha(US), 99.0);
@@ -651,7 +651,7 @@ fn a_clock_that_goes_back_keeps_the_rate_between_its_limits() {
 }
 
 #[test]
-fn the_end_of_time_is_no_trap() {
+fn the_largest_times_do_not_overflow() {
     let mut flow = Flow::with(&[]);
     for at in [u64::MAX - 5_000, u64::MAX - 1, u64::MAX] {
         flow.cnp(at);

@@ -105,7 +105,7 @@ fn no_flow_is_cut_below_the_minimum() {
 }
 
 #[test]
-fn the_readings_of_the_threshold_and_of_hyper_increase_are_switches() {
+fn threshold_and_hyper_increase_readings_are_selectable() {
     let target_after_three_timers = |stage_comparison, hyper_increase| {
         let params = PaperParams {
             threshold: 2,
@@ -136,7 +136,7 @@ fn the_readings_of_the_threshold_and_of_hyper_increase_are_switches() {
 }
 
 #[test]
-fn parameters_that_cannot_be_are_refused() {
+fn impossible_parameters_are_refused() {
     let base = PaperParams::default();
     let zero = Rate::default();
     for (params, field) in [

@@ -51,7 +51,7 @@ fn one_parameter_has_four_names() {
 }
 
 #[test]
-fn each_point_has_a_mask_of_priorities_that_most_tools_do_not_tell_apart() {
+fn each_point_has_its_own_priority_mask() {
     let mut params = Params::default();
     let mut masks = |assignment: &str| {
         params.assign(assignment).unwrap();
@@ -118,7 +118,7 @@ fn values_are_numbers_of_any_base_or_words() {
 }
 
 #[test]
-fn errors_name_the_field_the_value_the_range_and_the_way_out() {
+fn errors_name_the_field_the_value_the_range_and_the_remedy() {
     let message = |text| Params::default().assign(text).unwrap_err().to_string();
     for (text, expected) in [
         ("rpg_gd", "missing value: write rpg_gd=VALUE"),
@@ -184,7 +184,7 @@ fn rates_above_the_ports_speed_are_found() {
 
 proptest! {
     #[test]
-    fn no_text_panics_or_leaves_a_range(text in "\\PC{0,40}", number in any::<u32>()) {
+    fn arbitrary_text_neither_panics_nor_leaves_a_range(text in "\\PC{0,40}", number in any::<u32>()) {
         let mut params = Params::default();
         let _ = params.assign(&text);
         for &param in Param::ALL {

@@ -44,7 +44,7 @@ fn the_catalogue_has_every_field_and_every_profile() {
 }
 
 #[test]
-fn there_are_no_other_questions() {
+fn unknown_questions_are_not_answered() {
     assert!(answer("", "").is_none());
     assert!(answer("designs", "{}").is_none());
 }
@@ -84,7 +84,7 @@ fn every_command_is_read_again_as_the_same_profile() {
 }
 
 #[test]
-fn the_profile_stands_beside_what_there_is_without_it() {
+fn the_profile_is_compared_with_the_policies_without_it() {
     let told = design(&json!({"text": link_flap(), "timeout": 20}));
     let policies = told["policies"].as_array().unwrap();
     let names: Vec<_> = policies
@@ -151,7 +151,7 @@ fn an_invalid_profile_keeps_its_values_and_says_what_to_write() {
 }
 
 #[test]
-fn a_profile_that_jobs_die_of_is_deadly() {
+fn a_profile_that_ends_jobs_is_marked_deadly() {
     let mut profile = fields();
     profile["qp_total_timeout"] = json!(false);
     profile["retx_total_timeout"] = json!(10);

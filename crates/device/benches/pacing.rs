@@ -117,7 +117,7 @@ impl Flows {
         }
     }
 
-    /// Lets packets out and time pass until there were so many.
+    /// Sends `packets` packets and advances the time as needed.
     fn send(&mut self, packets: u64) {
         let mut left = packets;
         for device in &mut self.devices {
@@ -191,7 +191,7 @@ impl Device {
         }
     }
 
-    /// Lets out what may leave now, at most so many packets; returns how many.
+    /// Sends what may leave now, at most `packets` packets; returns their number.
     fn send(&mut self, now: Time, packets: u64) -> u64 {
         let mut sent = 0;
         while sent < packets && self.hca.poll_transmit_into(now, &mut self.packet) {

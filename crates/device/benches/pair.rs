@@ -114,7 +114,7 @@ impl Pair {
         count > 0
     }
 
-    /// Posts and completes so many WRITEs.
+    /// Posts `outstanding` WRITEs and waits until they complete.
     fn round(&mut self, wire: &mut Wire, outstanding: u32) {
         for _ in 0..outstanding {
             let wr = SendWr::new(0, self.write.op, self.write.sge);
@@ -222,7 +222,8 @@ fn baseline(_: &mut Criterion) {
         to.copy_from_slice(black_box(&from));
         black_box(&mut to);
     });
-    // 128 MiB, as much as so many hosts take, a cache line at a time; each line says where the next is.
+    // 128 MiB, as much as this number of hosts takes, one cache line at a time; each line holds the
+    // index of the next.
     let places = 1 << 21;
     let lines: Vec<[usize; 8]> = (0..places).map(|at| [next_place(at, places); 8]).collect();
     let mut at = 0;

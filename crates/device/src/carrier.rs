@@ -147,20 +147,20 @@ impl Outlook {
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct CarrierLosses {
-    /// Outages of the schedule are counted up to here, in picoseconds of which the last bit says
-    /// that the port was down then.
+    /// The time up to which scheduled outages are counted, in picoseconds. The last bit says that
+    /// the port was down at that time.
     until: AtomicU64,
     scheduled: AtomicU64,
-    /// Those of the host's interface.
+    /// Losses of carrier of the host's interface.
     of_host: AtomicU64,
 }
 
 impl CarrierLosses {
-    /// Outages that one call counts at most; the next one goes on.
+    /// The most outages that one call counts; the next call continues.
     const AT_ONCE: usize = 1 << 16;
     const DOWN: u64 = 1;
 
-    /// Counts the scheduled outages that have begun since anybody did so last.
+    /// Counts the scheduled outages that have begun since the last call in any process.
     pub(crate) fn catch_up(&self, outlook: impl Fn(Time) -> Outlook, now: Time) {
         let seen = self.until.load(Ordering::Acquire);
         let mut at = Time::from_picos(seen & !Self::DOWN);
@@ -179,7 +179,7 @@ impl CarrierLosses {
         }
         let bit = if was_up { 0 } else { Self::DOWN };
         let counted = at.as_picos() & !Self::DOWN | bit;
-        // Whoever is first counts them.
+        // The first process to get here counts them.
         let first = self
             .until
             .compare_exchange(seen, counted, Ordering::AcqRel, Ordering::Relaxed);
@@ -192,8 +192,8 @@ impl CarrierLosses {
         self.of_host.load(Ordering::Relaxed)
     }
 
-    /// A process has seen the host's interface lose its carrier for the `nth` time. All of them see
-    /// the same.
+    /// Records that a process has seen the host's interface lose its carrier for the `nth` time.
+    /// All processes see the same losses.
     pub(crate) fn note_of_host(&self, nth: u64) {
         self.of_host.fetch_max(nth, Ordering::Relaxed);
     }

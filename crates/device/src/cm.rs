@@ -57,16 +57,16 @@ pub enum Owner {
     Any,
 }
 
-/// Who waits on a service.
+/// A program that listens on a service.
 #[derive(Debug)]
 struct Listener {
-    /// Requests that the program may leave untaken at a time.
+    /// The most requests that may wait for the program at a time.
     backlog: u32,
-    /// Requests that it has.
+    /// Requests that wait.
     waiting: u32,
 }
 
-/// A request that was dropped, for the host to tell of.
+/// A dropped request, for the host to report.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Dropped {
     pub(crate) source: IpAddr,
@@ -178,7 +178,7 @@ impl Cm {
         self.listeners.keys().copied()
     }
 
-    /// Whether somebody listens or there is a connection.
+    /// Whether a program listens or there is a connection.
     pub(crate) fn is_active(&self) -> bool {
         !self.listeners.is_empty() || !self.connections.is_empty()
     }
@@ -281,7 +281,7 @@ impl Cm {
         }
     }
 
-    /// A name, and the transactions of whoever has it this time.
+    /// The `n`th communication ID and the transaction IDs of the connection that it is drawn for.
     fn name(&self, n: u64) -> (CommId, u64) {
         let round = |round, half| {
             let n = u64::from(round) << INDEX_BITS | u64::from(half);
@@ -366,15 +366,15 @@ impl Cm {
         }
     }
 
-    /// The next request whose loss the host is to tell of.
+    /// The next dropped request that the host is to report.
     pub(crate) fn poll_dropped(&mut self) -> Option<Dropped> {
         let dropped = self.dropped.get(self.dropped_told).copied()?;
         self.dropped_told += 1;
         Some(dropped)
     }
 
-    /// Waits until no packet of the connection is under way any more. `answer` goes out again for
-    /// messages that come again.
+    /// Waits until no packet of the connection can be under way. `answer` is sent again when the
+    /// peer repeats a message.
     fn enter_time_wait(&mut self, now: Time, comm: CommId, answer: Option<Bytes>) {
         self.stop_waiting(comm);
         self.forget_remote_qp(comm);
@@ -598,8 +598,8 @@ mod tests {
         assert_eq!(psns, [0xff_ffff, 0]);
     }
 
-    /// A stranger who sprays names or PSNs has to try half of 2^24 on the average; the same key
-    /// gives the same ones.
+    /// An off-path attacker has to try half of 2^24 communication IDs or PSNs on average. The same
+    /// key gives the same ones.
     #[test]
     fn names_and_psns_cannot_be_foreseen() {
         let draw = |key| {

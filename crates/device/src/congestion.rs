@@ -22,8 +22,8 @@ pub(crate) use self::limiter::Limiter;
 use crate::packet::CE;
 use crate::settings::Settings;
 
-/// CNPs that wait to be sent. Without an interval between them, a burst of marked packets wants one
-/// each; the peer learns no more from the next.
+/// The most CNPs that wait to be sent. Without an interval between them, each marked packet of a
+/// burst causes one, but the peer learns nothing from the later ones.
 const CNPS_MAX: usize = 256;
 
 /// ECN codepoint ECT(0): a switch marks this packet where it would drop others.
@@ -33,7 +33,7 @@ const ECT_0: u8 = 0b10;
 #[derive(Debug)]
 #[repr(C)] // what packets need stands first
 pub(crate) struct Congestion {
-    /// One bit for each priority whose queue pairs heed CNPs.
+    /// One bit for each priority whose queue pairs react to CNPs.
     enabled: u8,
     cnps: VecDeque<Cnp>,
     /// With the parameters in force.
@@ -133,7 +133,7 @@ impl Congestion {
         };
         let (path, dest_qp) = peer;
         if let Some(cnp) = self.np.on_packet(now, arrival, flow) {
-            // Not ECN-capable: a mark on a CNP would tell nobody anything.
+            // Not ECN-capable: no peer reacts to a mark on a CNP.
             let path = Path {
                 traffic_class: cnp.dscp << 2,
                 ..path

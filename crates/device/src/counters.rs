@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ferroce_transport::Counter;
 
-/// The counters of one process of a device. One thread at a time writes, anybody reads.
+/// The counters of one process of a device. One thread at a time writes; any thread may read.
 #[derive(Debug)]
 #[repr(transparent)]
 pub(crate) struct Counters([AtomicU64; Counter::COUNT]);

@@ -41,25 +41,26 @@ pub(crate) struct Cq {
     capacity: u32,
     ignore_overrun: bool,
     armed: Option<Notify>,
-    /// For what the queue was armed when completions waited already, which was announced at once: until
-    /// another one comes, or those have been polled ([`Cq::take_polled_early`]).
+    /// What the queue was armed for when completions were already waiting, which was announced at
+    /// once. Cleared when another completion comes, or when those have been polled
+    /// ([`Cq::take_polled_early`]).
     announced_early: Option<Notify>,
     overrun: bool,
     /// QPs that complete here.
     pub(crate) users: u32,
 }
 
-/// What became of a completion.
+/// The result of adding a completion to a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Pushed {
     Quietly,
     /// The queue was armed for it.
     Announce,
-    /// There was no room, which the program has said that it does not mind.
+    /// There was no room, and the program has chosen to ignore overruns.
     Dropped,
     /// There was no room: the queue is in error from now on, and so is the QP.
     Overrun,
-    /// The queue was in error before: so is the QP.
+    /// The queue was already in error, and now the QP is too.
     Lost,
 }
 

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_kept_with_its_connection_and_what_was_flushed_behind_it() {
+    fn an_error_is_logged_with_its_connection_and_flushed_requests() {
         let log = ErrorLog::default();
         let now = Time::from_nanos(7);
         let flushed = failed(3, 2, WcStatus::WrFlushErr);

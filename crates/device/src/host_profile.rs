@@ -75,11 +75,12 @@ impl HostProfile {
         Self {
             port_rate: Some(rate),
             pacing_tick: Span::ZERO,
-            // So many others may be in front of one whose turn has come, and it still keeps its rate.
+            // A queue pair whose turn has come keeps its rate with this number of others in front
+            // of it.
             pacing_credit: packet.times(16),
             lateness_max: Span::ZERO,
-            // The port takes one packet at a time, so that nothing is won by a longer turn: it would
-            // only make the others wait.
+            // The port takes one packet at a time: a longer turn gains nothing and only makes the
+            // others wait.
             turn_packets: 1,
             // A READ is one request, however long.
             read_bytes: u32::MAX,

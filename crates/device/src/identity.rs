@@ -35,11 +35,11 @@ pub enum Function {
         /// How many virtual functions the card has, at most [`Self::VFS_MAX`].
         vfs: u8,
     },
-    /// A virtual function, which goes by the settings of its card.
+    /// A virtual function, which uses the settings of its card.
     Vf {
         /// Its place among the virtual functions, from 0.
         index: u8,
-        /// What errors call the PF.
+        /// The name of the PF, for errors.
         pf: String,
     },
 }

@@ -122,7 +122,7 @@ impl<T: HeldPacket> Impairer<T> {
         self.active.as_mut()?.poll(now, state)
     }
 
-    /// What becomes of the next packet, of `bytes`; `None` if it is lost.
+    /// Decides when the next packet, of `bytes`, is released; `None` if it is lost.
     pub(crate) fn admit(&mut self, now: Time, bytes: u32, state: &DeviceState) -> Option<Release> {
         match &mut self.active {
             Some(active) => active.admit(now, bytes, state),
@@ -255,7 +255,7 @@ impl<T: HeldPacket> Active<T> {
         self.packets.take(waiting.packet)
     }
 
-    /// What becomes of the next packet, of `bytes`; `None` if it is lost.
+    /// Decides when the next packet, of `bytes`, is released; `None` if it is lost.
     fn admit(&mut self, now: Time, bytes: u32, state: &DeviceState) -> Option<Release> {
         if self.is_lost(now, state) {
             return None;

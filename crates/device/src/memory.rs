@@ -81,7 +81,7 @@ impl Buffer {
     /// Panics if the range reaches outside the block.
     pub fn write(&self, offset: usize, bytes: &[u8]) {
         let at = self.range(offset, bytes.len());
-        // SAFETY: `range` checked that all of it lies in the block. The block is there.
+        // SAFETY: `range` checked that all of it is in the block, which is alive.
         let _ = unsafe { copy_in(at, bytes) };
     }
 
@@ -91,7 +91,7 @@ impl Buffer {
     /// Panics if the range reaches outside the block.
     pub fn read(&self, offset: usize, bytes: &mut [u8]) {
         let at = self.range(offset, bytes.len());
-        // SAFETY: `range` checked that all of it lies in the block. The block is there.
+        // SAFETY: `range` checked that all of it is in the block, which is alive.
         let _ = unsafe { copy_out(at, bytes) };
     }
 
@@ -178,7 +178,7 @@ pub struct Checked {
     access: &'static dyn CheckedAccess,
 }
 
-// SAFETY: whoever made it promised that the memory may be reached from any thread.
+// SAFETY: the caller of `Memory::borrowed` promised that any thread may access the memory.
 unsafe impl Send for Borrowed {}
 // SAFETY: as above.
 unsafe impl Sync for Borrowed {}
@@ -235,13 +235,13 @@ impl Memory {
     /// Copies `bytes` to `offset`.
     pub(crate) fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), AccessError> {
         match self.range(offset, bytes.len())? {
-            // SAFETY: `range` checked that all of it lies in the memory.
+            // SAFETY: `range` checked that all of it is in the memory.
             Place::At(at) => mapped(unsafe { copy_in(at, bytes) })?,
             Place::Unsure(addr, access) => {
                 let (body, tail) = split_tail(addr, bytes);
                 let behind = addr.wrapping_add(body.len() as u64);
-                // SAFETY: `range` checked that all of it lies in the memory, which is the
-                // program's by the contract of `checked`.
+                // SAFETY: `range` checked that all of it is in the memory, which is the program's
+                // by the contract of `checked`.
                 let written = unsafe { access.write(addr, body) && access.write(behind, tail) };
                 mapped(written)?;
             }
@@ -253,7 +253,7 @@ impl Memory {
     /// Copies from `offset` into `bytes`.
     pub(crate) fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<(), AccessError> {
         match self.range(offset, bytes.len())? {
-            // SAFETY: `range` checked that all of it lies in the memory.
+            // SAFETY: `range` checked that all of it is in the memory.
             Place::At(at) => mapped(unsafe { copy_out(at, bytes) })?,
             Place::Unsure(addr, access) => mapped(access.read(addr, bytes))?,
             Place::Nowhere => bytes.fill(0),
@@ -272,7 +272,7 @@ impl Memory {
         match place {
             Place::At(at) => {
                 let end = at.wrapping_add(last);
-                // SAFETY: `range` checked that both bytes lie in the memory.
+                // SAFETY: `range` checked that both bytes are in the memory.
                 let are_there = unsafe { access::are_readable(at, end) };
                 mapped(are_there)
             }
@@ -297,8 +297,9 @@ impl Memory {
         if checked.is_some_and(|access| !access.is_writable(word as u64)) {
             return Err(AccessError::Unmapped);
         }
-        // SAFETY: `range` checked that the word lies in the memory, and it is aligned. If the
-        // memory may go away, it was there just now, and by the contract it stays for this.
+        // SAFETY: `range` checked that the word is in the memory, and it is aligned. If the memory
+        // may be unmapped, it was mapped just now, and by the contract it stays so during this
+        // operation.
         let found = unsafe {
             match op {
                 AtomicOp::FetchAdd { add } => access::fetch_add(word, add),

@@ -278,7 +278,7 @@ impl KeyTable {
         Ok(MemoryRef { offset, region })
     }
 
-    /// Whether it lies in a region without bytes.
+    /// Whether it is in a region without bytes.
     pub(crate) fn is_phantom(&self, at: MemoryRef) -> bool {
         let region = self.region(MrKey(at.region));
         region.is_some_and(|region| matches!(region.memory, Memory::Phantom { .. }))
@@ -337,7 +337,7 @@ impl Region {
 }
 
 impl MrInfo {
-    /// The offset of `va`, if `len` bytes from there lie in the region.
+    /// The offset of `va`, if `len` bytes from there are in the region.
     #[inline]
     pub(crate) fn offset(&self, va: u64, len: u64) -> Option<u64> {
         offset_in(self.va, self.len, va, len)

@@ -92,7 +92,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn every_index_has_a_number_of_its_own_and_no_reserved_one_is_used() {
+    fn numbers_are_unique_and_never_reserved() {
         for (slot, key) in [(0, 0), (0, 1), (7, 2), (0xff, 3), (0xfe, u128::MAX)] {
             let numbers = Numbers::new(slot, Secret::new(key));
             let mut seen = HashSet::new();

@@ -16,14 +16,14 @@ use crate::services::QpObjects;
 pub(crate) struct QpEntry {
     /// It waits for the port, in this priority.
     pub(crate) ready: Option<u8>,
-    /// It is on the list of those that have worked.
+    /// It is on the list of queue pairs that have worked.
     pub(crate) used: bool,
-    /// The GID it was bound to is gone: nothing of it leaves or arrives any more (F21).
+    /// The GID that it was bound to is gone: it neither sends nor receives any more (F21).
     pub(crate) is_severed: bool,
     pub(crate) path: Option<Path>,
     pub(crate) objects: QpObjects,
     pub(crate) unpolled: Unpolled,
-    /// While its peer's CNPs slow it down.
+    /// Present while its peer's CNPs slow it down.
     pub(crate) limiter: Option<Box<Limiter>>,
     /// Its entry in the timer heap.
     pub(crate) timer_at: Option<Time>,
@@ -31,9 +31,9 @@ pub(crate) struct QpEntry {
     pub(crate) qp: Qp,
     /// Of the CNPs that answer its packets.
     pub(crate) cnp_timer: CnpTimer,
-    /// CNPs of its peers that it has heeded.
+    /// CNPs of its peers that it has handled.
     pub(crate) cnps: u32,
-    /// How often it is open (`ibv_open_qp`).
+    /// How many times it is open (`ibv_open_qp`).
     pub(crate) handles: u32,
     /// The address from which its own multicasts come back, if it wants none of them.
     pub(crate) blocked_echo: Option<IpAddr>,

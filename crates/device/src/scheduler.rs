@@ -106,7 +106,8 @@ impl Scheduler {
         }
     }
 
-    /// A queue pair may have got its first request in a turn that began with answers alone.
+    /// Begins a queue pair's turn again if it began with answers only and there may be a request
+    /// now.
     #[inline]
     pub(crate) fn begin_late(&mut self, index: u32, entry: &mut QpEntry) {
         if !self.is_granted && self.port.in_turn() == Some(index) {
@@ -163,13 +164,13 @@ impl Scheduler {
         }
     }
 
-    /// A queue pair's path leads elsewhere now, or nowhere.
+    /// A queue pair has another path now, or none.
     pub(crate) fn follow_path(&mut self, now: Time, index: u32, entry: &mut QpEntry) {
-        // Nobody answers the packets of the other services: they are not in flight for long.
+        // Packets of the other services are not acknowledged, so they are not in flight for long.
         let is_answered = entry.qp.config().qp_type.is_reliable();
         let path = entry.path.filter(|_| is_answered);
         self.connect(now, index, entry, path.map(|path| path.dest));
-        // Its host may have left amid its turn: what it was allowed was room at the old peer.
+        // If the host was interrupted in the middle of its turn, the grant was for the old peer.
         if self.port.in_turn() == Some(index) {
             self.begin_turn(index, entry);
         }

@@ -63,15 +63,16 @@ pub struct MappedState {
 
 /// Where the settings of a card are kept.
 ///
-/// Below the host it is not known which processes have the card open, nor whether the owner of a lock is still
-/// alive, so where they are kept and how they are locked is the host's matter.
+/// The device does not know which processes have the card open, nor whether the owner of a lock is
+/// alive. Storing and locking the settings is therefore up to the host.
 pub trait SettingsStore: fmt::Debug + Send + Sync {
     /// The settings as they are now, and their generation.
     fn load(&self) -> (u64, Arc<Settings>);
 
-    /// Puts settings that `change` makes of the present ones in their place, and then raises the
-    /// generation; if it makes none, nothing. No other thread or process is in such a call for the
-    /// same card meanwhile, and one that is killed in it locks nobody out.
+    /// Replaces the settings with what `change` makes of the current ones, and then raises the
+    /// generation; does nothing if it makes none. Calls for the same card exclude each other,
+    /// across threads and processes, and a process that is killed during one does not block the
+    /// others.
     fn change(
         &self,
         change: &mut dyn FnMut(&Settings) -> Option<Arc<Settings>>,
@@ -140,7 +141,7 @@ enum Memory {
 }
 
 impl DeviceState {
-    /// What one takes that nobody shares, beside its settings and the histogram.
+    /// The private memory of one state, without its settings and the histogram.
     pub(crate) const LOCAL_BYTES: usize = 2 * size_of::<usize>() + size_of::<Inner>();
 
     /// The state of a device that one process has to itself, after power-on.
@@ -297,7 +298,8 @@ impl DeviceState {
         result
     }
 
-    /// Runs `act` while nobody changes settings or takes the histogram's counts.
+    /// Runs `act` while no other thread or process changes settings or takes the histogram's
+    /// counts.
     fn exclusively(&self, mut act: impl FnMut()) -> Result<(), WriteLockError> {
         self.store().change(&mut |_| {
             act();
@@ -305,8 +307,8 @@ impl DeviceState {
         })
     }
 
-    /// Empties the queues of bottlenecks that are others now. The devices see that and let what
-    /// waits queue up anew.
+    /// Empties the queues of bottlenecks that have changed. The devices notice and queue the
+    /// waiting packets again.
     fn clear_backlogs(&self, before: &Settings, after: &Settings) {
         for direction in [Direction::Egress, Direction::Ingress] {
             let bottleneck = |it: &Settings| it.impairment(direction).bottleneck;

@@ -2,14 +2,14 @@
 
 use std::collections::VecDeque;
 
-/// Freed indices that wait before the first of them is used again, in a large table.
+/// The number of freed indices, in a large table, before the first of them is used again.
 const REST_MAX: u32 = 4096;
 
 /// Objects by index. A freed index is used again only after many others, so that a late packet or a
 /// stale handle rarely meets a new object under an old number.
 ///
-/// The first object lies in the table itself: most devices of a simulation have one of each kind, and
-/// none of them is in the processor's caches when a device's turn comes.
+/// The first object is stored in the table itself: most devices of a simulation have one of each
+/// kind, and none of them is in the processor's caches when it is the device's turn.
 #[derive(Debug)]
 pub(crate) struct Table<T> {
     first: Option<T>,

@@ -1,4 +1,4 @@
-//! When what a program posts leaves: scripts in virtual time.
+//! When posted requests leave: scripts in virtual time.
 
 mod common;
 
@@ -13,7 +13,7 @@ const LEAVES: Ring = Ring::Leaves { wants_watch: false };
 const WANTS_WATCH: Ring = Ring::Leaves { wants_watch: true };
 const MICROSECOND: Span = Span::from_micros(1);
 
-/// A program that has posted so much that requests may wait, and one of its requests on its way.
+/// A program that has posted enough for requests to wait, with one of its requests in flight.
 fn stream() -> World {
     let mut world = World::new();
     for _ in 0..=CALL_REQUESTS {
@@ -57,11 +57,11 @@ fn a_program_that_posts_now_and_then_needs_no_watch() {
     }
 }
 
-/// Its queue pair may have a limited number of READs outstanding: others do not leave when posted.
+/// The number of outstanding READs is limited, so further ones do not leave when posted.
 #[test]
 fn requests_that_cannot_leave_need_no_watch() {
     let mut world = World::new();
-    // The fifth finds that it cannot leave, and the others stand behind it.
+    // The fifth cannot leave, and further ones wait behind it.
     for _ in 0..5 {
         assert_eq!(world.read(A, 8), LEAVES);
     }
@@ -114,7 +114,7 @@ fn a_batch_leaves_when_it_is_full() {
     assert_eq!(world.post(A, 8, true), Ring::Waits);
 }
 
-/// One call takes 15 packets of the largest MTU, and what is left over begins the next one.
+/// One call takes 15 packets of the largest MTU, and the rest begins the next one.
 #[test]
 fn the_rest_of_a_full_batch_waits_for_the_next() {
     let mut world = stream();
@@ -139,7 +139,7 @@ fn most_of_a_batch_is_as_good_as_a_full_one() {
     assert_eq!(world[A].driver.link.sends, [16]);
 }
 
-/// As after 16 million packets: the numbers begin again in the middle of what waits.
+/// As after 16 million packets: the PSNs wrap among the waiting packets.
 #[test]
 fn waiting_packets_may_cross_the_psn_wrap() {
     let requests = 10 * BATCH_REQUESTS;
@@ -156,7 +156,7 @@ fn waiting_packets_may_cross_the_psn_wrap() {
         };
         assert_eq!(world.post(A, 8, true), expected, "request {count}");
         if expected == LEAVES {
-            // What has been answered is taken while this batch is under way.
+            // Answers are taken while this batch is in flight.
             world.poll(A);
             world.poll(B);
         }
@@ -212,7 +212,7 @@ fn thousands_of_queue_pairs_that_post_at_once_share_batches() {
     assert_eq!(world.count(A, Counter::RetransmittedPackets), 0);
 }
 
-/// A machine without a core for the watch: once, and then nothing waits for it any more.
+/// A machine without a core for the watch: requests wait for it once, and then no more.
 #[test]
 fn requests_that_came_too_late_make_others_leave_at_once() {
     let mut world = stream();
@@ -264,7 +264,7 @@ fn the_watch_sends_what_the_program_leaves() {
     assert_eq!(scene.look(MICROSECOND), Watched::Again);
 }
 
-/// Which is as soon as a program that computes is promised.
+/// A program that computes is promised this time.
 #[test]
 fn a_watch_that_has_a_core_sends_within_20_microseconds() {
     let mut scene = Scene::begin(NO_BATCH);

@@ -1,4 +1,4 @@
-//! Who drives a device, and when the helper sleeps: scripts in virtual time.
+//! Which thread drives a device, and when the helper sleeps: scripts in virtual time.
 
 use ferroce_device::{Span, Time};
 use ferroce_driver::patience::{AROUND, LOOK_AGAIN, POLLING, SPARED_MAX, SPIN, STAND_BACK};
@@ -52,14 +52,14 @@ impl Scene {
 const MICROSECOND: Span = Span::from_micros(1);
 
 #[test]
-fn a_passive_device_is_the_helpers() {
+fn the_helper_drives_a_passive_device() {
     let mut scene = Scene::begin();
     assert_eq!(scene.look(), Look::Drive { is_around: false });
     assert_eq!(scene.drive(100, None), Next::Again);
 }
 
 #[test]
-fn after_a_packet_it_spins_then_sleeps_until_a_timer() {
+fn the_helper_spins_after_a_packet_and_then_sleeps() {
     let mut scene = Scene::begin();
     assert_eq!(scene.drive(1, None), Next::Again);
     scene.pass(SPIN - MICROSECOND);
@@ -73,7 +73,7 @@ fn after_a_packet_it_spins_then_sleeps_until_a_timer() {
 }
 
 #[test]
-fn it_does_not_sleep_while_there_is_more_to_send() {
+fn the_helper_does_not_sleep_while_there_is_more_to_send() {
     let mut scene = Scene::begin();
     scene.pass(SPIN);
     let round = Round {
@@ -84,7 +84,7 @@ fn it_does_not_sleep_while_there_is_more_to_send() {
     };
     let next = scene.helper.next(scene.now, round, Sent::More, None);
     assert_eq!(next, Next::Spin);
-    // The link will say when it takes more.
+    // The link will report when it takes more.
     let next = scene.helper.next(scene.now, round, Sent::Blocked, None);
     assert_eq!(next, Next::Sleep(None));
 }
@@ -107,19 +107,19 @@ fn a_program_that_polls_is_left_alone() {
 }
 
 #[test]
-fn it_stands_back_when_nothing_stays_lying() {
+fn the_helper_stands_back_when_no_packet_is_left_waiting() {
     let mut scene = Scene::begin();
     scene.poll();
     assert_eq!(scene.look(), Look::AwaitAbsence(LOOK_AGAIN));
     scene.helper.has_waited(Waited::InVain);
     assert_eq!(scene.look(), Look::StandBack(LOOK_AGAIN));
-    // Woken, it looks who drives.
+    // When woken, it checks which thread drives.
     scene.helper.has_waited(Waited::Woken);
     assert_eq!(scene.look(), Look::AwaitAbsence(LOOK_AGAIN));
 }
 
 #[test]
-fn it_counts_anew_once_it_has_driven() {
+fn the_helper_counts_from_zero_after_it_has_driven() {
     let mut scene = Scene::begin();
     for _ in 0..3 {
         for _ in 0..SPARED_MAX {
@@ -144,10 +144,10 @@ fn a_program_that_goes_to_sleep_is_replaced_at_once() {
     assert_eq!(scene.look(), Look::Drive { is_around: false });
 }
 
-/// It may spin on its memory: a packet is what it waits for, and its next request takes the
-/// acknowledgement along.
+/// The program may spin on its memory: it waits for a packet, and its next request carries the
+/// acknowledgement.
 #[test]
-fn the_answer_to_a_little_is_left_to_a_program_that_is_around() {
+fn an_active_program_acknowledges_short_bursts_itself() {
     let helper = Helper::new(Time::ZERO);
     let round = |packets, is_due, is_around| Round {
         received: Some(packets),
@@ -173,7 +173,7 @@ fn the_answer_to_a_little_is_left_to_a_program_that_is_around() {
 }
 
 #[test]
-fn it_does_not_spin_on_the_core_of_a_program_that_is_around() {
+fn the_helper_does_not_spin_on_an_active_program_s_core() {
     let mut scene = Scene::begin();
     scene.poll();
     scene.pass(POLLING);
@@ -184,7 +184,7 @@ fn it_does_not_spin_on_the_core_of_a_program_that_is_around() {
 }
 
 #[test]
-fn a_link_that_is_gone_is_looked_at_now_and_then() {
+fn a_lost_link_is_checked_from_time_to_time() {
     let mut scene = Scene::begin();
     let round = Round {
         received: None,

@@ -1,4 +1,4 @@
-//! What a driver does when: packet scripts between two devices in virtual time.
+//! What a driver does and when: packet scripts between two devices in virtual time.
 
 mod common;
 
@@ -60,8 +60,8 @@ fn a_stream_is_answered_in_the_round_in_which_it_comes() {
     }
 }
 
-/// A program that posts for each message wants the answer together with the peer's next message, however
-/// long that is: it polls until its own is answered, and then watches its memory.
+/// A program that posts for each message wants the answer together with the peer's next message,
+/// however long that is: it polls until its own request is answered, and then watches its memory.
 #[test]
 fn a_long_message_is_answered_with_the_reply() {
     let packets = STREAM_PACKETS as u32 + 1;
@@ -91,7 +91,7 @@ fn a_long_message_is_answered_with_the_reply() {
     }
 }
 
-/// More than a round brings is more than one message that is answered.
+/// More packets than a round takes are more than one message that is answered.
 #[test]
 fn a_whole_round_is_a_stream_whatever_the_program_posts() {
     let mut world = World::new();
@@ -104,7 +104,7 @@ fn a_whole_round_is_a_stream_whatever_the_program_posts() {
     assert!(!world[B].driver.is_deferred());
 }
 
-/// To send costs more than to receive.
+/// Sending costs more than receiving.
 #[test]
 fn several_batches_of_a_stream_get_one_answer() {
     let mut world = World::new();
@@ -123,9 +123,9 @@ fn several_batches_of_a_stream_get_one_answer() {
     );
 }
 
-/// Where each batch waits for the answer to the one before, a second call brings nothing.
+/// When each batch waits for the answer to the previous one, a second call receives nothing.
 #[test]
-fn a_second_call_that_brings_nothing_becomes_rare() {
+fn second_calls_without_packets_become_rare() {
     let mut world = World::new();
     world[B].driver.link.batch = STREAM_PACKETS + 1;
     let mut calls = |batches: usize| {
@@ -142,12 +142,13 @@ fn a_second_call_that_brings_nothing_becomes_rare() {
     let second = (0..).zip(&rounds).filter(|(_, calls)| **calls == 2);
     let second: Vec<usize> = second.map(|(round, _)| round).collect();
     assert_eq!(second, [0, 2, 6, 14, 30]);
-    // It is made again where several batches lie there.
+    // The second call is made again when several batches wait.
     let rounds: Vec<_> = (0..10).map(|_| calls(2)).collect();
     assert!(rounds[8..].iter().all(|calls| *calls > 1), "{rounds:?}");
 }
 
-/// With a card there is no place where an acknowledgement could lie: what it acknowledges has completed.
+/// With a card, an acknowledgement never waits in a buffer: the requests that it covers have
+/// completed.
 #[test]
 fn acknowledged_requests_are_not_flushed() {
     for batch in [1, 64] {
@@ -166,7 +167,7 @@ fn acknowledged_requests_are_not_flushed() {
     }
 }
 
-/// The same for its peer, whose request has arrived.
+/// The same for the peer, to which a request has arrived.
 #[test]
 fn arrived_packets_are_acknowledged_before_the_end() {
     let mut world = World::new();
@@ -177,7 +178,7 @@ fn arrived_packets_are_acknowledged_before_the_end() {
     assert_eq!((world.completed(A), world.failed(A)), (1, 0));
 }
 
-/// Each call costs as much as some packets.
+/// Each call costs as much as several packets.
 #[test]
 fn a_call_that_has_emptied_the_link_is_the_last_one() {
     let mut world = World::new();
@@ -187,7 +188,7 @@ fn a_call_that_has_emptied_the_link_is_the_last_one() {
     world.send(A);
     world.poll(B);
     assert_eq!(world[B].driver.link.receives, 1);
-    // Before a timer runs out it is looked at anyway.
+    // The link is checked in any case before a timer expires.
     let deadline = world.wanted_at(A).unwrap();
     world[A].driver.link.receives = 0;
     world.pass_until(deadline);
@@ -195,7 +196,7 @@ fn a_call_that_has_emptied_the_link_is_the_last_one() {
     assert_eq!(world[A].driver.link.receives, 2);
 }
 
-/// A thread that had no processor does not take its own absence for a lost packet.
+/// A thread that had no processor does not mistake its own absence for a lost packet.
 #[test]
 fn an_answer_taken_late_still_stops_its_timer() {
     let mut world = World::new();
@@ -261,9 +262,9 @@ fn a_link_that_takes_no_more_loses_nothing() {
     assert_eq!(world.completed(A), 1);
 }
 
-/// Others want their turn at the device.
+/// Other threads wait for the device.
 #[test]
-fn one_call_sends_only_so_much() {
+fn the_packets_that_one_call_sends_are_bounded() {
     let mut world = World::new();
     world[A].driver.link.reported = 3 << 20;
     world[A].driver.link.room = 1;
@@ -301,7 +302,7 @@ fn completions_do_not_keep_polls_from_the_link_for_long() {
     assert!(!world[A].driver.is_fresh(stale));
 }
 
-/// A program that goes on soon can spare the memory that traffic took.
+/// A program that will continue soon keeps the memory that traffic needed; a long sleep frees it.
 #[test]
 fn a_device_tidies_up_before_a_long_sleep() {
     let round = |is_around| Round {
@@ -323,7 +324,7 @@ fn a_device_tidies_up_before_a_long_sleep() {
     assert_eq!(driver.tidy(round(false), sleep), sleep, "all in one go");
 }
 
-/// A thread that drives both ends, and comes back after a long time.
+/// One thread drives both ends, and returns after a long time.
 #[test]
 fn two_devices_of_one_thread_never_miss_what_both_have() {
     let mut world = World::new();

@@ -269,7 +269,7 @@ fn impossible_conditions_are_reported_in_advance() {
 }
 
 #[test]
-fn outages_longer_than_the_total_timeout_are_said_before() {
+fn outages_longer_than_the_total_timeout_are_predicted() {
     let flap = |length: &str| {
         star(&format!(
             "timeout = 14\nretry_cnt = 7\n[device]\npersonality = 'ib'\n[[fault]]\nkind='link-down'\n\

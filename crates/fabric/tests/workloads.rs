@@ -109,7 +109,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_makes_readers_panic(text in "\\PC{0,80}|[0-9 .a-zA-Z>\n-]{0,200}") {
+    fn arbitrary_text_never_panics_a_reader(text in "\\PC{0,80}|[0-9 .a-zA-Z>\n-]{0,200}") {
         let _ = Workload::from_hpcc(&text, Some);
         let _ = Workload::from_htsim(&text);
         let _ = Cdf::read(&text);
@@ -148,7 +148,7 @@ fn digest(workload: &Workload) -> u64 {
 
 /// On every machine, in every version: results are compared by seed.
 #[test]
-fn seeds_mean_the_same_for_ever() {
+fn seeds_keep_their_meaning() {
     let hosts: Vec<u32> = (0..64).collect();
     let arrivals = Poisson {
         duration: Span::from_millis(100),

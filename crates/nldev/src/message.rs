@@ -275,7 +275,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn attributes_are_aligned_and_nested_ones_have_the_length_of_all() {
+    fn attributes_are_aligned_and_nests_span_their_contents() {
         let mut message = Message::new(9, 0, 1, 2);
         let table = message.open(100);
         message.text(7, "ab");

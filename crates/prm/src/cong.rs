@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_of_a_command_is_selected_by_its_bit_and_none_of_a_record_is() {
+    fn command_fields_have_select_bits_and_record_fields_do_not() {
         for layout in [&CONG_CONTROL_RP, &CONG_CONTROL_NP] {
             let mut seen = 0;
             for field in layout.fields() {

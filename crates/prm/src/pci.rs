@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_read_as_they_are_written_and_without_the_domain() {
+    fn addresses_round_trip_and_the_domain_is_optional() {
         for text in [
             "0000:3a:00.0",
             "10fe:00:1f.7",

@@ -255,7 +255,7 @@ impl Forger {
 }
 
 #[test]
-fn replayed_packets_do_nothing_twice() {
+fn replayed_packets_take_effect_only_once() {
     let forger = Forger::new(0);
     let (victim, remote) = (&forger.victim, forger.victim.remote(0));
     let write = forger.packet(Opcode::RcWriteOnly, 0, remote);
@@ -293,7 +293,7 @@ fn packets_out_of_turn_are_refused() {
 }
 
 #[test]
-fn memory_that_is_not_theirs_is_not_touched() {
+fn packets_cannot_access_memory_without_permission() {
     for (test, outside) in [(2, false), (3, true)] {
         let forger = Forger::new(test);
         let victim = &forger.victim;
@@ -384,7 +384,7 @@ fn honest_traffic_survives_a_flood() {
 /// CNPs of an outsider, forged and damaged ones, as fast as a socket gives them: no rate falls, and
 /// messages get through. They come where the sender's acknowledgements arrive.
 #[test]
-fn a_flood_of_cnps_slows_nobody_down() {
+fn a_flood_of_forged_cnps_slows_no_queue_pair_down() {
     let a = Node::open(address(45, 7, 0), LEN);
     let b = Node::open(address(45, 7, 1), LEN);
     let (qpn, _) = connect(&a, &b, &attr());

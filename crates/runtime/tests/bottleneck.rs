@@ -229,9 +229,9 @@ fn is_fair_and_busy(seen: &Seen) -> bool {
 }
 
 #[test]
-fn flows_share_a_bottleneck_and_those_who_stay_take_over() {
+fn remaining_flows_take_over_a_shared_bottleneck() {
     let _alone = ALONE.lock();
-    let test = "flows_share_a_bottleneck_and_those_who_stay_take_over";
+    let test = "remaining_flows_take_over_a_shared_bottleneck";
     for flows in [2, 4, 8, 16] {
         let mut incast = Incast::new(test, flows as u8, flows);
         // What the others have posted still goes out at first.

@@ -200,11 +200,11 @@ fn churn(test: &str, place: &Place, attr: &QpAttr, kill: bool) -> u64 {
 }
 
 #[test]
-fn opening_and_closing_costs_nobody_a_packet() {
+fn opening_and_closing_loses_no_packet_of_others() {
     if let Some(role) = role() {
         return comer(&role);
     }
-    let test = "opening_and_closing_costs_nobody_a_packet";
+    let test = "opening_and_closing_loses_no_packet_of_others";
     let place = Place::on_the_wire(address(61, 0, 0));
     assert_eq!(churn(test, &place, &no_timeout(), false), 0);
 }

@@ -50,7 +50,7 @@ fn write(node: &Node, qpns: &[Qpn]) {
 }
 
 #[test]
-fn one_process_does_not_drown_itself() {
+fn one_process_does_not_overload_itself() {
     let config = DeviceConfig::new(address(61, 0, 0));
     let node = Node::with_config(config, 2 * LEN);
     let qpns = selves(&node, queue_pairs());
@@ -100,7 +100,7 @@ fn member(role: &[String]) {
 }
 
 #[test]
-fn many_processes_do_not_drown_one() {
+fn many_processes_do_not_overload_one() {
     if let Some(role) = role() {
         return member(&role);
     }
@@ -108,7 +108,7 @@ fn many_processes_do_not_drown_one() {
     let node = Node::attach(&place.registry(), "a", LEN);
     let each = queue_pairs().div_ceil(PROCESSES);
     let role = format!("{} {each}", place.path().display());
-    let start = || Other::start("many_processes_do_not_drown_one", &role);
+    let start = || Other::start("many_processes_do_not_overload_one", &role);
     let mut members = [(); PROCESSES].map(|()| start());
     for member in &mut members {
         for _ in 0..each {

@@ -98,9 +98,9 @@ fn install(handler: usize) -> libc::sigaction {
 }
 
 #[test]
-fn missing_memory_is_an_error_and_a_barrier_the_programs() {
+fn unmapped_memory_is_an_error_and_write_barriers_are_called() {
     if !cfg!(target_arch = "x86_64") {
-        let test = "missing_memory_is_an_error_and_a_barrier_the_programs";
+        let test = "unmapped_memory_is_an_error_and_write_barriers_are_called";
         return skip(test, "the device recovers faults on x86-64 only");
     }
     let [a, b] = [1, 2].map(|host| Node::open(address(67, 1, host), 1 << 16));

@@ -132,8 +132,8 @@ fn on_interfaces() -> (Place, Registry, [Node; 2]) {
 }
 
 #[test]
-fn an_interface_that_goes_down_takes_the_port_along() {
-    let test = "an_interface_that_goes_down_takes_the_port_along";
+fn the_port_goes_down_with_its_interface() {
+    let test = "the_port_goes_down_with_its_interface";
     if !in_namespace(test, INTERFACES) {
         return;
     }
@@ -199,8 +199,8 @@ fn a_queue_pair_stays_bound_to_an_address_that_was_removed() {
 }
 
 #[test]
-fn an_interface_that_is_removed_takes_port_and_gids_along() {
-    let test = "an_interface_that_is_removed_takes_port_and_gids_along";
+fn port_and_gids_disappear_with_their_interface() {
+    let test = "port_and_gids_disappear_with_their_interface";
     if !in_namespace(test, INTERFACES) {
         return;
     }
@@ -222,7 +222,7 @@ fn an_interface_that_is_removed_takes_port_and_gids_along() {
 
 /// `ferroce dev del --force`: the device is gone under those that use it, and its name is free.
 #[test]
-fn whoever_uses_a_device_that_is_removed_by_force_hears_of_it() {
+fn users_of_a_forcibly_removed_device_are_told() {
     let place = Place::with_device(address(77, 3, 1));
     let registry = place.registry();
     let node = Node::attach(&registry, "a", 64);

@@ -188,7 +188,7 @@ fn a_device_goes_in_the_middle_of_its_work() {
 }
 
 #[test]
-fn a_second_device_is_told_what_to_do() {
+fn a_second_device_at_an_address_is_refused_with_a_remedy() {
     let address = address(44, 3, 0);
     let _first = Node::open(address, LEN);
     let error = Device::open(DeviceConfig::new(address)).unwrap_err();

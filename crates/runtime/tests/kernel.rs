@@ -56,9 +56,9 @@ fn packet(qpn: u32, at: &[(usize, u8)]) -> Vec<u8> {
 }
 
 #[test]
-fn the_kernel_looks_at_the_slot() {
+fn the_kernel_steers_packets_by_their_slot() {
     let v4 = SocketAddr::new(address(21, 0, 0), ROCE_V2_PORT);
-    let v6 = port_v6("the_kernel_looks_at_the_slot");
+    let v6 = port_v6("the_kernel_steers_packets_by_their_slot");
     let v6 = v6.map(|port| SocketAddr::new(Ipv6Addr::LOCALHOST.into(), port));
     for address in [Some(v4), v6].into_iter().flatten() {
         let first = share(address);

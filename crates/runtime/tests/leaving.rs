@@ -109,7 +109,7 @@ fn await_at_most(limit: usize, at: SocketAddr) {
 
 /// The next one always joins before the last one leaves.
 #[test]
-fn only_so_many_places_are_kept() {
+fn the_number_of_kept_places_is_limited() {
     const KEPT_MAX: usize = 16;
     let place = Place::on_the_wire(address(69, 1, 0));
     let first = join(&place);

@@ -9,7 +9,7 @@ const LEN: usize = 4 << 20;
 const BYTES: usize = LEN / 2 - 64;
 
 #[test]
-fn every_kind_arrives_whole() {
+fn every_operation_arrives_intact() {
     let [a, b] = [0, 1].map(|host| Node::with_config(patient(address(31, 0, host)), LEN));
     check_both_ways(&a, &b, &patient_attr(), BYTES);
     nothing_was_lost(&a);
@@ -17,7 +17,7 @@ fn every_kind_arrives_whole() {
 }
 
 #[test]
-fn they_arrive_whole_over_a_bad_link_too() {
+fn every_operation_arrives_intact_over_a_bad_link() {
     let [a, b] = [0, 1].map(|host| Node::open(address(31, 1, host), LEN));
     for node in [&a, &b] {
         let bad = "loss=1%,duplicate=1%,corrupt=0.5%,reorder=0.5%:100us,delay=20us,jitter=10us";

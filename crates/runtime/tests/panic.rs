@@ -9,7 +9,7 @@ use common::{Node, address, connect, impatient, impatient_attr, wait_until};
 use ferroce_device::{Event, WcStatus};
 
 #[test]
-fn a_device_that_panics_fails_and_tells() {
+fn a_device_that_panics_fails_with_an_event() {
     let [a, b] = [1, 2].map(|host| Node::with_config(impatient(address(68, 1, host)), 4096));
     let (at_a, _) = connect(&a, &b, &impatient_attr());
     a.post(at_a, 1, b.remote(0).write(), a.sge(0, 100));
@@ -28,7 +28,7 @@ fn a_device_that_panics_fails_and_tells() {
 }
 
 #[test]
-fn a_device_whose_helper_panics_fails_and_tells() {
+fn a_device_whose_helper_panics_fails_with_an_event() {
     static FATAL: AtomicU32 = AtomicU32::new(0);
     let [a, b] = [1, 2].map(|host| Node::with_config(impatient(address(68, 2, host)), 4096));
     let (at_a, at_b) = connect(&a, &b, &impatient_attr());

@@ -340,7 +340,7 @@ fn a_flushed_receive_wakes_a_sleeper() {
 
 /// A device whose program never asks for events does not grow, and the latest are there.
 #[test]
-fn events_nobody_asks_for_are_bounded() {
+fn unread_events_are_bounded() {
     let node = Node::open(address(43, 12, 0), LEN);
     // A completion queue of one entry overruns with the second one, which is an event.
     let overrun = |hca: &mut Hca| {

@@ -67,11 +67,11 @@ fn a_new_namespace_has_no_devices_of_an_old_one() {
 
 /// Root of a user namespace is another user outside, and there may be a directory of the real root.
 #[test]
-fn root_of_a_user_namespace_has_the_directory_of_who_he_is() {
+fn root_in_a_user_namespace_uses_the_outer_user_s_directory() {
     if role().is_some() {
         return tell_directory();
     }
-    let test = "root_of_a_user_namespace_has_the_directory_of_who_he_is";
+    let test = "root_in_a_user_namespace_uses_the_outer_user_s_directory";
     let set = "unset FERROCE_DIR && mount -t tmpfs none /dev/shm && exec \"$@\"";
     let Some(directory) = directory_in_namespace(test, &[set]) else {
         return;
@@ -104,8 +104,8 @@ fn open_with(limit: u32, value: u64, place: &Place) -> Option<String> {
 
 /// In a process of its own, whose limits they are.
 #[test]
-fn limits_of_the_process_are_said() {
-    let test = "limits_of_the_process_are_said";
+fn limits_of_the_process_are_reported() {
+    let test = "limits_of_the_process_are_reported";
     if role().is_none() {
         return Other::start(test, "alone").finish();
     }

@@ -105,7 +105,7 @@ fn no_two_devices_have_one_pci_address() {
 }
 
 #[test]
-fn a_file_that_is_no_device_is_named() {
+fn a_file_that_is_not_a_device_is_named() {
     let place = Place::new();
     let registry = place.registry();
     let path = registry.directory().join("a.toml");
@@ -175,7 +175,7 @@ fn a_slot_for_each_that_attaches_and_one_port_for_all() {
 }
 
 #[test]
-fn an_address_that_somebody_else_has_is_refused() {
+fn an_address_of_another_device_is_refused() {
     let (_place, registry) = with_device(5);
     let (_elsewhere, other) = with_device(5);
     let holder = attach(&other, "a").unwrap();

@@ -31,7 +31,7 @@ fn qps(observer: &Observer, slot: u8) -> Vec<QpRow> {
 }
 
 #[test]
-fn processes_tell_of_their_objects_until_they_are_killed() {
+fn processes_report_their_objects_until_they_are_killed() {
     let place = Place::with_device(address(140, 0, 0));
     let mut child = place.start("a", LEN, "target");
     let node = attach(place.path());
@@ -91,7 +91,7 @@ fn a_process_answers_whatever_its_program_does() {
 
 /// One of many that says nothing holds up the others only as long as it is given, and once only.
 #[test]
-fn whoever_owes_an_answer_is_not_waited_for_again() {
+fn a_silent_process_is_not_waited_for_again() {
     let place = Place::with_device(address(140, 3, 0));
     let (held, other) = (attach(place.path()), attach(place.path()));
     let observer = observe(place.path());

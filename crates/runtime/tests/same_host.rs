@@ -85,7 +85,7 @@ fn udp_can_be_asked_for() {
 }
 
 #[test]
-fn a_stopped_peer_costs_its_own_packets_alone() {
+fn a_stopped_peer_loses_only_its_own_packets() {
     let place = place(5, &[LinkSetting::Shm; 3]);
     let (node, third) = (place.attach("a", LEN), place.attach("c", LEN));
     let mut child = place.start("b", LEN, "target");
@@ -107,7 +107,7 @@ fn a_stopped_peer_costs_its_own_packets_alone() {
 
 /// More than a ring holds, for a process that takes nothing: that is lost, and soon others get theirs.
 #[test]
-fn a_ring_that_is_full_for_good_holds_up_no_others() {
+fn a_permanently_full_ring_does_not_delay_others() {
     let place = place(8, &[LinkSetting::Shm; 3]);
     let (node, third) = (place.attach("a", LEN), place.attach("c", LEN));
     let mut child = place.start("b", LEN, "target");

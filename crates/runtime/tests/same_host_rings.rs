@@ -108,7 +108,7 @@ fn memory_of_rings_comes_and_goes_with_traffic() {
 /// A process writes anything anywhere in its rings: that costs it the rings, and their packets. What
 /// goes on goes on by UDP.
 #[test]
-fn a_peer_that_scribbles_costs_its_own_packets_alone() {
+fn a_peer_that_corrupts_a_ring_loses_only_its_own_packets() {
     let _alone = alone();
     let place = place(2);
     let memory = File::options().write(true).open("/proc/self/mem").unwrap();

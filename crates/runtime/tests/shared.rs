@@ -51,7 +51,7 @@ fn a_peer_elsewhere_reaches_each_of_them() {
 
 /// The one whose socket gets all packets dies during traffic.
 #[test]
-fn the_death_of_one_is_no_harm_to_others() {
+fn the_death_of_one_process_does_not_harm_others() {
     let place = Place::on_the_wire(address(14, 3, 0));
     let mut victims = [(); 3].map(|()| place.start("a", LEN, "target"));
     let [a, b] = [(); 2].map(|()| place.attach("a", LEN));

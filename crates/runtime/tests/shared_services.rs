@@ -21,7 +21,7 @@ fn listen(node: &Node, service: ServiceId) {
 }
 
 #[test]
-fn requests_find_whoever_serves_the_port() {
+fn requests_reach_the_process_that_serves_the_port() {
     let place = Place::with_device(address(15, 0, 0));
     let nodes = [(); 3].map(|()| place.attach("a", 4096));
     for (port, server) in (1000..).zip(&nodes) {
@@ -98,7 +98,7 @@ fn a_port_has_one_owner_until_it_is_dropped() {
 
 /// Linux answers a conflict with a wildcard otherwise than one of two addresses.
 #[test]
-fn whoever_finds_a_port_in_use_learns_on_which_addresses() {
+fn a_port_in_use_is_reported_with_its_addresses() {
     let place = Place::with_device(address(15, 3, 0));
     let [a, b] = [(); 2].map(|()| place.attach("a", 4096));
     for scope in [ServiceScope::Device, ServiceScope::Host] {

@@ -423,7 +423,7 @@ fn a_foreign_address_is_not_available() {
 }
 
 #[test]
-fn a_wildcard_is_no_device_address() {
+fn a_wildcard_is_not_a_device_address() {
     for ip in [
         IpAddr::from(Ipv4Addr::UNSPECIFIED),
         Ipv6Addr::UNSPECIFIED.into(),

@@ -84,13 +84,13 @@ fn between_nodes(place: &Place) {
 }
 
 #[test]
-fn nothing_is_handed_on_for_long() {
+fn packets_are_soon_steered_without_forwarding() {
     between_nodes(&Place::on_the_wire(address(16, 0, 0)));
 }
 
 #[test]
-fn nor_with_ipv6() {
-    let Some(port) = port_v6("nor_with_ipv6") else {
+fn packets_are_soon_steered_without_forwarding_over_ipv6() {
+    let Some(port) = port_v6("packets_are_soon_steered_without_forwarding_over_ipv6") else {
         return;
     };
     let place = Place::new();
@@ -104,7 +104,7 @@ fn nor_with_ipv6() {
 
 /// The last socket takes the index of the first one.
 #[test]
-fn the_death_of_the_first_heals() {
+fn steering_recovers_from_the_death_of_the_first_process() {
     let place = Place::on_the_wire(address(16, 1, 0));
     let mut first = target(&place);
     let described = first.hear();
@@ -131,7 +131,7 @@ fn eight_processes() {
 }
 
 #[test]
-fn a_wrong_program_heals() {
+fn steering_recovers_from_a_wrong_program() {
     let address = address(16, 3, 0);
     let place = Place::on_the_wire(address);
     let ([a, b], qpn) = pair(&place);

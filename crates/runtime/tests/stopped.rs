@@ -96,7 +96,7 @@ fn joining_waits_for_the_socket_of_a_busy_process() {
 
 /// It may have been stopped before it was asked.
 #[test]
-fn one_that_never_answers_is_waited_for_once() {
+fn a_silent_process_is_waited_for_once() {
     let place = Place::on_the_wire(address(65, 4, 0));
     let mut child = victim(&place);
     // It shares the port, alone until now.

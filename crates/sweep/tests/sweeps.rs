@@ -65,7 +65,7 @@ fn work(plan: &Plan, directory: &Path, options: Options) -> Ran {
 }
 
 #[test]
-fn a_sweep_runs_and_says_who_survives() {
+fn a_sweep_runs_and_reports_the_survivors() {
     let directory = tempfile::tempdir().unwrap();
     let plan = plan(SWEEP, SCENARIO).unwrap();
     // Two timeouts without faults and six combinations with, three seeds each.
@@ -102,7 +102,7 @@ fn a_sweep_runs_and_says_who_survives() {
 }
 
 #[test]
-fn a_plan_is_the_same_tomorrow_and_elsewhere() {
+fn a_plan_is_reproducible() {
     let first = plan(SWEEP, SCENARIO).unwrap();
     assert_eq!(first, plan(SWEEP, SCENARIO).unwrap());
     let directory = tempfile::tempdir().unwrap();

@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn links_of_a_card_end_in_pci_addresses_and_lead_to_its_functions() {
+    fn links_of_a_card_lead_to_the_pci_addresses_of_its_functions() {
         let cards = with_vfs(None);
         let place = tempfile::tempdir().unwrap();
         let writer = Writer::open(place.path()).unwrap();

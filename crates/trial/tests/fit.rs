@@ -79,7 +79,7 @@ fn a_search_that_was_stopped_goes_on_with_the_same_result() {
 }
 
 #[test]
-fn contradictions_are_said_before_anything_is_searched() {
+fn contradictions_are_reported_before_the_search() {
     let asked = |survive, detect_within| {
         let demand = Demand {
             survive: Span::from_secs(survive),
@@ -105,7 +105,7 @@ fn contradictions_are_said_before_anything_is_searched() {
 }
 
 #[test]
-fn constraints_that_nothing_meets_are_said() {
+fn unsatisfiable_constraints_are_reported() {
     // The QP's timeout caps every wait at 268 ms, and each answer takes longer.
     let late = Question {
         link: Link {
@@ -170,7 +170,7 @@ fn files_of_other_searches_are_refused() {
 
 proptest! {
     #[test]
-    fn no_file_makes_it_panic(at in 0usize..2_000, byte: u8, cut: bool, text: String) {
+    fn arbitrary_files_never_panic(at in 0usize..2_000, byte: u8, cut: bool, text: String) {
         let question = question();
         let _ = State::read(&text, &question);
         let mut state = State::new(&question);

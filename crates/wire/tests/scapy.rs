@@ -73,7 +73,7 @@ fn vectors() -> Vec<(String, Vec<u8>, Value)> {
 }
 
 #[test]
-fn every_opcode_is_among_them() {
+fn the_vectors_cover_every_opcode() {
     let packets = vectors();
     for &opcode in Opcode::ALL {
         let count = packets
@@ -178,7 +178,7 @@ fn icrc_is_the_one_scapy_computed() {
 }
 
 #[test]
-fn written_again_they_are_the_same() {
+fn emitted_vectors_are_identical() {
     for (name, bytes, _) in vectors() {
         let Datagram {
             ip,

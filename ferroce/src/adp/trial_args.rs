@@ -126,7 +126,7 @@ fn read_file(path: &str) -> Result<String, Failure> {
 }
 
 impl Asked {
-    /// How many are tried unless said otherwise.
+    /// The default number of trials.
     pub(super) fn usual_count(&self) -> u32 {
         match &self.outages {
             // At most COUNT_MAX.
@@ -135,7 +135,7 @@ impl Asked {
         }
     }
 
-    /// So many of them in words.
+    /// Describes `count` of them.
     pub(super) fn title(&self, count: u32, trains: &[Train]) -> String {
         let longest = trains.iter().map(|train| train.down).max();
         let longest = longest.unwrap_or(Span::ZERO).about();

@@ -10,7 +10,7 @@ use thiserror::Error;
 /// Why the demo could not show what it wants to show.
 #[derive(Debug, Error)]
 pub(crate) enum Error {
-    /// Somebody else holds an address.
+    /// Another program holds an address.
     #[error(
         "{address} is in use, perhaps by another demo: wait until it ends, or take other addresses, \
          for example --addresses 127.0.0.3,127.0.0.4; `ss -ulnp sport = :{port}` shows who it is \

@@ -40,15 +40,15 @@ pub(crate) struct Figures {
     pub(crate) outcome: Outcome,
     /// Payload of the messages that are done.
     pub(crate) bytes: u64,
-    /// Whether all of it was what it had to be.
+    /// Whether all bytes were right.
     pub(crate) verified: bool,
     /// From the first request to the last completion.
     pub(crate) elapsed_ns: u64,
     /// Request packets sent again.
     pub(crate) retransmissions: u64,
-    /// Those of them that nothing was lost for, as far as either end can prove it.
+    /// Those of them without a preceding loss, as far as either end can prove it.
     pub(crate) spurious: u64,
-    /// What became of the time of the thread that drives both ends.
+    /// How the thread that drives both ends spent its time.
     pub(crate) spent: Spent,
     pub(crate) expiries: Vec<Expiry>,
     /// From posting to completion, in nanoseconds.
@@ -57,8 +57,8 @@ pub(crate) struct Figures {
     pub(crate) bytes_by_ms: Vec<u64>,
     /// Start and end of the blackout, once it is known.
     pub(crate) dark: Option<(u64, u64)>,
-    /// How long after the end of the blackout each queue pair's next message was done; of those
-    /// that had one on its way through it.
+    /// For each queue pair with a message in flight during the blackout: how long after its end the
+    /// next message completed.
     pub(crate) recoveries_ns: Vec<u64>,
 }
 

@@ -308,7 +308,7 @@ impl<'a> Picture<'_, 'a> {
             .time_axis(&panel.axis, panel.bottom, scale, below)
     }
 
-    /// Each policy has its own shape, for those to whom colours say little.
+    /// Each policy has its own shape, so that the picture can be read without colours.
     fn mark(&self, policy: Kind, at: (i32, i32)) -> Drawn<'a> {
         let color = color(policy);
         match policy {

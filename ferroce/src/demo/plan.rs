@@ -34,14 +34,14 @@ pub(crate) struct Blackout {
 /// When a blackout begins.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Start {
-    /// So long after the start of the run.
+    /// This time after the start of the run.
     Time(u64),
-    /// When so many of a hundred bytes are done.
+    /// When this percentage of the bytes is done.
     Percent(f64),
 }
 
 impl Start {
-    /// Unless said otherwise. A share of the work comes in every run, however fast it is.
+    /// The default. A share of the work is reached in every run, however fast it is.
     pub(crate) const DEFAULT: Self = Self::Percent(25.0);
 }
 

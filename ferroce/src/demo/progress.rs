@@ -22,13 +22,13 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// That of a run under a policy, which moves so many bytes.
+    /// The progress of a run under a policy, which moves `bytes` bytes.
     pub(crate) fn new(run: usize, kind: Kind, bytes: u64) -> Self {
         let prefix = format!("run {run} of {}, {kind:<8}", Kind::ALL.len());
         Self::with_prefix(prefix, bytes)
     }
 
-    /// That of a run which takes its time; see [`Self::show_share`].
+    /// The progress of a run of fixed duration; see [`Self::show_share`].
     pub(crate) fn of_time() -> Self {
         Self::with_prefix("congestion".to_owned(), SHARES)
     }

@@ -174,7 +174,7 @@ fn conclusion(runs: &[Figures]) -> String {
     format!("{text}. Every byte that arrived was right.")
 }
 
-/// What the machine has spoilt, and what to do.
+/// Explains how the machine distorted the comparison, and what to do.
 fn excuse(found: &TooBusy) -> String {
     let percent = |share: f64| digits(share * 100.0);
     let what = match *found {
@@ -364,7 +364,7 @@ pub(super) mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// A run of so many milliseconds whose timers waited so long.
+    /// A run of `elapsed_ms` milliseconds whose timers waited `waits_ms`.
     pub(in crate::demo) fn run(policy: Kind, elapsed_ms: u64, waits_ms: &[u64]) -> Figures {
         let expiry = |&wait_ms: &u64| Expiry {
             at_ns: 0,

@@ -211,7 +211,7 @@ impl Rig {
         Ok(Self { client, server })
     }
 
-    /// The link goes bad, in both directions, and stays so but for the outage time.
+    /// Impairs the link in both directions, and interrupts it during the outage.
     pub(crate) fn impair(&self, loss: f64, outage: Option<Outage>) -> Result<(), Error> {
         self.client.impair(loss, outage)?;
         self.server.impair(loss, outage)

@@ -9,19 +9,19 @@ use super::plan::Kind;
 
 /// Runs whose times differ by less than this factor took about the same time.
 pub(crate) const ALIKE: f64 = 1.15;
-/// Shares of a run's time that its thread had no processor. Beyond, it shows the machine.
+/// Share of a run's time that its thread had no processor. Above it, the run measures the machine.
 const STALLED_MAX: f64 = 0.9;
-/// Share of the timeouts that repeated something that had arrived.
+/// Share of the timeouts that repeated packets which had arrived.
 const SPURIOUS_MAX: f64 = 0.5;
-/// With fewer than this they say nothing.
+/// With fewer spurious retransmissions than this, the share is not significant.
 const SPURIOUS_MIN: u64 = 20;
-/// Share of a run's time that its thread worked or wanted to. Beyond, timers make no difference.
+/// Share of a run's time that its thread worked or wanted to. Above it, timers make no difference.
 const OCCUPIED_MAX: f64 = 0.5;
 
-/// What the machine has spoilt.
+/// How a busy machine made runs impossible to compare.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum TooBusy {
-    /// A run in which the demo hardly got a processor: this share of the time it had none.
+    /// A run in which the demo had no processor for this share of the time.
     Stalled { policy: Kind, share: f64 },
     /// A run whose timers measured the machine.
     Spurious {
@@ -29,8 +29,8 @@ pub(crate) enum TooBusy {
         spurious: u64,
         timeouts: usize,
     },
-    /// The fastest run took so long for want of a processor that no timer made a difference: this
-    /// share of the time it worked or wanted to.
+    /// The fastest run lacked a processor for so long that no timer made a difference: this share
+    /// of the time it worked or wanted to.
     Occupied { policy: Kind, share: f64 },
     /// Which of two runs was faster depends on whether the time without a processor counts.
     Undecided { faster: Kind, slower: Kind },

@@ -285,7 +285,7 @@ impl Histogram {
                 break;
             }
             let counts = read(device)?;
-            // Somebody else may have changed it meanwhile.
+            // Another program may have changed the bins meanwhile.
             let now = present(device)?;
             if counts.len() != usize::from(config.bins) || settings(&now)? != settings(&asked)? {
                 return Err(Failure::broken(format_args!(
@@ -353,7 +353,7 @@ impl Histogram {
         given.unwrap_or(WAIT_SECONDS)
     }
 
-    /// Waits until it is time for a read; `false` if somebody has ended that.
+    /// Waits until it is time for a read; `false` if a signal ended the wait.
     fn pause(&self, iteration: u32, pauses: Option<&Pauses>) -> bool {
         let time = Duration::from_secs(self.seconds().into());
         match pauses {
@@ -367,7 +367,7 @@ impl Histogram {
         }
     }
 
-    /// The bins that have something in them.
+    /// The bins that are not empty.
     fn picture(&self, iteration: u32, config: &HistogramConfig, counts: Vec<u64>) -> String {
         let bars = bins::table(config, &[(self.name.clone(), counts)]);
         let bars = bars.unwrap_or_else(|| "no adaptive-retransmission timeouts\n".to_owned());

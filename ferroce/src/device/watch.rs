@@ -93,7 +93,7 @@ impl Pauses {
     }
 }
 
-/// What goes in front of a picture, so that on a terminal it takes the place of the one before.
+/// Goes in front of a picture, so that on a terminal it replaces the previous one.
 pub(super) fn in_place() -> &'static str {
     const HOME_AND_CLEAR: &str = "\x1b[H\x1b[J";
     match io::stdout().is_terminal() {
@@ -102,7 +102,7 @@ pub(super) fn in_place() -> &'static str {
     }
 }
 
-/// The time between two looks: seconds, or a time with its unit.
+/// The refresh interval: seconds, or a time with its unit.
 pub(super) fn interval(text: &str) -> Result<Duration, Invalid> {
     let with_unit = match text.parse::<Decimal>() {
         Ok(seconds) => format!("{seconds}s"),

@@ -183,7 +183,7 @@ impl Timeout {
         question.run(self.json, to)
     }
 
-    /// What is asked of the QP, by whom.
+    /// The attributes that the QP is asked for, and the application that asks, if given.
     fn asked(&self) -> Result<(Option<App>, Asked), Failure> {
         let environment = |name: &str| {
             let value = std::env::var(name).ok();

@@ -14,14 +14,14 @@ use crate::json::capture as json;
 use crate::output::lines::Lines;
 use crate::output::lines::grouped;
 
-/// Waits that are shown of the longest outage.
+/// The most waits shown of the longest outage.
 const WAITS_MAX: usize = 24;
-/// What a wait can mean, where it is listed.
+/// The most interpretations of a wait that are listed.
 const READINGS_MAX: usize = 5;
-/// Explanations of failures that are shown.
+/// The most explanations of failures that are shown.
 const TOLERATES_MAX: usize = 6;
 
-/// An answer in lines of 80 columns; so many outages were left out.
+/// An answer in lines of 80 columns; `left_out` outages are not shown.
 pub(super) fn answer(answer: &Answer, ladders: &[Ladder], left_out: u64) -> String {
     let mut lines = Lines::default();
     if let Some(longest) = ladders.iter().max_by_key(|ladder| ladder.weight()) {

@@ -55,7 +55,7 @@ pub(crate) struct Blackout {
     pub(crate) length_ns: u64,
     /// So long after the start of a run.
     pub(crate) start_ns: Option<u64>,
-    /// When so many of a hundred bytes are done.
+    /// When this percentage of the bytes is done.
     pub(crate) start_percent: Option<f64>,
 }
 

@@ -52,9 +52,9 @@ pub(crate) struct Device {
     pub(crate) fw_ver: String,
     /// Board, also called PSID.
     pub(crate) board_id: String,
-    /// Packet lifetime of a path, a code: 4.096 us doubled so many times.
+    /// Packet lifetime of a path, as a code: 4.096 us times two to the power of the code.
     pub(crate) packet_lifetime: u8,
-    /// local_ca_ack_delay, a code: 4.096 us doubled so many times.
+    /// local_ca_ack_delay, as a code: 4.096 us times two to the power of the code.
     pub(crate) ca_ack_delay: u8,
     /// Speed of the port, such as 25G.
     pub(crate) speed: String,
@@ -279,11 +279,11 @@ pub(crate) struct Queue {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Red {
-    /// From this length on some.
+    /// Queue length from which some packets are marked.
     pub(crate) min_bytes: u32,
-    /// At this length so many as `probability` says, and above it all.
+    /// Queue length at which packets are marked with `probability`; longer queues mark every packet.
     pub(crate) max_bytes: u32,
-    /// Probability at the greater length.
+    /// Probability of marking at `max_bytes`.
     pub(crate) probability: f64,
 }
 
@@ -343,7 +343,7 @@ pub(crate) struct DeviceStatus {
     pub(crate) timeouts: Option<Count>,
     /// Queue pairs that gave up.
     pub(crate) failed_queue_pairs: Option<Count>,
-    /// Congestion notifications that were heeded.
+    /// Congestion notifications that were handled.
     pub(crate) cnps: Option<Count>,
     /// Packets that the kernel dropped because the receive buffer was full.
     pub(crate) kernel_drops: Option<Count>,

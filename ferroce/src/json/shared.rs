@@ -48,7 +48,7 @@ impl<T: schemars::JsonSchema> schemars::JsonSchema for Named<T> {
 #[derive(Clone, Copy, Debug, serde::Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct QueuePair {
-    /// ACK timeout, a code of 5 bits: 4.096 us doubled so many times; 0 is never.
+    /// ACK timeout, a code of 5 bits: 4.096 us times two to the power of the code; 0 is never.
     pub(crate) timeout: u8,
     /// Retry count, 0 to 7.
     pub(crate) retry_cnt: u8,

@@ -158,6 +158,6 @@ pub(crate) struct Interval {
     pub(crate) low: Option<f64>,
     /// Where it ends; null if nowhere.
     pub(crate) high: Option<f64>,
-    /// From so many samples.
+    /// Number of samples.
     pub(crate) samples: u64,
 }

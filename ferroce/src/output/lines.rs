@@ -166,7 +166,7 @@ pub(crate) fn short(ns: f64) -> String {
     format!("{text} {unit}")
 }
 
-/// A number with commas between thousands.
+/// A number with a comma after each group of thousands.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);

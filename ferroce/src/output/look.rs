@@ -177,7 +177,8 @@ impl Paint {
     }
 }
 
-/// A line of at most so many columns, with an ellipsis where more was. Colours take no room.
+/// Cuts a line to at most `columns` columns and marks the cut with an ellipsis. Colours take no
+/// columns.
 pub(crate) fn cut(line: &str, columns: usize) -> String {
     let mut text = String::new();
     let (mut room, mut rest) = (columns, line);

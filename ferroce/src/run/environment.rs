@@ -6,18 +6,18 @@ use std::path::Path;
 
 use super::library;
 
-/// How a variable goes together with the value that it has already.
+/// How a variable is combined with the value that it already has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Keep {
-    /// In front of it: ours wins, but for what the user put there.
+    /// In front of it: Ferroce's value has priority, except over what the user put there.
     Before,
-    /// Behind it, separated by this: ours is looked at first.
+    /// Behind it, separated by this: Ferroce's value is looked at first.
     After(char),
     /// Not at all.
     Nothing,
 }
 
-/// A value and how it goes together with the old one.
+/// A value and how it is combined with the old one.
 type Value = (String, Keep);
 
 /// The variables, by name.
@@ -40,8 +40,9 @@ impl Environment {
     /// Options of sanitizers and valgrind; those of the user come later and win.
     fn let_debuggers_in(&mut self, directory: &Path) {
         let suppressions = |name| format!("suppressions={}", directory.join(name).display());
-        // It insists on being the first library. Which programs are built with it cannot be told
-        // from the one that starts them; and none of Ferroce's libraries takes its functions away.
+        // The address sanitizer requires its library to be the first one. The program that is
+        // started does not show which further programs are built with it, and none of Ferroce's
+        // libraries replaces its functions.
         let order = "verify_asan_link_order=0".to_owned();
         self.put("ASAN_OPTIONS", order, Keep::After(':'));
         let tsan = suppressions(library::TSAN);

@@ -15,7 +15,7 @@ use signal_hook::iterator::Signals;
 use super::program::{NOT_EXECUTABLE, NOT_FOUND};
 use crate::output::Failure;
 
-/// What a terminal sends to all processes in front of it, so that the program has got it already.
+/// Signals that a terminal sends to all processes in the foreground, including the program.
 const FROM_TERMINAL: [i32; 3] = [SIGINT, SIGQUIT, SIGWINCH];
 
 /// Runs the program in place of this one; returns only if that fails.
@@ -33,7 +33,8 @@ pub(super) struct Running {
 impl Running {
     /// Starts the program.
     pub(super) fn start(mut command: Command) -> Result<Self, Failure> {
-        // Before the program starts, so that no signal ends this one and leaves that alone.
+        // Before the program starts, so that no signal ends this process and leaves the program
+        // running.
         let wanted = [
             SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH,
         ];
@@ -45,8 +46,8 @@ impl Running {
         Ok(Self { child, signals })
     }
 
-    /// Waits for the end of the program and hands it the signals that come meanwhile. Calls `tick`
-    /// after each of these times, from another thread.
+    /// Waits for the end of the program and forwards signals to it. Calls `tick` once in each
+    /// interval, from another thread.
     pub(super) fn wait(mut self, every: Duration, mut tick: impl FnMut() + Send) -> io::Result<u8> {
         let done = AtomicBool::new(false);
         thread::scope(|scope| {
@@ -82,13 +83,13 @@ impl Running {
         }
         let pid = Pid::from_raw(self.child.id().cast_signed());
         if let Ok(signal) = Signal::try_from(signal) {
-            // The program may have ended; then there is nobody to tell.
+            // The program may have ended already.
             let _ = kill(pid, signal);
         }
     }
 }
 
-/// Whether this process and the program are those the terminal talks to.
+/// Whether this process and the program are in the terminal's foreground.
 fn is_in_front() -> bool {
     tcgetpgrp(io::stdin()).is_ok_and(|group| group == getpgrp())
 }

@@ -48,9 +48,9 @@ pub(super) fn enter(tree: &Path, stage: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Nobody would learn of what is written to these files.
+/// Makes these files read-only: writes to them would have no effect.
 fn seal(directory: &Path) -> io::Result<()> {
-    // A user may not drop what the file system below was mounted with.
+    // An unprivileged user may not drop the mount flags of the file system below.
     let kept = statvfs(directory)?.flags();
     let mut flags = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY;
     for (flag, mounted) in [
@@ -67,8 +67,8 @@ fn seal(directory: &Path) -> io::Result<()> {
     Ok(mount(none, directory, none, flags, none)?)
 }
 
-/// Root needs a mount namespace only; a user gets the right to mount from a user namespace, in
-/// which everybody is who they are.
+/// Root needs only a mount namespace; another user gains the right to mount from a user namespace,
+/// in which user and group keep their IDs.
 fn separate() -> io::Result<()> {
     let (user, group) = (geteuid(), getegid());
     let alone = user.is_root() && unshare(CloneFlags::CLONE_NEWNS).is_ok();
@@ -78,7 +78,7 @@ fn separate() -> io::Result<()> {
         fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
         fs::write("/proc/self/gid_map", format!("{group} {group} 1"))?;
     }
-    // Otherwise what is mounted here would show outside.
+    // Otherwise mounts made here would be visible outside.
     let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
     Ok(mount(
         None::<&str>,

@@ -96,14 +96,15 @@ impl Session {
         })
     }
 
-    /// Spoils what the devices send. A packet from one of them to another is spoilt once.
+    /// Impairs what the devices send. A packet from one of them to another is impaired once.
     pub(super) fn impair(&mut self, impairment: &Impairment) -> Result<(), Failure> {
         let now = Clock.now();
         let impairment = impairment.clone().beginning_at(now);
         self.set(|state| state.set_impairment(Direction::Egress, impairment.clone()))
     }
 
-    /// Sets something on all cards; if one refuses, all are as they were before the run.
+    /// Changes a setting on all cards; if one refuses, all are restored to their state before the
+    /// run.
     fn set<E: std::fmt::Display>(
         &mut self,
         mut set: impl FnMut(&DeviceState) -> Result<(), E>,
@@ -199,7 +200,7 @@ pub(super) struct Counted {
 impl Device {
     fn counted(&self) -> Counted {
         let state = self.observer.state();
-        // Less than before: somebody has replaced the device, which counts from zero.
+        // A counter has fallen: another program has replaced the device, which counts from zero.
         let moved = |now: u64, before: u64| now.checked_sub(before).unwrap_or(now);
         let counters = counters(state).into_iter().zip(&self.counters);
         let (bins, waits) = state.histogram_snapshot();

@@ -16,11 +16,11 @@ pub(super) struct Population {
     pub(super) states: QpStates,
     /// Processes that have it open.
     pub(super) processes: u64,
-    /// Those of them that did not tell of their queue pairs.
+    /// Processes that did not report their queue pairs.
     pub(super) silent: u64,
 }
 
-/// Counts at each scrape; who has not answered an earlier one is not waited for.
+/// Counts at each scrape; a process that has not answered an earlier one is not waited for.
 #[derive(Debug, Default)]
 pub(super) struct Census {
     inquiry: Inquiry,

@@ -17,12 +17,13 @@ use hyper::http::uri::Authority;
 
 use super::reply::Reply;
 
-/// What may be seen and done, by whom.
+/// Decides which clients may see and change what.
 #[derive(Debug)]
 pub(super) struct Gate {
-    /// Names by which other machines may call this one; none if they may not.
+    /// Host names that requests from other machines may use; none if other machines may not
+    /// connect.
     pub(super) remote: Option<Vec<String>>,
-    /// What clients know that may change something; none if no client may.
+    /// The token of clients that may make changes; none if no client may.
     pub(super) token: Option<Token>,
 }
 
@@ -38,9 +39,9 @@ impl Gate {
         self.called(headers)
     }
 
-    /// Whether the metrics are shown to a client at this address, under the name it calls. Other
-    /// machines were given the address to listen on, and call it by any name. A browser of this machine
-    /// may run the page of a site whose name was pointed here; it always says which name it calls.
+    /// Whether the metrics are shown to a client at this address, under the host name that it uses.
+    /// Other machines were given the address to listen on, and may use any name. A browser on this
+    /// machine may run the page of a site whose name was pointed here; it always sends the name.
     pub(super) fn scraper(&self, headers: &HeaderMap, peer: IpAddr) -> Result<(), Reply> {
         match peer.to_canonical().is_loopback() && headers.contains_key(HOST) {
             true => self.called(headers),
@@ -263,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn metrics_are_for_all_who_reach_the_address_but_not_for_rebound_names() {
+    fn metrics_are_open_to_every_address_except_rebound_names() {
         let scrapes = |gate: &Gate, host: &str, peer: &str| {
             let headers = headers(&[(HOST, host)]);
             gate.scraper(&headers, peer.parse().unwrap()).is_ok()

@@ -8,7 +8,7 @@ use ferroce_registry::{
     FlowRow, Inquiry, Observer, Process, Query, QueryError, Resource, ResourceRow,
 };
 
-/// How long a scrape waits for the processes of all devices to tell of their queue pairs.
+/// How long a scrape waits for the processes of all devices to report their queue pairs.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// The queue pairs of a device that are slowed down now.
@@ -17,7 +17,7 @@ pub(super) struct Limited {
     pub(super) count: u64,
     /// The lowest of their rates, bits per second.
     pub(super) lowest_bps: Option<u64>,
-    /// Processes that did not tell of theirs.
+    /// Processes that did not report their queue pairs.
     pub(super) silent: u64,
 }
 
@@ -29,22 +29,22 @@ impl Limited {
     }
 }
 
-/// Finds out who is slowed down. Only a CNP can begin that, so nobody is asked who has not got one
-/// since there was last nothing to tell.
+/// Finds the queue pairs that are slowed down. Only a CNP can slow a queue pair down, so a process
+/// without limited queue pairs is asked again only when it has received another CNP.
 #[derive(Debug, Default)]
 pub(super) struct LimitedFlows {
     inquiry: Inquiry,
-    /// Those who had nothing to tell.
+    /// Processes that had no limited queue pair.
     at_full_rate: HashMap<Place, CnpsSeen>,
 }
 
 /// A device's name and a slot.
 type Place = (String, u8);
 
-/// A process, and how many CNPs have been heeded in its slot.
+/// A process, and how many CNPs have been handled in its slot.
 type CnpsSeen = (u32, u64);
 
-/// A process that may have something to tell.
+/// A process that may have limited queue pairs.
 struct Candidate<'a> {
     /// Of the device.
     index: usize,
@@ -64,7 +64,7 @@ impl Candidate<'_> {
 }
 
 impl LimitedFlows {
-    /// Who is slowed down on each of the devices, in their order; on one that is `None`, nobody.
+    /// The limited queue pairs of each device, in the order of the devices; none for a `None`.
     pub(super) fn take<'a>(
         &mut self,
         devices: impl ExactSizeIterator<Item = Option<&'a Observer>>,
@@ -109,7 +109,7 @@ impl LimitedFlows {
     }
 }
 
-/// The processes in whose slots CNPs have been heeded, if only by earlier owners.
+/// The processes in whose slots CNPs have been handled, perhaps by earlier owners.
 fn candidates(index: usize, observer: &Observer) -> impl Iterator<Item = Candidate<'_>> {
     let processes = observer.processes().unwrap_or_default().into_iter();
     let candidates = processes.map(move |process| Candidate {

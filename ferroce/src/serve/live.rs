@@ -19,16 +19,16 @@ use crate::json::shared::Bin;
 use crate::output::Failure;
 use crate::policy::Policy;
 
-/// However many pages ask, the devices are looked at no more often than this.
+/// The devices are sampled at most once in this time, however many pages ask.
 const EVERY: Duration = Duration::from_millis(250);
-/// How long the programs on all devices may take to tell of their queue pairs.
+/// How long the programs on all devices may take to report their queue pairs.
 const PATIENCE: Duration = Duration::from_millis(100);
 /// Error completions of a device that are listed, the last ones.
 const ERRORS_MAX: usize = 10;
 /// Queue pairs of a device that are listed.
 const QPS_MAX: usize = 100;
 
-/// Looks at the devices.
+/// Samples the devices.
 #[derive(Debug, Default)]
 pub(super) struct Live {
     inquiry: Inquiry,

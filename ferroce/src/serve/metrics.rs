@@ -91,13 +91,13 @@ struct Seen {
     counters: Option<[u64; Counter::COUNT]>,
     limited: Limited,
     population: Population,
-    /// The port, and how often it was not.
+    /// Whether the port is up, and how many times it went down.
     is_up: bool,
     link_downed: u64,
 }
 
 impl Seen {
-    /// The observer, if any process of the device has heeded a CNP.
+    /// The observer, if any process of the device has handled a CNP.
     fn with_cnps(&self) -> Option<&Observer> {
         let cnps = self.counters?[Counter::RpCnpHandled as usize];
         self.observer.as_ref().filter(|_| cnps > 0)

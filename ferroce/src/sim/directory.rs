@@ -36,12 +36,12 @@ pub(super) struct Finished<'a> {
 #[derive(Debug)]
 pub(super) struct Directory {
     path: PathBuf,
-    /// Takes the place of one that exists.
+    /// Whether it replaces an existing one.
     replaces: bool,
 }
 
 impl Directory {
-    /// Looks whether it can be written, before the work is done.
+    /// Checks that it can be written, before the work is done.
     pub(super) fn check(path: PathBuf, force: bool) -> Result<Self, Failure> {
         let shown = path.display();
         let replaces = path.symlink_metadata().is_ok();
@@ -57,7 +57,7 @@ impl Directory {
             )));
         }
         let directory = Self { path, replaces };
-        // A place that cannot be written to should not cost a run.
+        // A run should not be lost because the place cannot be written to.
         let draft = directory.draft();
         fs::create_dir(&draft).map_err(|error| directory.cannot(&error))?;
         let _ = fs::remove_dir(&draft);

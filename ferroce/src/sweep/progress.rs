@@ -5,14 +5,16 @@ use std::time::Duration;
 
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// When a log gets its first line; the next ones come after twice the time of the one before.
+/// When a log gets its first line. Each further line comes after twice the time of the previous
+/// one.
 const LOGGED_FIRST: Duration = Duration::from_secs(2);
-/// How long it waits for one at most.
+/// The longest time between two lines.
 const LOGGED_EVERY: Duration = Duration::from_secs(60);
 
-/// The line on a terminal goes away with it.
+/// The line on a terminal is cleared when it is dropped.
 ///
-/// It belongs to the thread of the command, which holds standard error: others would wait for ever.
+/// It stays on the thread of the command, which holds the lock of standard error: other threads
+/// would wait forever.
 #[derive(Debug)]
 pub(super) struct Progress {
     bar: ProgressBar,
@@ -43,7 +45,7 @@ impl Progress {
             if progress.elapsed >= self.log_at {
                 self.log_at = progress.elapsed + progress.elapsed.min(LOGGED_EVERY);
                 let (done, total) = (progress.done, progress.total);
-                // Nobody may be there to read it.
+                // Standard error may be closed.
                 let _ = writeln!(io::stderr(), "{done} of {total} points, {left}");
             }
             return;

@@ -64,7 +64,7 @@ pub(crate) fn draw(command: &str, printed: &[&str]) -> String {
     svg + "</svg>\n"
 }
 
-/// Text, or a bar of so many eighths of a cell, from a column on.
+/// Text, or a bar in eighths of a cell, from a column on.
 enum Run {
     Text(usize, String),
     Bar(usize, usize),

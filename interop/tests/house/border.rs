@@ -30,7 +30,7 @@ const NO_BORDER: &[(&str, &str, &str)] = &[
 /// Whatever a C program calls stands at the border, or leaves the library to wait. What a preloaded
 /// library passes on is `extern "C-unwind"`, and cancelled in the C library.
 #[test]
-fn nothing_that_c_calls_lets_a_panic_or_a_cancellation_pass() {
+fn no_c_entry_point_lets_a_panic_or_a_cancellation_pass() {
     let mut violations = Vec::new();
     let mut seen = 0;
     let mut excused = BTreeSet::new();

@@ -102,10 +102,10 @@ const LAYERS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// So many files of any crate may all use each other.
+/// The most files of any crate that may all use each other.
 const KNOT_MAX: usize = 4;
 
-/// Larger knots that there are still. The numbers may only fall.
+/// Larger knots that still exist. The numbers may only fall.
 const KNOTS: &[(&str, &[usize])] = &[];
 
 /// The packages of the workspace, each with its crates: the library and the programs.

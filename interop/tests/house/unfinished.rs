@@ -45,7 +45,7 @@ fn nothing_is_left_unfinished() {
 
 /// In the first line of its file.
 #[test]
-fn modules_say_what_lives_in_them() {
+fn modules_say_what_they_contain() {
     let sources = all_sources();
     let modules = sources
         .iter()

@@ -46,7 +46,7 @@ const REASON_WITHIN: usize = 6;
 /// The same for the `# Safety` section of a function.
 const SECTION_WITHIN: usize = 20;
 #[test]
-fn unsafe_code_is_fenced_in() {
+fn unsafe_code_is_confined_and_justified() {
     let mut violations = Vec::new();
     let forbidden = FORBIDDEN
         .iter()

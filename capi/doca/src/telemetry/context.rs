@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn another_context_is_noticed_once_and_its_configuration_taken_over() {
+    fn detect_change_adopts_the_other_context_s_configuration_once() {
         let state = device();
         let (ours, theirs) = (context(&state), context(&state));
         ours.start().unwrap();
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_goes_away_is_told_and_does_not_hold_the_context() {
+    fn a_lost_device_is_reported_and_does_not_block_the_context() {
         let failure = std::sync::Arc::new(Mutex::new(None));
         let fail = |code| *failure.lock().unwrap() = code;
         let make = || Context::new(Box::new(Failing(device(), failure.clone())));

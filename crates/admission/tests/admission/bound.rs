@@ -1,4 +1,4 @@
-//! The bound holds, and what waits for it is done in the end.
+//! The bound holds, and requests that wait for it complete.
 
 use ferroce_admission::{Bounds, Window};
 use ferroce_device::{Counter, SendWr, WcStatus};
@@ -24,7 +24,7 @@ fn read(remote: &Region, own: &Region) -> SendWr {
     SendWr::new(0, remote.read(), own.whole())
 }
 
-/// All at once, with nothing that would repeat what is lost.
+/// All queue pairs at once, without timeouts that would retransmit lost packets.
 fn run(to: usize, qps: usize, bound: u32, wr: fn(&Region, &Region) -> SendWr) {
     run_with(Window::Fixed(bound), to, qps, bound, wr);
 }
@@ -61,7 +61,7 @@ fn run_with(window: Window, to: usize, qps: usize, bound: u32, wr: fn(&Region, &
 }
 
 #[test]
-fn however_many_queue_pairs_write_nothing_is_lost() {
+fn no_packet_is_lost_with_any_number_of_writers() {
     for qps in [1, 2, 63, 1_000, 4_096] {
         run(B, qps, 1 << 20, write);
     }
@@ -84,7 +84,7 @@ fn the_smallest_bound_is_enough() {
 }
 
 #[test]
-fn a_device_does_not_drown_itself() {
+fn a_device_does_not_overload_itself() {
     for qps in [1, 1_000] {
         run(A, qps, 1 << 20, write);
         run(A, qps, 1 << 20, read);
@@ -92,16 +92,16 @@ fn a_device_does_not_drown_itself() {
 }
 
 #[test]
-fn however_many_queue_pairs_send_or_read_nothing_is_lost() {
+fn no_packet_is_lost_with_any_number_of_senders_and_readers() {
     for qps in [1, 7, 1_000] {
         run(B, qps, 1 << 20, read);
         run(B, qps, 1 << 20, |_, own| SendWr::new(0, SEND, own.whole()));
     }
 }
 
-/// Two peers at a time: the responses of both come to one socket.
+/// Two peers at a time: the responses of both arrive at one socket.
 #[test]
-fn responses_from_everywhere_have_room() {
+fn responses_from_two_peers_fit_the_receive_buffer() {
     let bound = 256 << 10;
     let bounds = Bounds {
         response_bytes: bound / 4,

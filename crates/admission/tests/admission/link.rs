@@ -7,10 +7,10 @@ use ferroce_wire::{Psn, Qpn};
 
 pub(crate) use ferroce_testing::{Receiver, Stalls};
 
-/// Moments between two looks at the books of thousands of queue pairs.
+/// Events between two audits of thousands of queue pairs.
 const AUDIT_EVERY: u64 = 1_000;
 
-/// Two devices; each may have queue pairs towards the other and towards itself.
+/// Two devices; each may have queue pairs to the other and to itself.
 pub(crate) struct Link {
     pub pair: World,
 }
@@ -25,7 +25,7 @@ impl Link {
         Self { pair }
     }
 
-    /// Loses every so manieth packet.
+    /// Loses every `n`th packet.
     pub(crate) fn lose_every(&mut self, n: u64) {
         let mut sent = 0_u64;
         self.pair.net().rules.add(move |_| {
@@ -83,7 +83,7 @@ impl Link {
         self.pair.count(A, counter)
     }
 
-    /// Packets that found no room.
+    /// Packets that were dropped for lack of room.
     pub(crate) fn drops(&self) -> u64 {
         [A, B].map(|id| self.pair.sockets[id].drops).iter().sum()
     }
@@ -94,12 +94,12 @@ impl Link {
         peaks[A].max(peaks[B])
     }
 
-    /// A device reads nothing for so long.
+    /// A device reads nothing for this time.
     pub(crate) fn stop(&mut self, id: usize, span: Span) {
         self.pair.sockets[id].stop(self.pair.now.after(span));
     }
 
-    /// Lives until nothing happens any more.
+    /// Runs until nothing happens any more.
     pub(crate) fn run(&mut self) {
         self.pair.run();
     }
@@ -109,7 +109,7 @@ impl Link {
     }
 }
 
-/// Attributes of queue pairs that wait for ever.
+/// Attributes of queue pairs without a timeout.
 pub(crate) fn without_timeout() -> QpAttr {
     QpAttr {
         timeout: 0,

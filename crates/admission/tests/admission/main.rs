@@ -1,4 +1,4 @@
-//! Many queue pairs that send into one receive buffer: nothing is lost, all get their turn.
+//! Many queue pairs that send into one receive buffer: nothing is lost, and each gets its turn.
 
 mod bound;
 mod link;

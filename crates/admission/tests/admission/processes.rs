@@ -1,4 +1,4 @@
-//! Processes of one device share what a peer takes.
+//! Processes of one device share the buffer of a peer.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -70,7 +70,7 @@ fn nothing_is_leased(leases: &LeaseTable) {
 }
 
 #[test]
-fn two_processes_do_not_drown_one() {
+fn two_processes_do_not_overload_one() {
     for qps in [1, 20, 1_000] {
         let leases = table();
         write_all(&mut link(leases).0, qps);
@@ -78,7 +78,7 @@ fn two_processes_do_not_drown_one() {
     }
 }
 
-/// One that has died, or sleeps, has everything.
+/// Another process that has died, or sleeps, holds everything.
 #[test]
 fn a_process_that_gets_no_lease_still_makes_progress() {
     let leases = table();

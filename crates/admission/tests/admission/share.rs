@@ -1,4 +1,4 @@
-//! How many queue pairs share what a peer's socket holds.
+//! How many queue pairs share the buffer of a peer's socket.
 
 use ferroce_admission::{Bounds, Window};
 use ferroce_device::{AccessFlags, HcaConfig, QpState, SendWr, Span};
@@ -53,7 +53,7 @@ fn one_queue_pair_has_its_window_and_many_have_their_share() {
     }
     pair.settle();
     let all: u64 = qps.iter().map(|[a, _]| in_flight(&pair, *a)).sum();
-    // The first ones began before anybody knew of the others.
+    // The first queue pairs started before the others had anything to send.
     assert!(all <= 32 * MIN + (256 << 10), "{all}");
     pair.run_for(20_000);
     for [a, _] in &qps {
@@ -64,7 +64,7 @@ fn one_queue_pair_has_its_window_and_many_have_their_share() {
 }
 
 #[test]
-fn whoever_stops_leaves_its_share_to_the_others() {
+fn a_finished_queue_pair_leaves_its_share_to_the_others() {
     let (mut pair, qps) = devices(5, 512 << 10);
     for [a, _] in &qps {
         write(&mut pair, *a, 16 << 20);
@@ -72,7 +72,7 @@ fn whoever_stops_leaves_its_share_to_the_others() {
     pair.run_for(20_000);
     pair.sides[A].hca.audit();
     assert!(in_flight(&pair, qps[4][A]) <= 128 << 10);
-    // An error, a reset, a destruction, and a peer that is gone.
+    // An error, a reset, a destruction, and a peer that does not answer.
     pair.sides[A].move_to(qps[0][A], QpState::Err);
     pair.sides[A].hca.audit();
     pair.sides[A].move_to(qps[1][A], QpState::Reset);
@@ -109,7 +109,7 @@ fn queue_pairs_take_turns() {
             Some((last, n)) if *last == qpn => *n += 1,
             _ => turns.push((qpn, 1)),
         }
-        // More work in the middle of a turn changes nothing about whose it is.
+        // More work in the middle of a turn does not prolong it.
         if turns.len() == 2 {
             let sge = pair.sides[A].register(8, AccessFlags::empty()).whole();
             let wr = SendWr::new(1, ferroce_testing::SEND, sge);

@@ -1,4 +1,4 @@
-//! A peer that says nothing: each queue pair finds out by itself, in its own time.
+//! A silent peer: each queue pair notices by itself, with its own timers.
 
 use ferroce_admission::Bounds;
 use ferroce_device::{HcaConfig, Mtu, Personality, QpAttr, SendWr, Span, WcStatus};
@@ -14,7 +14,7 @@ const WRITE: Request = |remote, own| SendWr::new(0, remote.write(), own.whole())
 const SENDS: Request = |_, own| SendWr::new(0, SEND, own.whole());
 const READ: Request = |remote, own| SendWr::new(0, remote.read(), own.whole());
 
-/// The shortest time in which a queue pair takes its peer for silent.
+/// The shortest time after which a queue pair considers its peer silent.
 const WAIT: Span = Span::from_nanos(4_194_304);
 const BOUND: u32 = 2 << 20;
 
@@ -26,7 +26,7 @@ fn with_mtu(path_mtu: Mtu) -> QpAttr {
     }
 }
 
-/// Queue pairs that all have a request for B at once; nothing has happened yet.
+/// Queue pairs that each have a request for B; nothing has been sent yet.
 fn posted(qps: usize, mtu: Mtu, wr: Request) -> Link {
     let bounds = Bounds {
         peer_bytes: BOUND,
@@ -56,7 +56,7 @@ fn posted(qps: usize, mtu: Mtu, wr: Request) -> Link {
     link
 }
 
-/// How long it takes until all of so many queue pairs have given up on a dead peer.
+/// How long it takes until `qps` queue pairs have all given up on a dead peer.
 fn given_up(qps: usize, mtu: Mtu, wr: Request) -> Span {
     let mut link = posted(qps, mtu, wr);
     link.lose_every(1);
@@ -70,7 +70,7 @@ fn given_up(qps: usize, mtu: Mtu, wr: Request) -> Span {
 }
 
 #[test]
-fn a_crowd_at_a_dead_peer_fails_in_the_time_of_one() {
+fn many_queue_pairs_give_up_on_a_dead_peer_as_fast_as_one() {
     for mtu in [Mtu::Mtu1024, Mtu::Mtu4096] {
         for wr in [WRITE, SENDS, READ] {
             let one = given_up(1, mtu, wr);
@@ -80,10 +80,10 @@ fn a_crowd_at_a_dead_peer_fails_in_the_time_of_one() {
     }
 }
 
-/// It was only busy. What those who waited have sent meanwhile, one packet each, finds room: 4,000 of
-/// 4 KiB would be several times of what there is.
+/// The peer was only busy. Each waiting queue pair has sent one packet meanwhile, and all of them
+/// fit the buffer: 4,000 packets of 4 KiB would be several times its size.
 #[test]
-fn a_crowd_that_asks_does_not_overrun_a_peer_that_stalls() {
+fn many_probes_do_not_overrun_a_stalled_peer() {
     for wr in [WRITE, READ] {
         let mut link = posted(4_000, Mtu::Mtu4096, wr);
         link.stop(B, 2 * WAIT - Span::from_nanos(1));

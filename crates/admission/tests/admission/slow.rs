@@ -1,5 +1,5 @@
-//! A peer that takes its time: some thousand packets a second, as an emulated machine does, or more but
-//! with stalls that are longer than timers, as a machine with other things to do does.
+//! A slow peer: a few thousand packets a second, as with an emulated machine, or more but with
+//! stalls that are longer than timers, as with a machine that is busy with other work.
 
 use ferroce_admission::{Bounds, Window};
 use ferroce_device::{Counter, HcaConfig, Mtu, Personality, QpAttr, SendWr, Span, WcStatus};
@@ -9,17 +9,17 @@ use ferroce_testing::{B, Region, SEND, attr, recv_wr};
 
 const MESSAGES: usize = 96;
 
-/// A peer and the way to it.
+/// A peer and the path to it.
 #[derive(Clone, Copy, Debug)]
 struct Kind {
     ends: [Receiver; 2],
-    /// What timers begin with: 4.096 us times two to the power of this.
+    /// The first timeout: 4.096 us times two to the power of this.
     exponent: u8,
-    /// How many packets of each message show what the peer is like.
+    /// How many packets of each message measure the peer.
     packets: u32,
 }
 
-/// Timers begin with 4 ms, and 64 KiB at an MTU of 1024 are 13 ms of work.
+/// The first timeout is 4 ms, and 64 KiB at an MTU of 1024 are 13 ms of work.
 fn slow() -> Kind {
     let slow = Receiver {
         buffer: 256 << 10,
@@ -33,7 +33,7 @@ fn slow() -> Kind {
     }
 }
 
-/// Both ends get a processor now and then.
+/// Both ends get a processor only from time to time.
 fn stalling() -> Kind {
     let stalls = Some(Stalls {
         works: Span::from_millis(5),
@@ -55,11 +55,11 @@ fn stalling() -> Kind {
     }
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug)]
 struct Seen {
     took: Span,
-    /// Packets sent again, of all that were needed.
+    /// Packets that were retransmitted, as a share of those needed.
     repeated: f64,
 }
 
@@ -68,7 +68,7 @@ type Request = fn(&Region, &Region) -> SendWr;
 const WRITE: Request = |remote, own| SendWr::new(0, remote.write(), own.whole());
 const SENDS: Request = |_, own| SendWr::new(0, SEND, own.whole());
 
-/// Keeps queue pairs busy until all messages are through.
+/// Keeps queue pairs busy until all messages have arrived.
 fn run(
     kind: Kind,
     window: Window,
@@ -121,7 +121,7 @@ fn run(
     }
 }
 
-/// The least time that any of some fixed windows takes.
+/// The shortest time that any of several fixed windows takes.
 fn best(kind: Kind, qps: usize, mtu: Mtu, wr: Request, lose_every: Option<u64>) -> u64 {
     let windows = [32, 64, 256].map(|kib| Window::Fixed(kib << 10));
     let run = |window| run(kind, window, qps, mtu, wr, lose_every);
@@ -137,7 +137,7 @@ fn each(judge: impl Fn(usize, Mtu, Request)) {
     }
 }
 
-/// Little is repeated, and no window set by hand is much better.
+/// Few packets are retransmitted, and no fixed window is much better.
 fn judge(kind: Kind, repeated_max: f64) {
     each(|qps, mtu, wr| {
         let seen = run(kind, Window::Auto, qps, mtu, wr, None);
@@ -149,7 +149,7 @@ fn judge(kind: Kind, repeated_max: f64) {
 }
 
 #[test]
-fn a_slow_peer_is_not_drowned() {
+fn a_slow_peer_is_not_overloaded() {
     judge(slow(), 0.05);
 }
 
@@ -159,7 +159,7 @@ fn a_peer_that_stalls_is_kept_busy() {
 }
 
 #[test]
-fn a_lossy_way_to_a_slow_peer_costs_less_than_as_much_again() {
+fn a_lossy_path_to_a_slow_peer_takes_less_than_twice_as_long() {
     each(|qps, mtu, wr| {
         let clean = run(slow(), Window::Auto, qps, mtu, wr, None);
         let lossy = run(slow(), Window::Auto, qps, mtu, wr, Some(100));
@@ -168,9 +168,10 @@ fn a_lossy_way_to_a_slow_peer_costs_less_than_as_much_again() {
     });
 }
 
-/// Each loss costs what was sent after it: what a large window wins in stalls it may not lose there.
+/// After each loss, everything behind it is sent again: what a large window gains in stalls must
+/// not be lost there.
 #[test]
-fn a_lossy_way_to_a_peer_that_stalls_makes_the_window_smaller() {
+fn losses_on_the_path_to_a_stalling_peer_shrink_the_window() {
     each(|qps, mtu, wr| {
         let lossy = run(stalling(), Window::Auto, qps, mtu, wr, Some(100));
         let best = best(stalling(), qps, mtu, wr, Some(100));

@@ -1,4 +1,4 @@
-//! Who waits gets its turn, whatever becomes of those before it.
+//! Waiting queue pairs get their turns, whatever happens to those before them.
 
 use ferroce_admission::{Bounds, Window};
 use ferroce_device::{Data, Outgoing, QpState, SendWr, Span};
@@ -19,7 +19,7 @@ fn link() -> Link {
 }
 
 #[test]
-fn all_get_the_same_share_however_many_they_are() {
+fn any_number_of_queue_pairs_get_equal_shares() {
     for qps in [2, 16, 100] {
         let mut link = link();
         let pairs = link.connect(B, qps, without_timeout());
@@ -30,7 +30,7 @@ fn all_get_the_same_share_however_many_they_are() {
         };
         for [a, _] in &pairs {
             link.post(*a, SendWr::new(0, remote.write(), own.whole()));
-            // The first ones have a start that the others do not make up for at once.
+            // The first ones have a head start that the others do not make up for at once.
             let soon = link.pair.now.after(Span::from_nanos(2_000));
             link.run_until(soon);
         }
@@ -51,7 +51,7 @@ fn all_get_the_same_share_however_many_they_are() {
     }
 }
 
-/// Three queue pairs that hold all there is towards a peer that says nothing, and two that wait.
+/// Three queue pairs that hold all the room at a silent peer, and two that wait.
 fn held_up() -> (Link, Vec<[Qpn; 2]>) {
     let mut link = link();
     let pairs = link.connect(B, 5, without_timeout());
@@ -63,7 +63,7 @@ fn held_up() -> (Link, Vec<[Qpn; 2]>) {
     (link, pairs)
 }
 
-/// Sends what can be sent, and tells who has something on the wire.
+/// Sends what can be sent, and tells which queue pairs have something on the wire.
 fn sending(link: &mut Link, pairs: &[[Qpn; 2]]) -> Vec<bool> {
     let now = link.pair.now;
     while link.pair.sides[A].hca.poll_transmit(now).is_some() {}
@@ -100,9 +100,9 @@ fn reading_link() -> Link {
     Link::new(config(), bounds, [Receiver::default(); 2])
 }
 
-/// The first in the queue is called when room comes back, and destroyed before its turn.
+/// The first in the queue is called when there is room again, and destroyed before its turn.
 #[test]
-fn a_reader_that_goes_before_its_turn_leaves_it_to_the_next() {
+fn a_destroyed_reader_passes_its_turn_to_the_next() {
     let mut link = reading_link();
     let pairs = link.connect(B, 3, without_timeout());
     let [own, remote] = link.regions(B, 1 << 20);
@@ -116,9 +116,10 @@ fn a_reader_that_goes_before_its_turn_leaves_it_to_the_next() {
     assert_eq!(sending(&mut link, &pairs), [false, false, true]);
 }
 
-/// Who waits for an answer need not ask for one, and of a READ that is the last response.
+/// A queue pair that waits for an answer need not request one; of a READ, that is the last
+/// response.
 #[test]
-fn a_reader_asks_for_no_more_than_others_while_its_responses_come() {
+fn a_reader_requests_no_extra_share_while_responses_arrive() {
     let mut link = reading_link();
     let pairs = link.connect(B, 2, without_timeout());
     let [[reader, _], [waits, _]] = pairs[..] else {
@@ -142,7 +143,8 @@ fn a_reader_asks_for_no_more_than_others_while_its_responses_come() {
     assert_eq!(due(&mut link), 63);
 }
 
-/// Its turn has begun with answers, for which it needs no room; its first request comes amid them.
+/// The queue pair's turn began with answers, which need no room; its first request is posted in the
+/// middle of them.
 #[test]
 fn answering_first_gives_no_extra_share() {
     let (mut link, _) = held_up();
@@ -164,7 +166,8 @@ fn answering_first_gives_no_extra_share() {
     assert_eq!(sending(&mut link, &pairs), [false]);
 }
 
-/// Its host leaves amid its turn. Before it is back, the queue pair is connected to somebody else.
+/// The host is interrupted in the middle of a turn, and the queue pair is then connected to another
+/// peer.
 #[test]
 fn a_grant_at_one_peer_is_void_at_another() {
     let (mut link, _) = held_up();
@@ -181,8 +184,9 @@ fn a_grant_at_one_peer_is_void_at_another() {
     assert_eq!(sending(&mut link, &pairs), [false]);
 }
 
-/// Its host leaves after the packet that is sent again, which is not charged. When it is back, all that
-/// was taken has come back, and nothing is on its way that could call the queue pair again.
+/// The host is interrupted after the retransmitted packet, which is not charged. When it resumes,
+/// everything that was taken has come back, and nothing is on the wire that could call the queue
+/// pair again.
 #[test]
 fn a_refused_sender_retries_when_the_window_empties() {
     let mut link = link();
@@ -217,7 +221,7 @@ fn a_refused_sender_retries_when_the_window_empties() {
     assert_eq!(sending(&mut link, &pairs), [true]);
 }
 
-/// The next packet of a device, whose host then leaves.
+/// The next packet of a device, whose host is then interrupted.
 fn polled(link: &mut Link, from: usize) -> Option<Outgoing> {
     let now = link.pair.now;
     link.pair.sides[from].hca.poll_transmit(now)
@@ -228,7 +232,7 @@ fn give(link: &mut Link, to: usize, packet: &Outgoing) {
     link.pair.give(to, class, &packet.headers, data);
 }
 
-/// Those that hold everything have lost it and never repeat it.
+/// The packets of those that hold everything are lost and never retransmitted.
 #[test]
 fn lost_packets_do_not_hold_up_other_queue_pairs() {
     let (mut link, pairs) = held_up();
@@ -238,7 +242,7 @@ fn lost_packets_do_not_hold_up_other_queue_pairs() {
 }
 
 #[test]
-fn one_that_goes_while_it_waits_is_forgotten() {
+fn a_destroyed_queue_pair_is_removed_from_the_waiting_list() {
     let (mut link, pairs) = held_up();
     link.pair.sides[A].hca.destroy_qp(pairs[4][0]).unwrap();
     link.pair.sides[A].hca.audit();
@@ -249,7 +253,7 @@ fn one_that_goes_while_it_waits_is_forgotten() {
     assert!(!link.side().hca.wants_transmit());
 }
 
-/// A peer that is gone costs each queue pair what its own timers say, not what others wait for.
+/// A dead peer costs each queue pair its own timeouts, and not the time that others wait.
 #[test]
 fn a_dead_peer_fails_each_queue_pair_in_its_own_time() {
     let mut link = link();

@@ -14,7 +14,7 @@ pub(super) const CONNECTIONS_MAX: usize = 1 << 16;
 pub(super) const OF_SOURCE_MAX: u32 = 1 << 12;
 /// Messages that wait for the link. More are lost, as on the link itself.
 pub(super) const OUTBOX_MAX: usize = 1 << 12;
-/// Events of one connection that the program has not taken: each state tells of one.
+/// Events of one connection that the program has not taken: there is one for each state.
 pub(super) const EVENTS_MAX: usize = 8;
 
 /// The longest wait before a message is sent again, whatever a peer asks for.

@@ -27,7 +27,7 @@ impl Cm {
         if self.listeners.contains_key(&service) {
             return Err(CmError::InUse { service });
         }
-        // Of somebody who listened here before.
+        // Requests to a program that listened on the service before.
         let waits = |c: &&Connection| c.in_backlog && c.service_id == service;
         let waiting = self.connections.values().filter(waits).count() as u32;
         self.listeners

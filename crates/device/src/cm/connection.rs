@@ -114,7 +114,7 @@ impl Origin {
     }
 }
 
-/// A peer's queue pair: a request that names it again is from somebody who has forgotten the
+/// A peer's queue pair. Another request that names it shows that the peer has forgotten the
 /// connection that this side still has with it. Linux compares GUID and number; the address keeps
 /// other hosts from ending the connection.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -163,18 +163,19 @@ pub(super) struct Connection {
     pub(super) is_patient: bool,
     /// A request that the program has not taken.
     pub(super) in_backlog: bool,
-    /// It is over, and it had a beginning.
+    /// It is over, and it had been established.
     pub(super) was_connected: bool,
-    /// How often the peer said that nobody listens.
+    /// How many times the peer said that no program listens.
     pub(super) absences: u8,
-    /// What was last sent about it, for when it has to be sent again.
+    /// The last message sent for it, kept for retransmission.
     pub(super) last: Option<Bytes>,
     /// Its entry among the timers.
     pub(super) deadline: Option<Time>,
 }
 
 impl Connection {
-    /// One that this side asks for, and asks again as often if no answer comes within `wait`.
+    /// A connection that this side requests, and requests again as often if no answer comes within
+    /// `wait`.
     pub(super) fn asking(
         state: CmState,
         peer: IpAddr,

@@ -15,7 +15,8 @@ use ferroce_wire::cm::Private;
 
 use super::{Cm, CmEventKind, CommId};
 
-/// How long an end waits at most. A program that polls does so within microseconds, but on a busy
+/// The longest time that an end waits. A program that polls does so within microseconds, but on a
+/// busy
 /// machine it may have lost its core.
 pub(super) const UNPOLLED_WAIT: Span = Span::from_millis(100);
 
@@ -58,7 +59,8 @@ impl Cm {
         });
     }
 
-    /// Tells of the ends before which nothing is unpolled, or that have waited for long enough.
+    /// Reports the ends whose queue pairs have no unpolled completions, or that have waited long
+    /// enough.
     pub(crate) fn tell_ends(&mut self, now: Time, has_unpolled: impl Fn(Qpn) -> bool) {
         while let Some(end) = self.ends.0.front()
             && (end.until <= now || !has_unpolled(end.qpn))
@@ -69,7 +71,7 @@ impl Cm {
         }
     }
 
-    /// Tells of the end of a connection about which something else is done.
+    /// Reports the end of a connection immediately, because the program uses the connection again.
     pub(super) fn tell_end_of(&mut self, comm: CommId) {
         let at = self.ends.0.iter().position(|end| end.comm == comm);
         if let Some(end) = at.and_then(|at| self.ends.0.remove(at)) {

@@ -58,13 +58,13 @@ pub enum CmError {
         /// Which states would do.
         allowed: &'static str,
     },
-    /// Somebody listens already (`EADDRINUSE`).
+    /// Another program or the same one listens already (`EADDRINUSE`).
     #[error("something listens on {service} already; choose another port or end it first")]
     InUse {
         /// The service.
         service: ServiceId,
     },
-    /// Nobody listens (`EINVAL`).
+    /// No program listens (`EINVAL`).
     #[error("nothing listens on {service}")]
     NotListening {
         /// The service.

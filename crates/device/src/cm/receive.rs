@@ -277,7 +277,7 @@ impl Cm {
             _ => return true, // it is late
         };
         let is_about_last = mra.answered == expected.into() && connection.tid == from.tid;
-        // Once for each message, as in Linux: a peer could ask for patience for ever.
+        // Once for each message, as in Linux: a peer could ask for more time without end.
         if is_about_last && !connection.is_patient {
             connection.is_patient = true;
             let thinks = duration(mra.service_timeout.value()).min(PATIENCE_MAX);
@@ -289,7 +289,7 @@ impl Cm {
 
     fn handle_rej(&mut self, from: Sender, rej: &Rej) -> bool {
         let named = CommId(rej.remote_comm_id);
-        // Who gives up on a request never learnt this side's name.
+        // A peer that gives up on its request never learnt this side's communication ID.
         let by_origin = || {
             let origin = Origin::connection(from.source, rej.ca_guid(), rej.local_comm_id);
             self.by_origin.get(&origin).copied()
@@ -304,9 +304,13 @@ impl Cm {
             return false;
         };
         let (reason, private) = (rej.reason, rej.private);
-        let nobody_listens = reason == RejectReason::INVALID_SERVICE_ID;
+        let a_request_without_a_listener_is_repeated_and_rejected =
+            reason == RejectReason::INVALID_SERVICE_ID;
         match state {
-            CmState::ReqSent if nobody_listens && self.ask_again_soon(from.now, comm) => {
+            CmState::ReqSent
+                if a_request_without_a_listener_is_repeated_and_rejected
+                    && self.ask_again_soon(from.now, comm) =>
+            {
                 return true;
             }
             CmState::ReqSent | CmState::RepReceived | CmState::ReqReceived | CmState::RepSent => {
@@ -324,9 +328,9 @@ impl Cm {
         true
     }
 
-    /// Asks a second time where nobody listens, if it was not for long: a program that has just
-    /// told its peer over another connection that it is about to listen counts on the time in which
-    /// others resolve an address and a route.
+    /// Sends the request again if no program listens at the peer, for a short time. A program may
+    /// tell its peer over another connection that it is about to listen, and rely on the time that
+    /// the peer usually takes to resolve an address and a route.
     pub(super) fn ask_again_soon(&mut self, now: Time, comm: CommId) -> bool {
         let Some(connection) = self.connections.get_mut(&comm) else {
             return false;
@@ -360,7 +364,7 @@ impl Cm {
                     self.begin_end(from.now, comm, private);
                 }
             }
-            // Both want it, so nobody has to be asked.
+            // Both sides want to end it, so the program need not agree.
             Some(CmState::DreqSent) => {
                 if let Some(connection) = self.connections.get_mut(&comm) {
                     connection.end_tid = from.tid;

@@ -8,11 +8,11 @@ use ferroce_wire::Qpn;
 /// Places for the flows of datagrams, a power of two.
 const PLACES: usize = 256;
 
-/// When the next CNP may answer the datagrams of a sender's queue pair, where each flow keeps its
-/// own interval.
+/// When the next CNP may answer the datagrams of a sender's queue pair; each flow has its own
+/// interval.
 ///
-/// Strangers cannot make it grow. Two flows may meet at a place; they share its interval, and so
-/// get fewer CNPs and never more.
+/// Its size is fixed, so unsolicited packets cannot grow it. Two flows whose hashes collide share
+/// an interval, and get fewer CNPs but never more.
 #[derive(Debug, Default)]
 pub(super) struct DatagramTimers {
     /// Made by the first marked datagram: most devices never see one.

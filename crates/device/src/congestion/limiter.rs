@@ -96,7 +96,7 @@ impl Limiter {
         self.wait_until
     }
 
-    /// Checks that it does not sleep for ever.
+    /// Checks that the queue pair does not sleep without end.
     ///
     /// # Panics
     /// Panics if it does.

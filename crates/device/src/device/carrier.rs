@@ -10,9 +10,9 @@ use super::Hca;
 use crate::event::Event;
 use crate::state::DeviceState;
 
-/// In the timer heap, in the place of a queue pair's index.
+/// In the timer heap, instead of a queue pair's index.
 pub(super) const CARRIER: u32 = u32::MAX;
-/// Changes made up for in one go by a device that nobody has driven for long.
+/// The most changes that one call catches up on, after a long time without any call.
 const CHANGES_AT_ONCE: usize = 1 << 10;
 /// How far ahead a timer is set.
 const LOOK_AGAIN: Span = Span::from_secs(3600);
@@ -24,9 +24,9 @@ pub(super) struct Carrier {
     host_is_up: bool,
     /// As programs have been told.
     is_up: bool,
-    /// Nobody has looked yet, and what the first look finds is no news.
+    /// The carrier has not been checked yet, and the first check reports no change.
     is_new: bool,
-    /// The host's interface has lost it so often, for all who look.
+    /// How many times the host's interface has lost its carrier, over all processes.
     losses_of_host: u64,
     /// When the schedule was followed last.
     followed: Time,
@@ -35,7 +35,7 @@ pub(super) struct Carrier {
 }
 
 impl Carrier {
-    /// That of a device which begins.
+    /// The carrier of a new device.
     pub(super) fn unseen(state: &DeviceState) -> Box<Self> {
         Box::new(Self {
             host_is_up: true,
@@ -47,7 +47,7 @@ impl Carrier {
         })
     }
 
-    /// That of a port which was up all the time.
+    /// The carrier of a port that has always been up.
     fn up(state: &DeviceState) -> Box<Self> {
         let mut carrier = Self::unseen(state);
         carrier.is_new = false;
@@ -106,7 +106,7 @@ impl Hca {
         self.carrier.as_ref().is_none_or(|it| it.is_up)
     }
 
-    /// Takes the carrier's entry among the timers, which is due.
+    /// Handles the carrier's entry in the timer heap, which is due.
     pub(super) fn handle_carrier_timeout(&mut self, at: Time) {
         if self.carrier.as_ref().is_some_and(|it| it.waits_until(at)) {
             self.follow_schedule();
@@ -118,8 +118,8 @@ impl Hca {
         self.carrier.get_or_insert_with(|| Carrier::up(state))
     }
 
-    /// Follows the settings in force up to now, or begins to with the next timeout: before the first
-    /// input nobody knows what time it is.
+    /// Follows the settings in force up to now, or starts to with the next timeout: before the
+    /// first input, the device does not know the time.
     pub(super) fn follow_settings(&mut self) {
         match self.carrier_mut().is_new {
             true => self.arm_carrier(self.common.now),

@@ -81,13 +81,14 @@ impl<'a> Found<'a> {
         self.make_ready();
     }
 
-    /// Begins its turn anew if that began with answers alone, as it may have got a request.
+    /// Begins the queue pair's turn again if it began with answers only and there may be a request
+    /// now.
     #[inline]
     pub(crate) fn begin_late(&mut self) {
         self.scheduler.begin_late(self.index, self.entry);
     }
 
-    /// Takes over another path, or none. What the old peer has said is forgotten.
+    /// Changes to another path, or to none, and discards the CNPs of the old peer.
     pub(crate) fn follow(&mut self, path: Option<Path>) {
         self.entry.path = path;
         self.entry.is_severed = false;

@@ -11,9 +11,9 @@ const COUNT_MASK: u64 = (1 << EPOCH_SHIFT) - 1;
 
 /// The histogram in the device's state, counted and read by several processes without a lock.
 ///
-/// Every layout has an epoch, and so has the count in a bin. A count of another epoch than the
-/// layout's is zero, so one store changes the layout and clears all bins, and a process that was
-/// about to count under the old layout finds out before it could spoil the new one.
+/// Every layout has an epoch, and so has the count in a bin. A count from another epoch than the
+/// layout's is zero. So one store changes the layout and clears all bins, and a process that was
+/// about to count under the old layout notices before it could corrupt the new one.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Histogram {

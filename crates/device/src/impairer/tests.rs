@@ -256,7 +256,7 @@ fn a_bottleneck_lets_out_packets_at_its_rate_in_order() {
 }
 
 #[test]
-fn a_bottleneck_that_is_faster_than_what_comes_delays_by_a_packet() {
+fn an_underloaded_bottleneck_delays_by_one_packet_time() {
     let out = run(bottleneck(1, CongestionPoint::new(0, 0, 0).ok()));
     assert!(out.iter().all(|(at, n)| at - u64::from(*n) * 1000 == 1_000));
     assert_eq!(out.len(), 10_000, "and none is marked");
@@ -269,7 +269,7 @@ fn packets_are_marked_by_what_they_leave_behind() {
     for n in 0..5 {
         assert_eq!(link.put(Time::ZERO, n), None);
     }
-    // The first leaves at once, with nobody behind. The sixth joins when the third has left.
+    // The first leaves at once, with no packet behind it. The sixth joins when the third has left.
     let third = Time::from_nanos(2_500);
     let mut out: Vec<_> = std::iter::from_fn(|| link.poll(third)).collect();
     link.put(third, 5);

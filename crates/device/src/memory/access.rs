@@ -59,11 +59,11 @@ mod recovering {
         fn ferroce_memory_compare_swap(at: *mut u8, compare: u64, swap: u64) -> Found;
     }
 
-    /// Copies `len` bytes; false if not all of them could be. The two do not overlap.
+    /// Copies `len` bytes; false if not all of them could be copied. The two ranges do not overlap.
     ///
     /// # Safety
-    /// Both are memory that may be read and written as asked, or is not mapped for it, and then
-    /// somebody handles the fault as [`landing`] says.
+    /// Both ranges may be read and written as asked, or are not mapped for it and the host handles
+    /// the fault as [`landing`] says.
     #[inline]
     pub(crate) unsafe fn copy(to: *mut u8, from: *const u8, len: usize) -> bool {
         let wide = std::arch::is_x86_feature_detected!("avx");

@@ -94,7 +94,7 @@ impl Window {
             return Err(AccessError::NotPermitted);
         }
         let inside = offset_in(bound.va, bound.len, va, len).ok_or(AccessError::OutOfBounds)?;
-        // The window lies in the region.
+        // The window is inside the region.
         Ok((bound.region, bound.offset + inside))
     }
 

@@ -12,7 +12,7 @@ use crate::host_profile::HostProfile;
 /// Queues of a port with a rate.
 const PRIORITIES: usize = 8;
 
-/// Who waits for the port of a device.
+/// The queue pairs that wait for the port of a device.
 #[derive(Debug)]
 pub(crate) struct Port {
     /// It has a rate.
@@ -20,9 +20,9 @@ pub(crate) struct Port {
     ready: ReadyQueues,
     /// One bit for each priority that is paused.
     paused: u8,
-    /// The queue pair that was the last to send, whose turn is not over if `turn_left` says so.
+    /// The queue pair that sent last; its turn is not over if `turn_left` says so.
     turn: u32,
-    /// Packets that may still leave in its turn, of so many.
+    /// Packets that may still leave in its turn, of `turn_packets`.
     turn_left: u32,
     turn_packets: u32,
 }
@@ -61,14 +61,14 @@ impl Port {
         self.has_priorities
     }
 
-    /// The highest of these priorities, or of those that queue pairs wait with, that is not paused.
+    /// The highest priority that is not paused, of `others` and those with waiting queue pairs.
     #[inline]
     pub(crate) fn highest(&self, others: Priorities) -> Option<u8> {
         let ready = (self.ready.waiting | others) & !self.paused;
         ready.checked_ilog2().map(|priority| priority as u8) // below 8
     }
 
-    /// Stops these priorities, and no others any more.
+    /// Pauses these priorities and resumes all others.
     pub(crate) fn set_paused(&mut self, paused: Priorities) {
         self.paused = paused;
     }
@@ -93,7 +93,7 @@ impl Port {
         self.turn_left == 0
     }
 
-    /// Nobody's turn has begun.
+    /// Ends the turn; none has begun after it.
     #[inline]
     pub(crate) fn end_turn(&mut self) {
         self.turn_left = self.turn_packets;
@@ -139,7 +139,8 @@ impl Port {
         self.ready.shrink();
     }
 
-    /// Checks that each of `listed` waits once, in its priority, and nobody else.
+    /// Checks that each of `listed` waits once, in its priority, and that no other queue pair
+    /// waits.
     ///
     /// # Panics
     /// Panics if not.

@@ -42,12 +42,13 @@ impl Timers {
         self.heap.shrink_to_fit();
     }
 
-    /// Whether there are so many entries that most may be useless.
+    /// Whether the number of entries has reached the limit above which most may be useless.
     pub(crate) fn is_full(&self) -> bool {
         self.heap.len() > self.full
     }
 
-    /// Whether most entries are useless, where `owners` queue pairs have at most one good one each.
+    /// Whether most entries are useless, given that each of `owners` queue pairs has at most one
+    /// valid entry.
     pub(crate) fn are_stale(&self, owners: usize) -> bool {
         self.heap.len() > Self::full(owners)
     }

@@ -301,7 +301,7 @@ mod tests {
     fn a_read_during_changes_of_layout_is_of_one_layout() {
         const EACH: u64 = 50_000;
         let state = clearing();
-        // A wait of 60 ms lies in bin 1 of the first layout and in bin 6 of the second.
+        // A wait of 60 ms is in bin 1 of the first layout and in bin 6 of the second.
         let layouts = [(2, 50), (7, 1)].map(|(bins, width)| HistogramConfig {
             bins,
             bin0_width: width,

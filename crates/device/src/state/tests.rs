@@ -143,7 +143,7 @@ fn a_vf_is_not_reset_by_itself() {
 }
 
 #[test]
-fn a_function_counts_its_own_waits_and_the_pf_those_it_is_told_to() {
+fn a_function_counts_its_own_waits_and_the_pf_the_selected_ones() {
     for (counted, of_pf) in [
         (None, 1 + 10 + 100),
         (Some(0), 1),

@@ -406,7 +406,7 @@ mod tests {
     use crate::{AccessFlags, Buffer, HcaConfig, Memory, Sge, Time};
 
     #[test]
-    fn a_queue_pair_destroyed_at_work_gives_its_share_of_the_window_back() {
+    fn destroying_an_active_queue_pair_frees_its_window_share() {
         let mut hca = Hca::new(HcaConfig::default());
         let pd = hca.alloc_pd().unwrap();
         let cq = hca.create_cq(8).unwrap();

@@ -88,7 +88,7 @@ impl Hca {
             in_range("srq_limit", limit.into(), 0, attr.max_wr.into())?;
             attr.limit = limit;
         }
-        // Smaller than the limit, the queue would be low for ever.
+        // With a limit above its size, the queue would always be low.
         attr.limit = attr.limit.min(attr.max_wr);
         queue.change(&attr);
         Ok(())

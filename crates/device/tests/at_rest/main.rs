@@ -14,7 +14,7 @@ fn used_queue_pairs_that_rest_are_small() {
     assert!(sizes.used_device <= 20 << 10, "{sizes:?}");
 }
 
-/// Whatever waits in a queue stays, and the queue grows again.
+/// Packets that wait in a queue stay, and the queue grows again.
 #[test]
 fn a_device_may_rest_between_any_two_packets() {
     World::used(3, Rests::AfterEachPacket);

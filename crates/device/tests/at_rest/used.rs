@@ -83,7 +83,7 @@ struct Connection {
 }
 
 impl World {
-    /// Devices alike, since every queue pair has done everything at both ends.
+    /// Pairs of devices that are alike, since every queue pair has done everything at both ends.
     pub(crate) fn used(qps: usize, rests: Rests) -> Self {
         let mut world = Self {
             devices: direct::devices(),

@@ -1,4 +1,4 @@
-//! Which completions tell of which cause, and in what order.
+//! Which completions report which cause, and in what order.
 
 use ferroce_device::{AccessFlags, Buffer, Counter, Memory, QpAttr, SendOp, SendWr, Sge, WcStatus};
 use ferroce_testing::{A, B, SEND};
@@ -9,9 +9,9 @@ fn flushed(wr_id: u64, vendor_err: u32) -> Told {
     (wr_id, WcStatus::WrFlushErr, vendor_err)
 }
 
-//= F1, F5: the receive tells of memory that its list does not open, the send of the peer's trouble.
+//= F1, F5: the receive reports memory that its list may not access, the send the peer's error.
 #[test]
-fn a_message_without_a_place_is_0x32_there_and_0x89_here() {
+fn a_send_without_accessible_memory_is_0x32_and_0x89() {
     let mut pair = Pair::new(measured());
     let closed = pair.world.sides[B].register(64, AccessFlags::empty());
     let qpn = pair.qpns[B];
@@ -52,9 +52,9 @@ fn a_length_beyond_the_region_is_0x53_and_a_wrong_key_0x52() {
     assert_eq!(told(of_another_domain), protection(0x52));
 }
 
-//= F4: the check is made when the response lands, so the peer has executed the READ.
+//= F4: the check is made when the response arrives, so the peer has executed the READ.
 #[test]
-fn a_read_into_memory_without_local_write_is_0x33_and_has_gone_out() {
+fn a_read_into_read_only_memory_is_executed_and_reports_0x33() {
     let mut pair = Pair::new(measured());
     let closed = pair.world.sides[A].register(64, AccessFlags::empty());
     pair.post(SendWr::new(1, pair.memory[B].read(), closed.whole()));
@@ -74,7 +74,7 @@ fn a_read_that_the_queue_pair_may_not_post_is_0x61() {
     assert_eq!(pair.fate(read, 64), (1, WcStatus::LocQpOpErr, 0x61));
 }
 
-/// Those that agreed before there was a decision.
+/// The causes on which the cards agreed before a decision was made.
 #[test]
 fn the_other_causes_have_one_code_each() {
     let mut pair = Pair::new(measured());
@@ -105,7 +105,7 @@ fn the_other_causes_have_one_code_each() {
     assert_eq!(pair.fate(op, 64), RETRY_EXC);
 }
 
-//= F7: whoever moves the queue pair to ERR finds it in the oldest request, unsignalled ones included;
+//= F7: when a queue pair is moved to ERR, its oldest request gets the code, even if unsignalled;
 //= the others follow in their order.
 #[test]
 fn the_oldest_request_of_a_stopped_queue_pair_is_0xf5() {
@@ -120,7 +120,7 @@ fn the_oldest_request_of_a_stopped_queue_pair_is_0xf5() {
         pair.post_writes(1..4);
         pair.world.run_for(waited_ns);
         pair.move_to_error(A);
-        // Posted in ERR: this one was not stopped.
+        // Posted in ERR: this one was not interrupted.
         pair.post_writes(4..5);
         pair.world.settle();
         let expected = [

@@ -41,9 +41,9 @@ fn errors_of_the_responder() {
     assert_eq!(pair.counts(B, RESP), [3, 3]);
 }
 
-//= F10: the NAK that ends it counts, too.
+//= F10: the NAK that ends it counts as well.
 #[test]
-fn a_receiver_that_never_gets_ready() {
+fn a_receiver_that_is_never_ready() {
     for (rnr_retry, expected) in [(6, 7), (0, 1)] {
         let mut pair = Pair::new(QpAttr {
             rnr_retry,
@@ -90,7 +90,7 @@ fn refused_requests() {
         rkey: pair.memory[B].info.key.rkey(),
     };
     assert_eq!(fate(read, measured()), [1, 0]);
-    // An invalid request is none at all.
+    // An invalid request does not count as a request.
     let forbidden = QpAttr {
         access: AccessFlags::LOCAL_WRITE,
         ..measured()
@@ -98,7 +98,7 @@ fn refused_requests() {
     assert_eq!(fate(|pair| pair.memory[B].write(), forbidden), [0, 0]);
 }
 
-/// A dead peer at retry_cnt 7: as on the card before there was a decision.
+/// A dead peer at retry_cnt 7: as on the card, even before a decision was made.
 #[test]
 fn timeouts_of_a_dead_peer() {
     let mut pair = Pair::new(measured());

@@ -1,5 +1,5 @@
-//! What a ConnectX was seen to do when things go wrong, and this device does, too: each test has the
-//! card's figure and cites the decision that it stands for, F1 to F20
+//! How a ConnectX was seen to behave when things go wrong, and how this device behaves: each test
+//! has the card's figure and cites the decision that it stands for, F1 to F20
 //! (`docs/design/card-faults.md`).
 
 mod completions;
@@ -24,7 +24,7 @@ fn measured() -> QpAttr {
     }
 }
 
-/// Two devices as they come, with a connected queue pair and some memory each.
+/// Two devices with default settings, with a connected queue pair and some memory each.
 struct Pair {
     world: World,
     qpns: [Qpn; 2],
@@ -52,7 +52,7 @@ impl Pair {
         }
     }
 
-    /// A WRITE of so many bytes from one memory to the other.
+    /// A WRITE of `len` bytes from one memory to the other.
     fn write(&self, wr_id: u64, len: u32) -> SendWr {
         SendWr::new(wr_id, self.memory[1].write(), self.memory[0].sge(0, len))
     }
@@ -63,7 +63,7 @@ impl Pair {
         self.world.post(A, qpn, wr);
     }
 
-    /// Posts so many WRITEs of which none is signalled.
+    /// Posts a WRITE for each of `wr_ids`, none of them signalled.
     fn post_writes(&mut self, wr_ids: std::ops::Range<u64>) {
         for wr_id in wr_ids {
             let flags = SendFlags::empty();
@@ -74,7 +74,7 @@ impl Pair {
         }
     }
 
-    /// What became of one request, and in the end of everything that was under way.
+    /// Posts a request, runs until all is done, and returns the request's completion.
     fn fate(&mut self, op: SendOp, len: u32) -> Told {
         let sge = self.memory[0].sge(0, len);
         self.post(SendWr::new(1, op, sge));
@@ -88,7 +88,7 @@ impl Pair {
         self.world.settle();
     }
 
-    /// What the completions say.
+    /// The completions so far.
     fn told(&self, id: usize) -> Vec<Told> {
         let completions = &self.world.sides[id].completions;
         let told = |wc: &ferroce_device::Completion| (wc.wr_id, wc.status, wc.vendor_err);

@@ -8,7 +8,7 @@ use crate::{Pair, RETRY_EXC, measured};
 
 const TIMEOUTS: [Counter; 2] = [Counter::LocalAckTimeoutErr, Counter::RoceAdpRetrans];
 
-/// From a WRITE that nobody answers to its error, in microseconds.
+/// The time from a WRITE that is not answered to its error, in microseconds.
 fn error_us(pair: &mut Pair) -> u64 {
     pair.world.sides[B].deaf = true;
     let op = pair.memory[B].write();
@@ -23,7 +23,7 @@ fn dead_peer_ms(config: HcaConfig, attr: QpAttr, prepare: impl FnOnce(&mut Pair)
     error_us(&mut pair) as f64 / 1000.0
 }
 
-/// The same for as many devices, in ascending order.
+/// The same for several devices, in ascending order.
 fn dead_peers_ms(attr: QpAttr, prepare: impl Fn(&mut Pair)) -> Vec<f64> {
     let device = |seed| HcaConfig {
         seed,
@@ -35,7 +35,7 @@ fn dead_peers_ms(attr: QpAttr, prepare: impl Fn(&mut Pair)) -> Vec<f64> {
     times
 }
 
-//= F14: 3,495 to 3,756 ms at R=7, T=14, as a device comes; on other hosts up to 3,764.
+//= F14: 3,495 to 3,756 ms at R=7, T=14, with default settings; on other hosts up to 3,764.
 #[test]
 fn a_dead_peer_is_given_up_within_the_measured_band() {
     let times = dead_peers_ms(measured(), |_| ());
@@ -46,7 +46,7 @@ fn a_dead_peer_is_given_up_within_the_measured_band() {
             .windows(2)
             .any(|two| two[0] <= 3_558.0 && two[1] >= 3_558.0)
     );
-    // And exactly at R * 2 * N(16) if the timers are exact.
+    // And exactly R * 2 * N(16) if the timers are exact.
     let exact = HcaConfig {
         personality: Personality {
             quantiser: false,
@@ -87,9 +87,9 @@ fn without_the_enforced_minimum_there_is_one_more_wait() {
     }
 }
 
-//= F16: not as an older set has it, before that is confirmed.
+//= F16: not as in an older set of measurements, until that is confirmed.
 #[test]
-fn without_adaptive_retransmission_the_timeout_comes_again_and_again() {
+fn without_adaptive_retransmission_every_timeout_is_the_same() {
     for (retry_cnt, ms) in [(0, 268.435), (3, 1_073.741)] {
         let attr = QpAttr {
             retry_cnt,
@@ -102,7 +102,7 @@ fn without_adaptive_retransmission_the_timeout_comes_again_and_again() {
 
 //= F17: six waits for code 12 took 12.1 to 13.0 ms on the card; by the standard they take 3.84.
 #[test]
-fn waits_for_a_receiver_have_ticks_if_that_is_wanted() {
+fn rnr_waits_are_rounded_up_to_ticks_if_configured() {
     let six_waits_us = |rnr_ticks| {
         let config = HcaConfig {
             personality: Personality {
@@ -116,13 +116,13 @@ fn waits_for_a_receiver_have_ticks_if_that_is_wanted() {
         pair.fate(SEND, 64);
         pair.completed_at(A).since(started).as_nanos() / 1000
     };
-    // Seven times there and back.
+    // Seven round trips.
     assert_eq!(six_waits_us(false), 3_840 + 14);
     let ticks = six_waits_us(true);
     assert!((12_100..13_000).contains(&ticks), "{ticks}");
 }
 
-//= F13: one for each timeout but the fatal one, in both counters, and no CNP has come.
+//= F13: one for each timeout except the fatal one, in both counters, though no CNP has arrived.
 #[test]
 fn retransmissions_count_as_slow_restarts() {
     const COUNTERS: [Counter; 4] = [
@@ -136,7 +136,7 @@ fn retransmissions_count_as_slow_restarts() {
     let timeouts: u64 = pair.counts(A, TIMEOUTS).iter().sum();
     let repeats = timeouts - 1;
     assert_eq!(pair.counts(A, COUNTERS), [repeats, repeats, 0, 0]);
-    // A peer that comes back in time: nothing is taken off.
+    // A peer that comes back in time: nothing is subtracted.
     let mut pair = Pair::new(measured());
     pair.world.sides[B].deaf = true;
     pair.post(pair.write(1, 64));

@@ -1,4 +1,4 @@
-//! What verbs show of a fault, and what has become of memory.
+//! What verbs show of a fault, and the memory after it.
 
 use ferroce_device::{Event, QpAttr, QpEvent, QpState, SendOp, SendWr, WcStatus};
 use ferroce_testing::{A, B, SEND};
@@ -24,8 +24,8 @@ fn rq_psn_is_live() {
     assert_eq!(psns(&pair, B)[0], first.wrapping_add(4));
 }
 
-//= F19: after an error of this side, or when nobody has answered, what was sent was sent; after a NAK,
-//= the packet that it refuses is next.
+//= F19: after an error of this side, or without an answer, it follows what was sent; after a NAK,
+//= it is the refused packet.
 #[test]
 fn sq_psn_is_live() {
     let sent_before = |act: fn(&mut Pair)| {
@@ -62,9 +62,9 @@ fn sq_psn_is_live() {
     assert_eq!(sent_before(refused), 4);
 }
 
-//= F18, F19: a side that comes back by the PSNs of the other one goes on with it.
+//= F18, F19: a side that is set up again with the PSNs of the other one continues.
 #[test]
-fn a_side_set_up_with_the_queried_psns_goes_on() {
+fn a_side_set_up_with_the_queried_psns_continues() {
     let mut pair = Pair::new(measured());
     pair.post(pair.write(1, 4096));
     pair.world.run();
@@ -111,7 +111,7 @@ fn whole_packets_before_the_end_of_a_region_land() {
     assert_eq!(psns(&pair, A)[1], first.wrapping_add(2));
 }
 
-/// Events: at the responder alone, as before there was a decision.
+/// Events: at the responder only, as before a decision was made.
 #[test]
 fn events_of_a_refusal() {
     let events = |op: fn(&Pair) -> SendOp, attr: QpAttr| {

@@ -10,10 +10,10 @@ const PAIRS: usize = 4_000;
 const FLAPS: u32 = 40;
 const MESSAGES: usize = 5;
 
-/// Each of them loses packets in one flap or another, finds its way back by its timer, and none of the
-/// others is in its way.
+/// Each queue pair loses packets in one flap or another, recovers by its timer, and does not hinder
+/// the others.
 #[test]
-fn four_thousand_queue_pairs_outlast_a_port_that_flaps() {
+fn four_thousand_queue_pairs_survive_a_flapping_port() {
     let mut world = World::new([config(), config()]);
     world.audit_every = u64::MAX; // at the end
     let pairs: Vec<_> = (0..PAIRS)
@@ -27,7 +27,7 @@ fn four_thousand_queue_pairs_outlast_a_port_that_flaps() {
     let sink = world.sides[B].register(4096, AccessFlags::all());
     let start = world.now;
     for id in [A, B] {
-        // They meet in some, and not in others.
+        // The flaps of the two ports coincide in part.
         let flaps = Outages {
             first: start.after(Span::from_micros(100 + 50 * id as u64)),
             length: Span::from_micros(300),

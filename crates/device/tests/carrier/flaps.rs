@@ -11,7 +11,7 @@ use ferroce_wire::{Psn, Qpn};
 use super::of_port;
 
 const RUNS: u64 = 50;
-/// Of each of the two ports, in each run.
+/// For each of the two ports, in each run.
 const FLAPS: u32 = 125;
 const QKEY: u32 = 7;
 const BYTES: usize = 4096;
@@ -23,7 +23,7 @@ fn ten_thousand_flaps_lose_no_event_and_no_queue_pair() {
     assert!(flaps >= runs * 200, "{flaps} in {runs} runs");
 }
 
-/// Returns how often ports went down.
+/// Returns the number of times that ports went down.
 fn run(seed: u64) -> u64 {
     let mut dice = Dice::new(seed);
     let mut flapping = Flapping::new();
@@ -61,7 +61,7 @@ struct Flapping {
     /// For datagrams.
     inbox: Region,
     srq: Srqn,
-    /// Completions looked at.
+    /// Completions that were checked.
     seen: [usize; 2],
 }
 
@@ -150,7 +150,7 @@ impl Flapping {
         self.world.settle();
     }
 
-    /// Puts a schedule in force. Returns when the port is to be down, one outage after the other.
+    /// Puts a schedule in force. Returns when the port is to be down, outage by outage.
     fn plan(&mut self, id: usize, dice: &mut Dice) -> Vec<(Time, Time)> {
         let mut outages = Vec::new();
         let mut at = self.world.now;
@@ -170,7 +170,7 @@ impl Flapping {
             at = first.after(every.times(times.into()));
             left -= times;
         }
-        // Some of them overlap others.
+        // A few of them overlap others.
         let doubled = outages[dice.below(outages.len() as u64) as usize];
         outages.push(Outages {
             first: doubled.first.after(doubled.length.times(2)),
@@ -228,7 +228,7 @@ impl Flapping {
         }
     }
 
-    /// Counts what is done, and connects again what has failed.
+    /// Counts what is done, and reconnects what has failed.
     fn revive(&mut self) {
         for completion in &self.world.sides[A].completions[self.seen[A]..] {
             let rail = &mut self.rails[completion.wr_id as usize];
@@ -257,7 +257,7 @@ impl Flapping {
         }
     }
 
-    /// No request is without an answer, and each queue pair carries another.
+    /// Checks that every request has completed, and that each queue pair carries another one.
     fn check_all_work(&mut self) {
         for at in 0..self.rails.len() {
             let Rail {
@@ -278,7 +278,8 @@ impl Flapping {
         }
     }
 
-    /// Events and counters are those of the plan, and nothing left while the port was down.
+    /// Checks that events and counters match the plan, and that nothing left while the port was
+    /// down.
     fn check_port(&mut self, id: usize, plan: &[(Time, Time)]) -> u64 {
         let expected = plan
             .iter()
@@ -298,7 +299,7 @@ impl Flapping {
     }
 }
 
-/// The intervals in which one of them is under way.
+/// The intervals in which at least one of them is in progress.
 fn merged(outages: &[Outages]) -> Vec<(Time, Time)> {
     let mut all: Vec<(Time, Time)> = Vec::new();
     for it in outages {

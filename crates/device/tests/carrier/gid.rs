@@ -6,7 +6,7 @@ use ferroce_testing::{A, B, World, attr};
 use super::of_port;
 
 #[test]
-fn a_queue_pair_whose_address_was_lost_fails_though_it_comes_back() {
+fn a_queue_pair_fails_if_its_address_was_lost_temporarily() {
     for id in [A, B] {
         let (mut pair, qpns) = World::connected();
         let source = pair.sides[A].register(64, AccessFlags::empty());
@@ -23,7 +23,7 @@ fn a_queue_pair_whose_address_was_lost_fails_though_it_comes_back() {
         } else {
             assert!(pair.count(B, Counter::RxWrongPeer) > 7);
         }
-        // A queue pair that is connected anew has the GID that there is now.
+        // A queue pair that is connected again has the present GID.
         for id in [A, B] {
             pair.sides[id].move_to(qpns[id], QpState::Reset);
         }
@@ -35,7 +35,7 @@ fn a_queue_pair_whose_address_was_lost_fails_though_it_comes_back() {
 }
 
 #[test]
-fn another_address_more_or_less_is_only_told() {
+fn adding_or_removing_another_address_only_raises_an_event() {
     let (mut pair, qpns) = World::connected();
     let source = pair.sides[A].register(64, AccessFlags::empty());
     let sink = pair.sides[B].register(64, AccessFlags::all());

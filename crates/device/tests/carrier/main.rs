@@ -1,4 +1,4 @@
-//! Ports that go down and up: what programs are told, and what becomes of their queue pairs.
+//! Ports that go down and up: the events for programs, and the fate of their queue pairs.
 
 mod crowd;
 mod flaps;
@@ -8,7 +8,7 @@ mod port;
 use ferroce_device::Event;
 use ferroce_testing::Side;
 
-/// What a side was told of its port.
+/// The port events that a side was told of.
 fn of_port(side: &Side) -> Vec<Event> {
     let is_of_port = |event: &&Event| {
         matches!(

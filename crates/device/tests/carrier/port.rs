@@ -1,4 +1,4 @@
-//! F22: one port goes down in every way there is.
+//! F22: one port goes down for each possible cause.
 
 use ferroce_device::carrier::{Outages, Schedule};
 use ferroce_device::impair::Blackout;
@@ -63,7 +63,7 @@ fn a_write_outlasts_a_short_outage_of_either_port() {
 }
 
 #[test]
-fn a_queue_pair_fails_behind_a_port_that_stays_down_and_goes_on_when_it_is_up() {
+fn a_queue_pair_fails_while_the_port_is_down_and_works_again() {
     let (mut pair, qpns) = World::connected();
     set(&pair, A, Schedule::down_from(pair.now));
     let source = pair.sides[A].register(64, AccessFlags::empty());
@@ -89,7 +89,7 @@ fn a_queue_pair_fails_behind_a_port_that_stays_down_and_goes_on_when_it_is_up() 
 }
 
 #[test]
-fn a_blackout_is_seen_by_the_port_only_if_it_takes_the_carrier() {
+fn a_blackout_affects_the_port_only_if_it_drops_the_carrier() {
     for (carrier, direction) in [
         (false, Direction::Egress),
         (true, Direction::Egress),
@@ -113,7 +113,7 @@ fn a_blackout_is_seen_by_the_port_only_if_it_takes_the_carrier() {
 }
 
 #[test]
-fn the_host_s_interface_takes_the_port_along() {
+fn the_port_follows_the_host_s_interface() {
     let (mut pair, _) = World::connected();
     set(&pair, A, once(pair.now.after(us(50)), us(100)));
     // Down from 20 to 100 and by schedule from 50 to 150: one outage.
@@ -127,7 +127,7 @@ fn the_host_s_interface_takes_the_port_along() {
     assert!(!pair.sides[A].hca.port_is_up(now));
     pair.run();
     assert_eq!(of_port(&pair.sides[A]), DOWN_UP);
-    // A device that begins without a carrier has lost none.
+    // A device that starts without a carrier has not lost one.
     let mut new = World::new([config()]);
     let now = new.now;
     new.sides[A].hca.begin_with_host_carrier(now, false);
@@ -137,9 +137,9 @@ fn the_host_s_interface_takes_the_port_along() {
     assert_eq!(of_port(&new.sides[A]), [Event::PortActive]);
 }
 
-/// A process that was stopped meanwhile.
+/// As for a process that was stopped meanwhile.
 #[test]
-fn whoever_looks_late_is_told_all_of_it_in_order() {
+fn a_late_call_reports_all_changes_in_order() {
     let mut pair = World::new([config()]);
     let flaps = Outages {
         first: pair.now.after(us(10)),

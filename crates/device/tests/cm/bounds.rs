@@ -1,4 +1,5 @@
-//! What peers can make the connection manager keep, and for how long: each test reaches a bound.
+//! Limits on what peers can make the connection manager keep, and for how long: each test reaches
+//! one.
 
 use std::net::IpAddr;
 
@@ -17,7 +18,7 @@ fn source(n: usize) -> IpAddr {
     IpAddr::from([10, 9, (n >> 8) as u8, n as u8])
 }
 
-/// A request that would like to be remembered for ever.
+/// A request with the longest timeouts.
 fn req(from: IpAddr, name: u32) -> Req {
     Req {
         local_comm_id: name,
@@ -32,7 +33,7 @@ fn req(from: IpAddr, name: u32) -> Req {
     }
 }
 
-/// A device that listens with this backlog, alone.
+/// A single device that listens with this backlog.
 fn listener(backlog: u32) -> Net {
     let mut net = Net::of(1);
     net.world.sides[A]
@@ -68,10 +69,10 @@ fn told(net: &mut Net) -> Vec<(IpAddr, Overload)> {
     net.told(A).into_iter().filter_map(dropped).collect()
 }
 
-/// Rejected requests fill what is kept, and the listener hears the next one; a minute later nothing
-/// is kept at all.
+/// Rejected requests fill the table, and the listener still receives the next one; a minute later
+/// the table is empty.
 #[test]
-fn no_number_of_requests_makes_a_listener_deaf() {
+fn a_flood_of_requests_does_not_block_a_listener() {
     let mut net = listener(16);
     for n in 0..CONNECTIONS_MAX + 1_000 {
         net.flood(
@@ -92,9 +93,9 @@ fn no_number_of_requests_makes_a_listener_deaf() {
     assert_eq!(net.count(A), 0);
 }
 
-/// One source makes its own leftovers go, not those of others.
+/// A source displaces its own remnants, not those of others.
 #[test]
-fn one_source_has_its_share() {
+fn a_source_displaces_only_its_own_remnants() {
     let mut net = listener(16);
     net.flood(source(9), A, 7, req(source(9), 1));
     let comm = next_request(&mut net).unwrap();
@@ -108,7 +109,7 @@ fn one_source_has_its_share() {
     assert_eq!(net.count(A), 1 + OF_SOURCE_MAX);
     let forgotten = net.counter(A, Counter::CmForgotten);
     assert_eq!(forgotten, OF_SOURCE_MAX as u64);
-    // The first one is still answered in the words of the program.
+    // The first one is still answered with the program's own rejection.
     net.settle();
     net.seen.clear();
     net.inject(source(9), A, 7, req(source(9), 1));
@@ -125,7 +126,7 @@ fn requests_that_wait_are_limited_by_source_and_backlog() {
     }
     assert_eq!(net.count(A), OF_SOURCE_MAX);
     assert_eq!(net.counter(A, Counter::CmSourceLimit), 100);
-    // There is room for others, and not for more than the backlog; datagrams count as well.
+    // There is room for other sources, up to the backlog; datagrams count as well.
     for n in 0..10 {
         let sidr = SidrReq {
             request_id: n,
@@ -137,13 +138,13 @@ fn requests_that_wait_are_limited_by_source_and_backlog() {
     net.world.sides[A].hca.audit();
     assert_eq!(net.count(A), OF_SOURCE_MAX + 2);
     assert_eq!(net.counter(A, Counter::CmBacklogFull), 8);
-    // Each is told once.
+    // Each is reported once.
     let expected = [
         (source(1), Overload::Source),
         (source(2), Overload::Backlog),
     ];
     assert_eq!(told(&mut net), expected);
-    // The backlog counts those that wait, also for who listens after another one.
+    // Waiting requests count towards the backlog of the next listener as well.
     net.world.sides[A].hca.cm_mut().unlisten(SERVICE).unwrap();
     net.world.sides[A]
         .hca
@@ -154,9 +155,9 @@ fn requests_that_wait_are_limited_by_source_and_backlog() {
     assert_eq!(net.counter(A, Counter::CmBacklogFull), 9);
 }
 
-/// Connections that programs own are nobody's to forget.
+/// Connections that a program owns are never dropped.
 #[test]
-fn a_device_holds_so_many_connections() {
+fn the_number_of_connections_is_limited() {
     let mut net = listener(16);
     for n in 0..CONNECTIONS_MAX {
         net.flood(
@@ -175,7 +176,7 @@ fn a_device_holds_so_many_connections() {
     }
     net.world.sides[A].hca.audit();
     assert_eq!(net.count(A), CONNECTIONS_MAX);
-    // Nobody drained what is to be sent.
+    // The outgoing messages were not drained.
     let lost = net.counter(A, Counter::CmTxDropped);
     assert_eq!(lost, (CONNECTIONS_MAX - LETTERS_MAX) as u64);
     net.flood(source(99), A, 7, req(source(99), 1));
@@ -190,7 +191,7 @@ fn a_device_holds_so_many_connections() {
             max: CONNECTIONS_MAX
         })
     );
-    // One that its program destroys makes room.
+    // A connection that its program destroys makes room.
     let comm = net.world.sides[A]
         .hca
         .cm()
@@ -212,7 +213,7 @@ fn no_peer_sets_a_timer_for_hours() {
         let next = net.world.sides[A].hca.poll_timeout().unwrap();
         next.since(net.world.now).as_nanos() / S
     };
-    // An answer that is repeated.
+    // A repeated answer.
     let mut net = listener(1);
     net.inject(source(1), A, 7, req(source(1), 1));
     let comm = next_request(&mut net).unwrap();
@@ -223,7 +224,7 @@ fn no_peer_sets_a_timer_for_hours() {
         .accept(now, comm, &reply)
         .unwrap();
     assert_eq!(deadline(&net), 60);
-    // A peer that thinks.
+    // A peer that asks for time.
     let mra = Mra {
         local_comm_id: 1,
         remote_comm_id: comm.0,
@@ -233,7 +234,7 @@ fn no_peer_sets_a_timer_for_hours() {
     };
     net.inject(source(1), A, 7, mra);
     assert_eq!(deadline(&net), 120);
-    // An end.
+    // A disconnect.
     let dreq = Dreq {
         local_comm_id: 1,
         remote_comm_id: comm.0,
@@ -248,8 +249,8 @@ fn no_peer_sets_a_timer_for_hours() {
     assert_eq!(net.count(A), 0);
 }
 
-/// A peer that asks for the longest waits and the most retries, and for patience each time, and then
-/// answers neither the REP nor the DREQ.
+/// A peer that asks for the longest waits and the most retries, and for more time whenever it can,
+/// and then answers neither the REP nor the DREQ.
 #[test]
 fn a_connection_is_half_open_for_two_minutes_at_most() {
     let silent = |net: &mut Net, comm: CommId, answered: Answered| {
@@ -292,9 +293,9 @@ fn a_connection_is_half_open_for_two_minutes_at_most() {
     assert_eq!(silent(&mut net, comm, Answered::Other), timeout);
 }
 
-/// One answer per request; what comes after the first MRA about a message changes nothing.
+/// One extension for each request; further MRAs about the same message change nothing.
 #[test]
-fn a_peer_asks_for_patience_once_a_message() {
+fn a_peer_may_extend_a_timeout_once_for_each_message() {
     let mut net = Net::new();
     let active = net.connect(0x111);
     net.until_request();
@@ -314,13 +315,13 @@ fn a_peer_asks_for_patience_once_a_message() {
         assert!(net.world.now.since(begun).as_nanos() < 1_000 * S);
     }
     let waited = net.world.now.since(begun).as_nanos();
-    // 16 times an answer may take, and once 4.096 µs · 2^20 of patience.
+    // The wait for an answer 16 times, and one extension of 4.096 µs · 2^20.
     let expected = 16 * WAIT_NS + (4_096 << 20);
     assert!(waited.abs_diff(expected) <= 200 * MS, "{waited}");
 }
 
 #[test]
-fn messages_about_nothing_are_counted() {
+fn messages_for_unknown_connections_are_counted() {
     let mut net = Net::new();
     let [_, passive] = net.connected([0x111, 0x222]);
     assert_eq!(net.counter(B, Counter::CmUnmatched), 0);

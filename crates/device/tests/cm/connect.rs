@@ -136,7 +136,7 @@ fn the_active_side_can_reject_the_reply() {
     let event = net.until(B, |kind| *kind == CmEventKind::Rejected { reason, private });
     assert_eq!(event.comm, passive);
     net.run_out();
-    // It was never connected, so nothing of it is over.
+    // It was never connected, so there is no TIME_WAIT.
     assert_eq!((net.events(A), net.events(B)), (vec![], vec![]));
     assert_eq!(net.state(A, active), Some(CmState::Idle));
     assert!(net.disconnect(A, active).is_err());
@@ -144,7 +144,7 @@ fn the_active_side_can_reject_the_reply() {
 }
 
 #[test]
-fn nobody_listens() {
+fn a_request_without_a_listener_is_repeated_and_rejected() {
     let mut net = Net::new();
     net.world.sides[B].hca.cm_mut().unlisten(SERVICE).unwrap();
     net.connect(0x111);
@@ -156,7 +156,7 @@ fn nobody_listens() {
 }
 
 #[test]
-fn somebody_listens_a_little_later() {
+fn a_request_reaches_a_listener_that_starts_late() {
     let mut net = Net::new();
     net.world.sides[B].hca.cm_mut().unlisten(SERVICE).unwrap();
     net.connect(0x111);
@@ -168,7 +168,7 @@ fn somebody_listens_a_little_later() {
 }
 
 #[test]
-fn two_listen_on_one_service_or_none_stops() {
+fn a_service_has_one_listener_and_only_that_can_stop() {
     let mut net = Net::new();
     let cm = net.world.sides[B].hca.cm_mut();
     let error = cm.listen(SERVICE, 1).unwrap_err();
@@ -218,7 +218,7 @@ fn other_transports_are_named_or_refused() {
 }
 
 #[test]
-fn values_that_do_not_fit_are_named_and_leave_nothing() {
+fn invalid_values_are_named_and_leave_no_state() {
     let mut net = Net::new();
     let good = net.request(A, B, 0x111);
     let now = net.world.now;
@@ -323,7 +323,7 @@ fn calls_at_the_wrong_time_change_nothing() {
     );
 }
 
-/// The program answers the first when it has them all.
+/// The program takes all requests, and then answers the first one.
 #[test]
 fn the_backlog_is_what_the_program_has_not_taken() {
     let mut net = Net::new();
@@ -342,7 +342,7 @@ fn the_backlog_is_what_the_program_has_not_taken() {
     }
     assert_eq!(net.counter(B, Counter::CmBacklogFull), 3 + 1);
     for (comm, qpn) in taken.iter().zip(0x200..) {
-        // Once is enough.
+        // A request leaves the backlog only once.
         net.world.sides[B].hca.cm_mut().take_request(*comm);
         net.accept(*comm, qpn);
     }
@@ -350,8 +350,8 @@ fn the_backlog_is_what_the_program_has_not_taken() {
     net.until_request();
 }
 
-/// Those that the program refuses, destroys or accepts before it takes them make room as well, and
-/// so do those whose peer gives up.
+/// Requests that the program refuses, destroys or accepts before it takes them leave the backlog as
+/// well, and so do those that the peer gives up.
 #[test]
 fn finished_requests_leave_the_backlog() {
     let mut net = Net::new();
@@ -465,7 +465,7 @@ fn a_thousand_connections_come_and_go() {
     assert_eq!((net.count(A), net.count(B)), (0, 0));
 }
 
-/// Messages suffer what packets suffer.
+/// Messages are subject to the same impairments as packets.
 #[test]
 fn messages_are_impaired_and_counted() {
     use ferroce_device::Counter::{ImpairLost, RdmaRxPackets, RdmaTxPackets};

@@ -51,7 +51,7 @@ fn a_service_is_found() {
 }
 
 #[test]
-fn a_service_that_nobody_offers_or_wants_to_give() {
+fn a_refused_and_an_unknown_service_are_reported() {
     let mut net = Net::new();
     net.sidr_request();
     let passive = net.until_request();
@@ -64,7 +64,7 @@ fn a_service_that_nobody_offers_or_wants_to_give() {
 }
 
 #[test]
-fn nobody_answers() {
+fn an_unanswered_request_is_given_up() {
     let mut net = Net::new();
     net.kill(B);
     let active = net.sidr_request();

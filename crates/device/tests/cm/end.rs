@@ -68,7 +68,7 @@ fn giving_up_while_asking_is_reported() {
 }
 
 #[test]
-fn a_reply_to_somebody_who_left_is_refused() {
+fn a_reply_to_a_peer_that_has_left_is_rejected() {
     let mut net = Net::new();
     let active = net.connect(0x111);
     let passive = net.until_request();
@@ -81,25 +81,26 @@ fn a_reply_to_somebody_who_left_is_refused() {
     assert_eq!(net.messages(), [(A, REQ), (A, REJ), (B, REP), (A, REJ)]);
 }
 
-/// The peer's process was killed and another one has its queue pair's number, or its names.
+/// The peer's process was killed, and another one has its queue pair number or its communication
+/// IDs.
 #[test]
-fn a_reborn_peer_ends_what_its_predecessor_began() {
+fn a_restarted_peer_ends_the_connections_of_its_predecessor() {
     let mut net = Net::new();
     let [_, passive] = net.connected([0x111, 0x222]);
-    // Another name, the same queue pair.
+    // Another communication ID, the same queue pair.
     let reborn = net.connect(0x111);
     let (reason, private) = (RejectReason::STALE_CONNECTION, Private::default());
     let event = net.until(A, |kind| *kind == CmEventKind::Rejected { reason, private });
     assert_eq!(event.comm, reborn);
     let event = net.until(B, |kind| matches!(kind, CmEventKind::Disconnected { .. }));
     assert_eq!(event.comm, passive);
-    // And then it works.
+    // The next attempt works.
     net.connect(0x111);
     net.until_request();
 }
 
 #[test]
-fn a_name_used_again_is_another_connection() {
+fn a_reused_communication_id_is_another_connection() {
     let mut net = Net::new();
     let [_, passive] = net.connected([0x111, 0x222]);
     let first = net.seen[0].mad;
@@ -109,9 +110,9 @@ fn a_name_used_again_is_another_connection() {
     net.until_request();
 }
 
-/// Its process is gone afterwards, and cannot repeat what is lost.
+/// The process has exited afterwards, and cannot repeat what is lost.
 #[test]
-fn the_last_word_of_a_program_survives_a_loss() {
+fn the_last_message_of_a_program_survives_a_loss() {
     for asks in [true, false] {
         let mut net = Net::new();
         let comms = net.connected([0x111, 0x222]);

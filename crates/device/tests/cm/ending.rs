@@ -1,5 +1,5 @@
-//! A program hears of a connection's end after what completed before it, as beside a card, where a
-//! completion is in memory long before a DREQ has come through the kernel.
+//! The end of a connection is reported after the completions before it, as with a card, where a
+//! completion is in memory long before a DREQ has passed the kernel.
 
 use ferroce_device::cm::{CmEventKind, CommId};
 use ferroce_device::{Qpn, SendFlags, SendOp, WcStatus};
@@ -7,8 +7,8 @@ use ferroce_testing::side::{attr, local};
 
 use super::net::{A, B, MS, Net};
 
-/// Two queue pairs that the connection managers have introduced to each other. Nothing takes what
-/// completes at B.
+/// Two queue pairs that are connected through the connection managers. B's completions are not
+/// polled automatically.
 struct Pair {
     net: Net,
     qpns: [Qpn; 2],
@@ -23,7 +23,7 @@ impl Pair {
         net.world.connect(qpns, attr());
         net.world.sides[B].watch_nothing();
         net.told(B);
-        // From here on more than messages of the connection manager are on the wire.
+        // From here on, not only messages of the connection manager are on the wire.
         net.world.log = None;
         Self { net, qpns, comms }
     }
@@ -46,14 +46,15 @@ impl Pair {
         self.net.world.sides[B].hca.audit();
     }
 
-    /// The status of what completed first at B.
+    /// The status of B's first completion.
     fn poll(&mut self) -> Option<WcStatus> {
         let side = &mut self.net.world.sides[B];
         let completion = side.hca.poll_completion(side.cq).unwrap();
         completion.map(|completion| completion.status)
     }
 
-    /// What B's program hears of, which asks as hosts do: for the word that there is something first.
+    /// The events that B's program takes, in the way of hosts: after being told that there are
+    /// some.
     fn hears(&mut self) -> Vec<CmEventKind> {
         let announced = self.net.announced(B);
         let events = self.net.events(B);
@@ -81,7 +82,7 @@ fn a_completion_of_the_same_batch_comes_first() {
     assert!(pair.is_told());
 }
 
-/// In two: the acknowledgement has long been here.
+/// In two batches: the acknowledgement came much earlier.
 #[test]
 fn a_completion_of_an_earlier_batch_comes_first() {
     let mut pair = Pair::new();
@@ -95,7 +96,7 @@ fn a_completion_of_an_earlier_batch_comes_first() {
 }
 
 #[test]
-fn a_program_that_has_polled_all_hears_at_once() {
+fn the_end_is_reported_at_once_if_everything_was_polled() {
     let mut pair = Pair::new();
     pair.send();
     pair.run(MS);
@@ -105,9 +106,9 @@ fn a_program_that_has_polled_all_hears_at_once() {
     assert!(pair.is_told());
 }
 
-/// One that does not poll hears, too, and its peer learns that it agrees.
+/// A program that does not poll gets the event as well, and its peer gets the DREP.
 #[test]
-fn a_program_that_does_not_poll_hears_after_100_ms() {
+fn the_end_is_reported_after_100_ms_without_a_poll() {
     let mut pair = Pair::new();
     pair.send();
     pair.run(MS);
@@ -125,9 +126,9 @@ fn a_program_that_does_not_poll_hears_after_100_ms() {
     };
 }
 
-/// Who ends it as well needs no more patience, and hears in order.
+/// A program that also disconnects need not wait, and gets the events in order.
 #[test]
-fn a_program_that_ends_it_too_hears_at_once() {
+fn the_end_is_reported_at_once_if_both_sides_disconnect() {
     let mut pair = Pair::new();
     pair.send();
     pair.run(MS);
@@ -140,7 +141,7 @@ fn a_program_that_ends_it_too_hears_at_once() {
 }
 
 #[test]
-fn a_program_that_has_let_go_hears_nothing() {
+fn the_end_of_a_destroyed_connection_is_not_reported() {
     let mut pair = Pair::new();
     pair.send();
     pair.run(MS);

@@ -1,4 +1,5 @@
-//! Connections with somebody who knows the standard and Linux's rules, and nothing of ours.
+//! Connections with a peer that follows the standard and Linux's rules, and shares no code with
+//! ours.
 
 use ferroce_device::cm::{CmEventKind, CmState, CommId, ConnectRequest, Transport};
 use ferroce_wire::cm::{Private, RejectReason};
@@ -12,7 +13,7 @@ use super::{DREP, DREQ, MRA, REJ, REP, REQ, RTU};
 struct Foreign {
     net: Net,
     linux: Linux,
-    /// Messages that Linux has taken.
+    /// The number of messages that Linux has taken.
     taken: usize,
 }
 
@@ -33,7 +34,7 @@ impl Foreign {
         self.settle();
     }
 
-    /// Linux takes what is on the wire, and its answers arrive.
+    /// Linux takes the messages on the wire, and its answers arrive.
     fn settle(&mut self) {
         loop {
             self.net.settle();
@@ -57,7 +58,7 @@ impl Foreign {
         (event.comm, event.kind)
     }
 
-    /// Linux asks; the event's connection.
+    /// Linux requests a connection; returns this side's.
     fn asked(&mut self) -> CommId {
         let req = self.linux.connect(address(A), SERVICE.0);
         self.send(req);
@@ -76,7 +77,7 @@ impl Foreign {
         self.settle();
     }
 
-    /// Linux has asked and been accepted.
+    /// Linux has requested a connection, and it was accepted.
     fn connected(&mut self) -> CommId {
         let comm = self.asked();
         self.accept(comm);
@@ -98,7 +99,7 @@ impl Foreign {
 }
 
 #[test]
-fn linux_asks_and_both_mean_the_same() {
+fn both_sides_agree_on_a_request_from_linux() {
     let mut foreign = Foreign::new();
     let req = foreign.linux.connect(address(A), SERVICE.0);
     foreign.send(req);
@@ -118,10 +119,10 @@ fn linux_asks_and_both_mean_the_same() {
 
     let reply = foreign.net.reply(0x222);
     foreign.accept(comm);
-    // And Linux where this side does.
+    // And Linux begins where this side expects it.
     assert_eq!(foreign.linux.sq_psn, u64::from(reply.starting_psn.value()));
     assert_eq!(foreign.linux.remote_qpn, 0x222);
-    // What this side takes at a time Linux may have outstanding.
+    // Linux may have as much outstanding as this side accepts.
     assert_eq!(
         (
             foreign.linux.initiator_depth,
@@ -138,7 +139,7 @@ fn linux_asks_and_both_mean_the_same() {
 }
 
 #[test]
-fn we_ask_and_both_mean_the_same() {
+fn both_sides_agree_on_a_request_to_linux() {
     let mut foreign = Foreign::new();
     let request = foreign.net.request(A, B, 0x111);
     let comm = foreign.connect(&request);
@@ -199,8 +200,8 @@ fn our_request_is_linux_s() {
     };
     foreign.connect(&request);
     let own = foreign.last();
-    // Who asks, under which name, is the sender's to choose; so are the flow label, from which Linux
-    // makes the UDP port that this device does not vary, and the rate of its port.
+    // The sender chooses its GUID and communication ID; it also chooses the flow label, from which
+    // Linux derives the UDP port that this device does not vary, and the rate of its port.
     let free = |bytes: Bytes| {
         let mut bytes = bytes.with((0, 0, 32), 0).with((88, 0, 32), 0);
         bytes.0[8..16].fill(0);
@@ -217,8 +218,8 @@ fn bytes_of(hex: &str) -> [u8; 256] {
     bytes
 }
 
-/// The target of XRC has its queue pair where others have a context, and the initiator says nothing
-/// of what only a responder has.
+/// The XRC target has its queue pair where others have a context, and the initiator omits what only
+/// a responder has.
 #[test]
 fn xrc_is_linux_s() {
     let mut foreign = Foreign::new();
@@ -275,7 +276,7 @@ fn either_ends_the_connection() {
     let mut foreign = Foreign::new();
     let comm = foreign.connected();
     let dreq = foreign.linux.disconnect();
-    // One that means another queue pair ends nothing, and is not answered.
+    // A message for another queue pair ends nothing, and is not answered.
     let before = foreign.net.seen.len();
     foreign.send(dreq.with((8, 0, 24), 0x223));
     assert_eq!(foreign.net.state(A, comm), Some(CmState::Established));
@@ -290,7 +291,7 @@ fn either_ends_the_connection() {
     assert_eq!(foreign.linux.state, State::TimeWait);
 }
 
-/// Linux finds the request of one who gives up by GUID and name, whatever else the message says.
+/// Linux finds a request that is given up by GUID and communication ID, whatever else the REJ says.
 #[test]
 fn a_peer_that_gives_up_is_understood() {
     let mut foreign = Foreign::new();
@@ -304,7 +305,7 @@ fn a_peer_that_gives_up_is_understood() {
     let mut foreign = Foreign::new();
     let comm = foreign.asked();
     let rej = foreign.linux.give_up();
-    // Not another device's.
+    // A REJ from another device is ignored.
     foreign.send(rej.with((12, 0, 64), foreign.linux.guid + 1));
     assert_eq!(foreign.net.state(A, comm), Some(CmState::ReqReceived));
     foreign.send(rej);
@@ -343,7 +344,7 @@ fn rejections_reach_linux() {
 }
 
 #[test]
-fn a_program_of_linux_may_think() {
+fn a_slow_program_extends_the_timeout_in_both_directions() {
     let mut foreign = Foreign::new();
     let request = foreign.net.request(A, B, 0x111);
     foreign.connect(&request);
@@ -351,7 +352,7 @@ fn a_program_of_linux_may_think() {
     foreign.send(mra);
     foreign.net.run(10 * WAIT_NS);
     assert_eq!(foreign.net.messages(), [(A, REQ)]);
-    // And Linux is asked to let ours think.
+    // And Linux is asked to give our program more time.
     let mut foreign = Foreign::new();
     let req = foreign.linux.connect(address(A), SERVICE.0);
     foreign.send(req);
@@ -359,8 +360,8 @@ fn a_program_of_linux_may_think() {
     assert_eq!(foreign.net.messages(), [(A, MRA)]);
 }
 
-/// A queue pair of a device that asks again has forgotten its connection; the same number on
-/// another device is another queue pair.
+/// A device whose queue pair requests a connection again has forgotten the old one; the same number
+/// on another device is another queue pair.
 #[test]
 fn a_stale_connection_is_one_of_the_same_device() {
     let mut foreign = Foreign::new();
@@ -372,7 +373,7 @@ fn a_stale_connection_is_one_of_the_same_device() {
     foreign.send(req);
     assert!(matches!(foreign.event().1, CmEventKind::Request { .. }));
     assert_eq!(foreign.net.state(A, comm), Some(CmState::Established));
-    // The same device after a restart knows nothing of the connection.
+    // After a restart, the same device does not know the connection.
     foreign.net.seen.clear();
     foreign.taken = 0;
     foreign.linux = Linux::new(peer, 0x11);
@@ -390,15 +391,15 @@ fn a_stale_connection_is_one_of_the_same_device() {
         CmEventKind::DisconnectReply { .. }
     ));
     assert_eq!(foreign.net.state(A, comm), Some(CmState::TimeWait));
-    // And then it works.
+    // The next attempt works.
     foreign.linux = Linux::new(peer, 0x11);
     foreign.linux.local_id = 0x9999;
     foreign.asked();
 }
 
-/// Every message of a whole life, in the order in which Linux has them.
+/// Every message of a whole connection, in the order that Linux uses.
 #[test]
-fn a_life_with_linux() {
+fn a_whole_connection_with_linux() {
     let mut foreign = Foreign::new();
     let comm = foreign.connected();
     foreign.net.disconnect(A, comm).unwrap();

@@ -12,7 +12,7 @@ use ferroce_wire::cm::{
 use super::net::{B, Net, SERVICE, address, req_of};
 use super::{REJ, SIDR_REP};
 
-/// What becomes of a request.
+/// How a request is handled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fate {
     Asked,
@@ -50,7 +50,7 @@ fn sidr(private: &[u8]) -> SidrReq {
     }
 }
 
-/// Gives a device that listens a message which came from `source` to `dest`.
+/// Delivers a message from `source` to a listening device at `dest`.
 fn fate(source: IpAddr, dest: IpAddr, message: impl Into<Message>) -> Fate {
     let mut net = Net::new();
     let message = message.into();
@@ -78,7 +78,7 @@ fn fate(source: IpAddr, dest: IpAddr, message: impl Into<Message>) -> Fate {
     }
 }
 
-/// Other hosts, groups and nobody: the queue pair would send there.
+/// Addresses of other hosts and of groups, and unspecified ones: the queue pair would send there.
 #[test]
 fn a_request_comes_from_the_gid_that_it_names() {
     let (source, own) = (ip("10.0.0.7"), address(B));
@@ -96,12 +96,12 @@ fn a_request_comes_from_the_gid_that_it_names() {
     ] {
         assert_eq!(fate(source, own, req(ip(gid), b"")), Fate::Refused, "{gid}");
     }
-    // Its own address is no exception.
+    // The same holds for its own address.
     assert_eq!(fate(source, own, req(own, b"")), Fate::Refused);
     assert_eq!(fate(own, own, req(ip("127.0.0.1"), b"")), Fate::Refused);
 }
 
-/// No packet has such a source; if one had, the answer would go there.
+/// No packet should have such a source; if one had, the answer would go there.
 #[test]
 fn a_request_comes_from_one_host() {
     for source in ["0.0.0.0", "::", "255.255.255.255", "239.1.2.3", "ff0e::1"] {
@@ -111,7 +111,7 @@ fn a_request_comes_from_one_host() {
     }
 }
 
-/// What a program is shown by rdma_get_peer_addr and rdma_get_local_addr.
+/// What rdma_get_peer_addr and rdma_get_local_addr show a program.
 #[test]
 fn a_request_comes_from_the_address_that_its_header_names() {
     let (source, own) = (ip("10.0.0.7"), address(B));
@@ -134,7 +134,7 @@ fn a_request_comes_from_the_address_that_its_header_names() {
         assert_eq!(both(&header(liar, &here)), Fate::Refused, "{liar}");
         assert_eq!(both(&header("10.0.0.7", liar)), Fate::Refused, "to {liar}");
     }
-    // Data that begin otherwise are not for this library to read.
+    // Data that begin otherwise are not interpreted.
     assert_eq!(both(b"please"), Fate::Asked);
 }
 
@@ -189,8 +189,8 @@ fn link_local_and_mapped_addresses_are_addresses() {
     assert_eq!(fate(source, own, req(source, &private)), Fate::Asked);
 }
 
-/// A program that resolves a loopback address or the wildcard reaches its own device, and says what
-/// it was given. Another device on a loopback address is another device.
+/// A program that resolves a loopback address or the wildcard reaches its own device, and names the
+/// address that it was given. Another device on a loopback address is another device.
 #[test]
 fn loopback_stands_for_the_own_device_only() {
     let own = address(B);
@@ -222,9 +222,9 @@ fn loopback_stands_for_the_own_device_only() {
     assert_eq!(fate(own, own, req(own, &other)), Fate::Refused);
 }
 
-/// The connection manager has one receiver.
+/// The connection manager has a single receiver.
 #[test]
-fn a_request_to_a_group_is_for_nobody() {
+fn a_request_to_a_group_is_dropped() {
     let source = ip("10.0.0.7");
     for group in ["239.1.2.3", "ff0e::1"] {
         let message = req(source, b"");
@@ -232,9 +232,9 @@ fn a_request_to_a_group_is_for_nobody() {
     }
 }
 
-/// Lies take no place in the backlog, and nothing is kept of them.
+/// Forged requests take no place in the backlog, and no state is kept for them.
 #[test]
-fn lies_leave_nothing_behind() {
+fn forged_requests_leave_no_state() {
     let mut net = Net::new();
     for n in 0..100 {
         let lie = Req {

@@ -1,12 +1,13 @@
-//! The other end of a connection as Linux plays it. Two of our own devices agree about any meaning
-//! that both give a field; this end shares nothing with them but the tables of the standard
-//! (IBA vol 1, 12.6: where each field lies) and the rules by which the kernel's `cm.c` reads it.
+//! The other end of a connection as Linux implements it. Two of our own devices agree about any
+//! meaning that both give a field. This end shares nothing with them except the tables of the
+//! standard (IBA vol 1, 12.6: the position of each field) and the rules by which the kernel's
+//! `cm.c` reads them.
 
 use std::net::IpAddr;
 
 use ferroce_wire::cm::MAD_LEN;
 
-/// A field: first byte behind the MAD header, first bit in it from the most significant one, width.
+/// A field: first byte after the MAD header, first bit in it from the most significant one, width.
 pub(crate) type Field = (usize, usize, usize);
 
 const LOCAL_COMM_ID: Field = (0, 0, 32);
@@ -106,7 +107,7 @@ pub(crate) enum State {
     TimeWait,
 }
 
-/// `struct cm_id_private`: what is kept of a connection and given to the queue pair.
+/// `struct cm_id_private`: the state of a connection and the attributes of its queue pair.
 #[derive(Debug)]
 pub(crate) struct Linux {
     pub(crate) state: State,
@@ -130,7 +131,7 @@ pub(crate) struct Linux {
 }
 
 impl Linux {
-    /// An end that has a queue pair and nothing else yet.
+    /// An end that has only a queue pair so far.
     pub(crate) fn new(address: IpAddr, local_qpn: u64) -> Self {
         Self {
             state: State::Idle,
@@ -215,7 +216,7 @@ impl Linux {
         }
     }
 
-    /// `ib_send_cm_mra`: the program thinks about a request.
+    /// `ib_send_cm_mra`: the program needs time for a request.
     pub(crate) fn ask_for_patience(&self) -> Bytes {
         assert_eq!(self.state, State::ReqReceived);
         Bytes::new(0x11, self.tid)
@@ -224,7 +225,7 @@ impl Linux {
             .with(MRA_SERVICE_TIMEOUT, 24)
     }
 
-    /// `cm_destroy_id` of one that asks.
+    /// `cm_destroy_id` while a request is pending.
     pub(crate) fn give_up(&mut self) -> Bytes {
         assert_eq!(self.state, State::ReqSent);
         self.state = State::Idle;
@@ -250,7 +251,7 @@ impl Linux {
             .with(REMOTE_COMM_ID, self.remote_id)
     }
 
-    /// `cm_recv_handler`: takes a message, and answers it where the kernel does without asking.
+    /// `cm_recv_handler`: takes a message, and answers it where the kernel does so by itself.
     pub(crate) fn take(&mut self, message: Bytes) -> Option<Bytes> {
         let (of_peer, mine) = (message.get(LOCAL_COMM_ID), message.get(REMOTE_COMM_ID));
         // `cm_acquire_id`, with and without the peer's name.

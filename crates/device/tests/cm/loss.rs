@@ -4,9 +4,9 @@ use ferroce_wire::cm::{Private, RejectReason};
 use super::net::{A, B, Fate, MS, Net, S, TWICE, WAIT_NS};
 use super::{DREP, DREQ, MRA, REJ, REP, REQ, RTU};
 
-/// Whatever becomes of one message, there is a connection, and then there is none.
+/// A connection is established and ended, whatever happens to one of its messages.
 #[test]
-fn one_mishap_delays_and_changes_nothing() {
+fn a_single_loss_copy_or_delay_changes_only_the_timing() {
     let mishaps = [Fate::Lost, TWICE, Fate::Late(3 * S), Fate::Late(7 * S)];
     for attribute in [REQ, REP, RTU, DREQ, DREP] {
         for fate in mishaps {
@@ -55,7 +55,7 @@ fn a_lost_ready_is_asked_for_again() {
 }
 
 #[test]
-fn data_says_what_a_lost_ready_would_have_said() {
+fn data_makes_up_for_a_lost_ready_message() {
     let mut net = Net::new();
     net.strike(RTU, Fate::Late(100 * MS));
     let active = net.connect(0x111);
@@ -88,7 +88,7 @@ fn a_lost_rejection_is_repeated_and_the_program_not_asked_again() {
 
 /// The peer is silent from the start.
 #[test]
-fn a_request_that_nobody_hears_is_given_up() {
+fn an_unanswered_request_is_given_up() {
     let mut net = Net::new();
     net.kill(B);
     let active = net.connect(0x111);
@@ -100,9 +100,9 @@ fn a_request_that_nobody_hears_is_given_up() {
     assert_eq!(net.count(A), 0);
 }
 
-/// The peer dies after it asked.
+/// The peer dies after sending its request.
 #[test]
-fn a_reply_that_nobody_hears_is_given_up() {
+fn an_unanswered_reply_is_given_up() {
     let mut net = Net::new();
     net.connect(0x111);
     let passive = net.until_request();
@@ -114,10 +114,10 @@ fn a_reply_that_nobody_hears_is_given_up() {
     assert_eq!(net.count(B), 0);
 }
 
-/// The peer dies after it accepted, and after the connection is complete: the program learns it
-/// from its queue pair, and the end of the connection takes its time.
+/// The peer dies after it accepted, when the connection is complete: the program learns this from
+/// its queue pair, and ending the connection takes its time.
 #[test]
-fn an_end_that_nobody_hears_is_an_end() {
+fn an_unanswered_disconnect_ends_the_connection() {
     let mut net = Net::new();
     let [active, _] = net.connected([0x111, 0x222]);
     net.kill(B);
@@ -130,7 +130,7 @@ fn an_end_that_nobody_hears_is_an_end() {
 }
 
 #[test]
-fn a_destroyed_connection_says_goodbye_in_the_background() {
+fn a_destroyed_connection_disconnects_in_the_background() {
     let mut net = Net::new();
     let [active, passive] = net.connected([0x111, 0x222]);
     net.strike(DREQ, Fate::Lost);
@@ -143,18 +143,18 @@ fn a_destroyed_connection_says_goodbye_in_the_background() {
 }
 
 #[test]
-fn a_program_that_thinks_asks_for_patience() {
+fn a_slow_program_extends_the_peer_s_timeout() {
     let mut net = Net::new();
     net.connect(0x111);
     let passive = net.until_request();
     net.run(2 * WAIT_NS);
     assert_eq!(net.messages(), [(A, REQ), (A, REQ), (B, MRA)]);
-    // 4.096 µs · 2^24 instead of giving the peer something to do every 6 s.
+    // 4.096 µs · 2^24, instead of an MRA every 6 s.
     net.run(60 * S);
     assert_eq!(net.messages().len(), 3);
     net.accept(passive, 0x222);
     net.until(A, |kind| matches!(kind, CmEventKind::Reply { .. }));
-    // The active side thinks as well.
+    // The active side needs time as well.
     net.run(2 * WAIT_NS);
     assert_eq!(net.messages()[3..], [(B, REP), (B, REP), (A, MRA)]);
     net.run(60 * S);
@@ -163,7 +163,7 @@ fn a_program_that_thinks_asks_for_patience() {
 }
 
 #[test]
-fn patience_ends_too() {
+fn an_extended_timeout_ends() {
     let mut net = Net::new();
     net.connect(0x111);
     net.until_request();
@@ -173,9 +173,9 @@ fn patience_ends_too() {
     assert_eq!(net.events(A), [CmEventKind::Unreachable]);
 }
 
-/// Everything is lost now and then, on both ways, for many connections at once.
+/// Messages are lost from time to time, in both directions, for many connections at once.
 #[test]
-fn many_mishaps() {
+fn many_losses_copies_and_delays() {
     for seed in 1_u64..=40 {
         let mut net = Net::new();
         let mut dice = seed;

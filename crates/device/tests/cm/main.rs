@@ -1,4 +1,4 @@
-//! The connection manager: who says what to whom, and what happens if that is lost.
+//! The connection manager: the messages of both sides, and what happens if they are lost.
 
 mod bounds;
 mod connect;

@@ -1,4 +1,4 @@
-//! Devices on a wire in memory, with virtual time, whose connection managers talk.
+//! Devices on a wire in memory, with virtual time, whose connection managers exchange messages.
 
 use std::net::IpAddr;
 
@@ -18,7 +18,7 @@ pub(crate) const SERVICE: ServiceId = ServiceId::new(PortSpace::Tcp, 7174);
 pub(crate) const MS: u64 = 1_000_000;
 pub(crate) const S: u64 = 1_000 * MS;
 const LATENCY_NS: u64 = 10_000;
-/// More than the last timer of any test.
+/// Longer than the last timer of any test.
 const EVER_NS: u64 = 10_000 * S;
 
 /// How long Linux waits for an answer on a RoCE path: 2 · 4.096 µs · 2^18 + 4.096 µs · 2^20.
@@ -27,7 +27,7 @@ pub(crate) const WAIT_NS: u64 = 4_096 * (2 * (1 << 18) + (1 << 20));
 /// A message arrives twice.
 pub(crate) const TWICE: Fate = Fate::Twice(5 * LATENCY_NS);
 
-/// A message on the wire: when it was sent, by whom, to whom.
+/// A message on the wire, with its time and sender.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
     pub(crate) at: Time,
@@ -37,7 +37,7 @@ pub(crate) struct Seen {
 
 pub(crate) struct Net {
     pub(crate) world: World,
-    /// Everything that was sent, wherever to.
+    /// Everything that was sent, to any destination.
     pub(crate) seen: Vec<Seen>,
 }
 
@@ -45,7 +45,7 @@ pub(crate) fn address(device: usize) -> IpAddr {
     IpAddr::from([127, 13, 0, 1 + device as u8])
 }
 
-/// A request that names where it comes from, and a path MTU that there is.
+/// A request with its source's GID and a valid path MTU.
 pub(crate) fn req_of(source: IpAddr) -> Req {
     Req {
         local_gid: source.into(),
@@ -84,7 +84,7 @@ impl Net {
         Self { world, seen }
     }
 
-    /// Decides from now on what becomes of each message.
+    /// From now on, `rule` decides the fate of each message.
     pub(crate) fn rule(&mut self, mut rule: impl FnMut(&Mad) -> Fate + 'static) {
         self.world.net().rules.clear();
         let mad = |payload: &[u8]| Mad::parse(payload).unwrap();
@@ -92,7 +92,7 @@ impl Net {
         self.world.net().rules.add(rule);
     }
 
-    /// The message of this kind that comes next meets this fate, all others arrive.
+    /// The next message of this kind meets this fate; all others arrive.
     pub(crate) fn strike(&mut self, attribute: u16, fate: Fate) {
         let mut struck = false;
         self.rule(move |mad| {
@@ -104,13 +104,13 @@ impl Net {
         });
     }
 
-    /// Nothing reaches a device or leaves it any more.
+    /// Cuts a device off: it neither receives nor sends any more.
     pub(crate) fn kill(&mut self, device: usize) {
         let side = &mut self.world.sides[device];
         (side.deaf, side.mute) = (true, true);
     }
 
-    /// Lets everything happen that is due at once: no timer runs.
+    /// Runs everything that is due now, without a timer.
     pub(crate) fn settle(&mut self) {
         self.run(100 * MS);
     }
@@ -135,7 +135,7 @@ impl Net {
         assert!(!goes_on, "something goes on for ever");
     }
 
-    /// Gives a device a message out of thin air.
+    /// Delivers a message that no device sent.
     pub(crate) fn inject(
         &mut self,
         source: IpAddr,
@@ -148,7 +148,7 @@ impl Net {
         self.world.sides[to].hca.audit();
     }
 
-    /// [`Self::inject`] without a look at the books, for thousands of messages.
+    /// [`Self::inject`] without audits, for thousands of messages.
     pub(crate) fn flood(
         &mut self,
         source: IpAddr,
@@ -164,7 +164,7 @@ impl Net {
         self.inject_between(source, address(to), to, payload);
     }
 
-    /// [`Self::inject_bytes`] with an address of its own for the receiver.
+    /// [`Self::inject_bytes`] to a receiver with this address.
     pub(crate) fn inject_between(
         &mut self,
         source: IpAddr,
@@ -296,7 +296,7 @@ impl Net {
             .unwrap()
     }
 
-    /// A connection that both sides take for established.
+    /// A connection that both sides consider established.
     pub(crate) fn connected(&mut self, qpns: [u32; 2]) -> [CommId; 2] {
         let active = self.connect(qpns[A]);
         let passive = self.until_request();
@@ -318,7 +318,7 @@ impl Net {
         self.until(B, is_request).comm
     }
 
-    /// Runs until the device's next event, which must be such a one.
+    /// Runs until the device's next event, which must match.
     pub(crate) fn until(
         &mut self,
         device: usize,
@@ -334,7 +334,7 @@ impl Net {
         panic!("no event; on the wire was {:#?}", self.messages());
     }
 
-    /// Everything that the device has to tell.
+    /// All events of the device.
     pub(crate) fn events(&mut self, device: usize) -> Vec<CmEventKind> {
         let hca = &mut self.world.sides[device].hca;
         std::iter::from_fn(|| hca.poll_cm_event())
@@ -342,7 +342,7 @@ impl Net {
             .collect()
     }
 
-    /// What the device has told since the last time.
+    /// What the device has reported since the last call.
     pub(crate) fn told(&mut self, device: usize) -> Vec<Event> {
         let now = self.world.now;
         let side = &mut self.world.sides[device];

@@ -10,9 +10,9 @@ use ferroce_wire::{Deth, Headers, Psn, Qpn};
 use super::net::{A, B, Net, SERVICE, address, req_of};
 use super::{DREP, REJ};
 
-/// A third party, or a peer, that gets names wrong moves nothing.
+/// A third party, or a peer with wrong communication IDs, has no effect.
 #[test]
-fn strangers_end_no_connection() {
+fn outsiders_cannot_end_a_connection() {
     let mut net = Net::new();
     let [active, passive] = net.connected([0x111, 0x222]);
     net.seen.clear();
@@ -59,7 +59,7 @@ fn strangers_end_no_connection() {
 }
 
 #[test]
-fn messages_about_nothing_get_an_answer_at_most() {
+fn messages_for_unknown_connections_get_at_most_one_answer() {
     let mut net = Net::new();
     let peer = address(A);
     net.inject(peer, B, 1, Rtu::default());
@@ -77,7 +77,7 @@ fn messages_about_nothing_get_an_answer_at_most() {
 }
 
 #[test]
-fn packets_that_are_no_messages_are_counted() {
+fn malformed_messages_are_counted() {
     let mut net = Net::new();
     let now = net.world.now;
     let mad = Mad {
@@ -127,7 +127,7 @@ fn packets_that_are_no_messages_are_counted() {
     assert_eq!(net.messages(), []);
 }
 
-/// A flood of requests fills the backlog, and nothing else.
+/// A flood of requests fills only the backlog.
 #[test]
 fn a_flood_stays_within_bounds() {
     let mut net = Net::new();
@@ -192,7 +192,7 @@ fn a_message_belongs_to_a_process() {
         ..SidrReq::default()
     };
     assert_eq!(owner(&net, sidr.into()), Owner::Service(elsewhere));
-    // One that was taken is repeated here, even if somebody else listens by now.
+    // A repeated request goes to the process that took it, even if another one listens by now.
     net.inject(peer, B, 1, req);
     net.world.sides[B].hca.cm_mut().unlisten(SERVICE).unwrap();
     assert_eq!(owner(&net, req.into()), Owner::Here);

@@ -1,4 +1,4 @@
-//! Who sends CNPs, and who heeds them.
+//! When CNPs are sent, and when they take effect.
 
 use std::net::IpAddr;
 
@@ -13,7 +13,7 @@ fn cnp_to(qpn: Qpn) -> Headers {
     cnp::headers(qpn, PKEY_DEFAULT)
 }
 
-/// Gives A a packet as if it came from `source`.
+/// Delivers to A a packet that seems to come from `source`.
 fn give_from(stream: &mut Stream, source: IpAddr, headers: &Headers) {
     let pair = &mut stream.pair;
     let received = Received {
@@ -42,7 +42,7 @@ fn a_mark_makes_a_cnp_that_slows_the_sender_down() {
     assert!(pair.count(B, Counter::NpEcnMarkedRocePackets) > sent);
     let [handled, ignored] = heeded(&stream);
     assert!(handled > 0 && handled <= sent && ignored == 0);
-    // DSCP 48, not ECN-capable; the data are.
+    // DSCP 48, not ECN-capable; the data packets are.
     let mut trace = stream.pair.trace.take().unwrap();
     trace.retain(|line| line.contains("traffic_class: "));
     let is_cnp = |line: &&String| line.contains("opcode: Cnp");
@@ -60,7 +60,7 @@ fn cnps_keep_their_distance() {
     let (interval_us, ns) = (50, 1_000_000);
     let mut stream = Stream::new(&[&format!("min_time_between_cnps={interval_us}")]);
     mark(&mut stream.pair, B, 1.0);
-    // So fast that a marked packet comes in each interval.
+    // Fast enough that a marked packet arrives in each interval.
     set(&stream.pair.sides[A].hca, &["rpg_min_rate=1000"]);
     stream.run(ns, 10_000, 1024);
     let sent = stream.pair.count(B, Counter::NpCnpSent);
@@ -80,7 +80,7 @@ fn the_dscp_of_cnps_is_a_parameter() {
 }
 
 #[test]
-fn only_the_peer_of_a_live_queue_pair_is_heeded() {
+fn only_cnps_from_the_peer_of_a_live_queue_pair_are_handled() {
     let mut stream = Stream::new(&[]);
     let (peer, qpn) = (stream.pair.sides[B].address, stream.a);
     let stranger = [10, 0, 0, 77].into();
@@ -132,7 +132,7 @@ fn a_flood_of_cnps_leaves_a_queue_pair_the_least_rate() {
 const MESSAGE_BYTES: u32 = 4096;
 
 #[test]
-fn where_it_is_off_no_cnp_is_sent_or_heeded() {
+fn no_cnp_is_sent_or_handled_while_disabled() {
     // The priority of traffic class 2 is 0.
     let mut stream = Stream::new(&["enable/0=0"]);
     mark(&mut stream.pair, B, 1.0);
@@ -147,14 +147,15 @@ fn where_it_is_off_no_cnp_is_sent_or_heeded() {
 }
 
 #[test]
-fn the_points_are_switched_alone() {
+fn the_two_points_are_enabled_separately() {
     for (off, sent, heeds) in [
         ("roce_np/enable/0=0", false, true),
         ("roce_rp/enable/0=0", true, false),
     ] {
         let mut stream = Stream::new(&["enable/0=1", off]);
         mark(&mut stream.pair, B, 1.0);
-        // A's packets leave ECN-capable only where A heeds CNPs; the impairment asks for neither.
+        // A's packets leave ECN-capable only where A reacts to CNPs; the impairment requires
+        // neither.
         stream.run(100_000, 10_000, 4096);
         assert_eq!(stream.pair.count(B, Counter::NpCnpSent) > 0, sent, "{off}");
         let (peer, to) = (stream.pair.sides[B].address, stream.a);
@@ -165,7 +166,7 @@ fn the_points_are_switched_alone() {
 }
 
 #[test]
-fn a_look_tells_who_is_slowed_down_and_how_often() {
+fn a_sample_lists_limited_queue_pairs_and_their_cnps() {
     let mut stream = Stream::new(&["rpg_min_rate=100"]);
     let (peer, to) = (stream.pair.sides[B].address, stream.a);
     let look = |stream: &Stream| {
@@ -204,7 +205,7 @@ fn switching_it_off_releases_a_queue_pair_that_waits() {
 }
 
 #[test]
-fn a_cnp_is_no_request_to_answer() {
+fn a_cnp_is_not_answered() {
     let mut stream = Stream::new(&[]);
     mark(&mut stream.pair, A, 1.0);
     let (peer, qpn) = (stream.pair.sides[B].address, stream.a);

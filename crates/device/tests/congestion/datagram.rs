@@ -1,4 +1,4 @@
-//! Marked datagrams: their sender gets a CNP, and a queue pair without a peer heeds none.
+//! Marked datagrams: their sender gets a CNP, and a queue pair without a peer ignores CNPs.
 
 use std::net::IpAddr;
 
@@ -16,7 +16,7 @@ const GROUP: [u8; 4] = [239, 1, 2, 3];
 const MGID: [u8; 16] = [0xff, 0x0e, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 239, 1, 2, 3];
 const CE: u8 = 0b11;
 
-/// A device that hears datagrams at a queue pair.
+/// A device that receives datagrams at a queue pair.
 struct Listener {
     pair: World,
     qpn: Qpn,
@@ -30,7 +30,7 @@ impl Listener {
         Self { pair, qpn }
     }
 
-    /// A datagram arrives, marked, from the queue pair `source_qp`.
+    /// Delivers a marked datagram from the queue pair `source_qp`.
     fn hear(&mut self, source: IpAddr, source_qp: Qpn) {
         let dest = self.pair.sides[B].address;
         self.hear_as(source, dest, &datagram(self.qpn, source_qp, QKEY));
@@ -49,7 +49,7 @@ impl Listener {
             .handle_packet(self.pair.now, &received);
     }
 
-    /// Whom the CNPs are for that leave now.
+    /// The destinations of the CNPs that leave now.
     fn cnps(&mut self) -> Vec<(Path, Qpn)> {
         let (hca, now) = (&mut self.pair.sides[B].hca, self.pair.now);
         let packets = std::iter::from_fn(|| hca.poll_transmit(now));
@@ -85,7 +85,7 @@ fn the_sender_of_a_marked_datagram_gets_a_cnp() {
 }
 
 #[test]
-fn the_sender_heeds_none_and_sends_on() {
+fn a_datagram_sender_ignores_cnps() {
     let mut pair = World::pair(HcaConfig::default());
     let [a, b] = [A, B].map(|side| pair.sides[side].create_ud(QKEY));
     let source = pair.sides[A].register(100, AccessFlags::empty());
@@ -136,7 +136,7 @@ fn the_interval_is_the_ports_or_the_senders_queue_pairs() {
 }
 
 #[test]
-fn the_interval_holds_for_all_queue_pairs_that_a_sender_writes_to() {
+fn a_sender_s_cnp_interval_covers_all_queue_pairs_it_writes_to() {
     let mut listener = Listener::new(&["ROCE_CC_CNP_MODERATION=2"]);
     let other = listener.pair.sides[B].create_ud(QKEY);
     let dest = listener.pair.sides[B].address;
@@ -148,7 +148,7 @@ fn the_interval_holds_for_all_queue_pairs_that_a_sender_writes_to() {
 }
 
 #[test]
-fn strangers_get_no_more_than_there_is_room_for() {
+fn the_number_of_cnps_to_outsiders_is_bounded() {
     let mut listener = Listener::new(&["ROCE_CC_CNP_MODERATION=2"]);
     let mut answered = 0;
     for qpn in 2..5_000 {
@@ -175,7 +175,7 @@ fn a_group_and_a_wrong_queue_key_are_not_answered() {
 }
 
 #[test]
-fn where_it_is_off_marked_datagrams_are_only_counted() {
+fn marked_datagrams_are_only_counted_while_disabled() {
     // The priority of DSCP 26 is 3.
     let mut listener = Listener::new(&["roce_np/enable/3=0"]);
     listener.hear(sender(1), Qpn::new(0x100));

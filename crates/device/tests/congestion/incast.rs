@@ -14,12 +14,12 @@ use ferroce_wire::Qpn;
 use super::set;
 use ferroce_testing::{A, B, Bounds, Window, World, attr};
 
-/// Bytes of a message: the resolution of what a flow has got.
+/// Bytes of a message: the resolution of a flow's throughput.
 const MESSAGE: u32 = 16 << 10;
 /// Messages that a flow keeps posted: more than its window.
 const POSTED: usize = 64;
 
-/// Between two looks at the flows.
+/// Between two samples of the flows.
 const STEP_NS: u64 = 200_000;
 
 struct Incast {
@@ -30,7 +30,7 @@ struct Incast {
     posted: BTreeMap<Qpn, usize>,
     /// Bytes through the bottleneck in a run, of each flow.
     done: Vec<u64>,
-    /// The queue's length, looked at every step of a run.
+    /// The queue's length, sampled at every step of a run.
     queue: Vec<u64>,
 }
 
@@ -79,7 +79,7 @@ impl Incast {
         }
     }
 
-    /// Keeps the first `flows` of them busy for `ns`.
+    /// Keeps the first `flows` flows busy for `ns`.
     fn run(&mut self, flows: usize, ns: u64) {
         self.done.fill(0);
         self.queue.clear();
@@ -125,7 +125,7 @@ impl Incast {
         sum * sum / (flows as f64 * squares)
     }
 
-    /// Share of the bottleneck's time in use for what the flows have got, headers estimated.
+    /// Share of the bottleneck's time that the flows' messages took, headers estimated.
     fn busy(&self) -> f64 {
         let packets = 1024.0 / (1024.0 + 16.0);
         let bits = self.done.iter().sum::<u64>() as f64 * 8.0;
@@ -149,7 +149,7 @@ const SLOW_BOTTLENECK: [&str; 9] = [
     "rpg_hai_rate=5",
     "rate_to_set_on_first_cnp=60",
 ];
-/// A bottleneck of 1 Gb/s that marks from 50 KB on, and a tenth of what comes just below 1 MB.
+/// A bottleneck of 1 Gb/s that marks from 50 KB on, and a tenth of the packets just below 1 MB.
 fn gigabit() -> Impairment {
     Impairment {
         bottleneck: Some(Bottleneck {
@@ -179,7 +179,7 @@ fn flows_share_a_bottleneck_and_keep_it_busy() {
 fn remaining_flows_take_the_share_of_finished_ones() {
     let mut incast = Incast::new(16, gigabit(), &SLOW_BOTTLENECK);
     incast.run(16, 300 * MS);
-    // What is posted goes out, and the rates grow by 5 Mb/s every 1.5 ms.
+    // The posted messages leave, and the rates grow by 5 Mb/s every 1.5 ms.
     incast.run(8, 50 * MS);
     incast.run(8, 100 * MS);
     let (jain, busy) = (incast.jain(8), incast.busy());
@@ -188,7 +188,7 @@ fn remaining_flows_take_the_share_of_finished_ones() {
 
 #[test]
 fn the_firmwares_parameters_are_too_fast_for_a_slow_bottleneck() {
-    // A CNP is forgotten within 5 us; the queue alone takes 16 ms.
+    // The effect of a CNP ends within 5 us; the queue alone takes 16 ms.
     let mut incast = Incast::new(4, gigabit(), &[]);
     incast.run(4, 1_000 * MS);
     assert!(

@@ -25,7 +25,7 @@ fn set(hca: &Hca, assignments: &[&str]) {
     hca.state().change_congestion(change).unwrap();
 }
 
-/// What the device receives is marked from now on.
+/// From now on, packets to the device are marked.
 fn mark(pair: &mut World, side: usize, probability: f64) {
     let link = Impairment {
         ecn_mark: probability,
@@ -51,7 +51,7 @@ impl Stream {
     }
 
     fn with(attr: QpAttr, assignments: &[&str]) -> Self {
-        // The longest of the first waits that a device may draw: slow streams lose nothing.
+        // The longest first wait that a device may draw: slow streams lose nothing.
         let personality = Personality {
             initial_exponent: Some(14),
             ..Personality::default()

@@ -6,11 +6,11 @@ use ferroce_wire::{PKEY_DEFAULT, cnp};
 use super::{Stream, mark, set};
 use ferroce_testing::{A, B, attr};
 
-/// Header, RETH now and then, ICRC: what counts besides the payload.
+/// Header, sometimes RETH, and ICRC: what counts besides the payload.
 const FRAME_MAX: f64 = 32.0;
 const FRAME_MIN: f64 = 16.0;
 
-/// A stream that is held at `mbps`: the rate is set by the first CNP, later ones cut nothing, and the
+/// A stream that is held at `mbps`: the first CNP sets the rate, later ones do not cut it, and the
 /// timers that would raise it are slow.
 pub(super) fn held_at(mbps: u32, mtu: Mtu) -> Stream {
     let mut stream = Stream::with(
@@ -80,7 +80,7 @@ fn batches_leave_and_not_single_packets() {
 }
 
 #[test]
-fn one_that_was_idle_gets_no_more_than_a_short_burst() {
+fn an_idle_queue_pair_gets_at_most_a_short_burst() {
     let mut stream = held_at(100, Mtu::Mtu1024);
     stream.pair.run_for(1_000_000_000);
     let bytes = stream.run(1_000, 1_000, super::MESSAGE);
@@ -89,7 +89,7 @@ fn one_that_was_idle_gets_no_more_than_a_short_burst() {
 }
 
 #[test]
-fn a_queue_pair_that_waits_tells_when_to_come_back() {
+fn a_paced_queue_pair_sets_a_timer() {
     let mut stream = held_at(1, Mtu::Mtu4096);
     stream.post(16 << 10);
     stream.pair.settle();
@@ -129,7 +129,7 @@ fn marks_slow_a_stream_down_and_their_end_lets_it_recover() {
 }
 
 #[test]
-fn a_queue_pair_made_anew_starts_without_a_limit() {
+fn a_new_queue_pair_starts_without_a_limit() {
     let mut stream = held_at(1, Mtu::Mtu1024);
     stream.post(8_192);
     stream.pair.settle();
@@ -150,7 +150,7 @@ fn a_change_of_parameters_shows_within_one_increase_period() {
     let period_ns = 2_000_000;
     let hca = &stream.pair.sides[A].hca;
     set(hca, &["rpg_time_reset=2000", "rpg_threshold=1"]);
-    // The period that is running ends as it was set.
+    // The current period ends as it was set.
     stream.run(131_071_000, 1_000_000, super::MESSAGE);
     let before = stream.limit_mbps().unwrap();
     stream.run(10 * period_ns, 100_000, super::MESSAGE);
@@ -161,6 +161,6 @@ fn a_change_of_parameters_shows_within_one_increase_period() {
     let before = stream.limit_mbps().unwrap();
     stream.run(period_ns, 100_000, super::MESSAGE);
     let jump = stream.limit_mbps().unwrap() - before;
-    // The current rate goes half of the way to the target.
+    // The current rate moves half-way to the target.
     assert!((100.0..110.0).contains(&jump), "{jump} Mb/s in one period");
 }

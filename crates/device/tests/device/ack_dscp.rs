@@ -1,4 +1,4 @@
-//! The DSCP that acknowledgements are given by a register.
+//! The DSCP that a register gives acknowledgements.
 
 use ferroce_device::{AccessFlags, SendOp, SendWr};
 use ferroce_prm::roce_accl as reg;
@@ -34,9 +34,9 @@ fn answers(pair: &mut World, qpn: Qpn) -> [Vec<u32>; 2] {
 }
 
 #[test]
-fn acknowledgements_of_live_queue_pairs_get_it_and_data_does_not() {
+fn the_forced_dscp_applies_to_acknowledgements_and_not_to_data() {
     let (mut pair, qpns) = World::connected();
-    // The ECN bits, which stay, say that the queue pair can be told of congestion.
+    // The ECN bits, which do not change, say that the queue pair reacts to congestion.
     assert_eq!(answers(&mut pair, qpns[A]), [[2], [2]]);
     for (forced, dscp, expected) in [(1, 26, 0x6a), (1, 63, 0xfe), (0, 63, 2)] {
         let register = image(&[

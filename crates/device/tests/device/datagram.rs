@@ -111,7 +111,7 @@ fn a_wrong_queue_key_is_dropped_and_counted() {
     pair.run();
     assert_eq!(pair.count(B, Counter::RxWrongQkey), 1);
     assert_eq!(pair.sides[B].completions, []);
-    // The highest bit: the sender's own Q_Key, which is the right one.
+    // The highest bit selects the sender's own Q_Key, which is the right one.
     let own = UdAddress {
         qkey: 1 << 31,
         ..to(&pair.sides[B], b)
@@ -181,11 +181,11 @@ fn a_datagram_longer_than_the_port_allows_stops_the_send_queue() {
     let failed = [(1, WcStatus::LocLenErr), (2, WcStatus::WrFlushErr)];
     assert_eq!(statuses(&mut pair.sides[A]), failed);
     assert_eq!(pair.sides[A].state(a), QpState::Sqe);
-    // It flushes what is posted, and still receives.
+    // The queue pair flushes what is posted, and still receives.
     pair.post(A, a, wr(3, SEND, &source, address));
     pair.settle();
     assert_eq!(statuses(&mut pair.sides[A]), [(3, WcStatus::WrFlushErr)]);
-    // Until the program sends it back to work.
+    // Until the program moves it back to RTS.
     pair.sides[A].move_to(a, QpState::Rts);
     let fits = SendWr {
         to: SendTo::Datagram(address),
@@ -230,7 +230,7 @@ fn work_requests_must_suit_the_type() {
 }
 
 #[test]
-fn the_queue_key_can_change_and_is_told() {
+fn the_queue_key_can_be_changed_and_queried() {
     let (mut pair, [a, _], _) = sent();
     let side = &mut pair.sides[A];
     let attr = QpAttr {
@@ -248,7 +248,7 @@ fn the_queue_key_can_change_and_is_told() {
 
 const MGID: [u8; 16] = [0xff, 0x0e, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 239, 1, 2, 3];
 
-/// Whom what is sent to [`MGID`] is addressed to.
+/// The address of datagrams to [`MGID`].
 fn group() -> UdAddress {
     UdAddress {
         path: Path {
@@ -269,7 +269,7 @@ fn received(side: &Side) -> Vec<Qpn> {
     recvs.map(|c| c.qpn).collect()
 }
 
-/// All queue pairs attached, also those of the sender's own device, and no others.
+/// All attached queue pairs, including those of the sender's own device, and no others.
 #[test]
 fn a_group_gets_a_copy_each() {
     let mut pair = devices();
@@ -279,7 +279,7 @@ fn a_group_gets_a_copy_each() {
     for (id, qpns) in [(A, &a[1..]), (B, &b[..2]), (B, &[other_key])] {
         for qpn in qpns {
             pair.sides[id].hca.attach_mcast(*qpn, MGID).unwrap();
-            // Again changes nothing.
+            // Attaching again changes nothing.
             pair.sides[id].hca.attach_mcast(*qpn, MGID).unwrap();
         }
     }
@@ -307,7 +307,7 @@ fn a_group_gets_a_copy_each() {
 }
 
 #[test]
-fn a_queue_pair_need_not_hear_itself() {
+fn a_queue_pair_can_block_its_own_multicasts() {
     let mut pair = devices();
     let [blocking, hearing] = [0; 2].map(|_| pair.sides[A].create_ud(QKEY));
     let own = pair.sides[A].address;
@@ -328,7 +328,7 @@ fn a_queue_pair_need_not_hear_itself() {
 }
 
 #[test]
-fn the_host_hears_of_groups_when_they_come_and_go() {
+fn the_host_is_told_of_groups_that_are_joined_and_left() {
     let mut pair = devices();
     let side = &mut pair.sides[A];
     let [x, y] = [0; 2].map(|_| side.create_ud(QKEY));
@@ -373,7 +373,7 @@ fn only_datagrams_have_groups() {
     assert_eq!(error, VerbsError::NotMulticast { gid: gid.into() });
 }
 
-/// A group's packet names no queue pair; nothing but a datagram can be one.
+/// A group's packet names no queue pair; it can only be a datagram.
 #[test]
 fn a_group_packet_of_another_service_is_dropped() {
     let mut pair = devices();

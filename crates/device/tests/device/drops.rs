@@ -1,4 +1,4 @@
-//! What is dropped, and what it counts as.
+//! Which packets are dropped, and which counters they raise.
 
 use ferroce_device::{
     AccessFlags, Counter, Data, Direction, Impairment, QpState, Received, SendWr, WcStatus,
@@ -9,7 +9,7 @@ use ferroce_wire::{
 
 use ferroce_testing::{A, B, SEND, World};
 
-/// Every way to be dropped.
+/// Every cause of a drop.
 const CAUSES: &[Counter] = &[
     Counter::RxIcrcEncapsulated,
     Counter::RxMalformed,
@@ -26,7 +26,7 @@ fn request(qpn: Qpn) -> Headers {
     Headers::send(Connection::Rc, Place::Only, None).to(qpn, Psn::new(0x7f_fffe))
 }
 
-/// Gives B a packet, and says what it was dropped for.
+/// Delivers a packet to B, and returns the causes for which it was dropped.
 #[track_caller]
 fn dropped(pair: &mut World, headers: &Headers, source: [u8; 4]) -> Vec<Counter> {
     let counts = |pair: &World| CAUSES.iter().map(|c| pair.count(B, *c)).collect::<Vec<_>>();
@@ -134,7 +134,7 @@ fn each_cause_has_its_counter() {
 }
 
 #[test]
-fn queue_pairs_that_are_not_ready_take_nothing() {
+fn queue_pairs_that_are_not_ready_drop_packets() {
     let (mut pair, [_, qpn]) = World::connected();
     let good = request(qpn);
     for state in [QpState::Err, QpState::Reset] {
@@ -145,7 +145,7 @@ fn queue_pairs_that_are_not_ready_take_nothing() {
     let fresh = pair.sides[B].create_qp();
     let causes = dropped(&mut pair, &request(fresh), PEER);
     assert_eq!(causes, [Counter::RxWrongState]);
-    // The address of its last peer is gone with the reset.
+    // The reset has cleared the address of its last peer.
     assert_eq!(pair.sides[B].hca.query_qp(qpn).unwrap().2, None);
 }
 

@@ -129,7 +129,7 @@ fn a_bad_configuration_is_refused_by_name_and_changes_nothing() {
         assert_eq!(error.status(), Status::BAD_INPUT_LENGTH, "{error}");
     }
     assert_eq!(config_image(&state), before);
-    // There is no bin 1 whose width could be wrong.
+    // There is no bin 1 whose width could be invalid.
     set(
         &state,
         &with(&before, &[(&reg::BIN_NUM, 1), (&reg::BIN1_WIDTH, 0)]),
@@ -152,7 +152,7 @@ fn counts_are_read_with_their_number_and_never_written() {
 }
 
 #[test]
-fn a_short_read_gets_the_first_bins_unless_it_would_lose_the_others() {
+fn a_short_read_returns_the_first_bins_unless_reads_clear() {
     let state = device();
     for len in (4..=counts::size(16)).step_by(4) {
         let bytes = get(&state, ADP_RETX_HISTOGRAM.id(), len);

@@ -1,4 +1,4 @@
-//! What outlives what: packets, timers, memory and queue pairs.
+//! Lifetimes of packets, timers, memory and queue pairs.
 
 use ferroce_device::{
     AccessFlags, Attr, Counter, Direction, Event, Hca, HcaConfig, Impairment, Limits, Memory, Path,
@@ -48,9 +48,9 @@ fn a_queue_pair_can_be_destroyed_with_everything_in_flight() {
     }
 }
 
-/// Everything the device knew of a queue pair is forgotten before its number serves again.
+/// Everything that the device knew of a queue pair is forgotten before its number is used again.
 #[test]
-fn a_number_that_serves_again_starts_with_nothing() {
+fn a_reused_number_starts_without_state() {
     let config = HcaConfig {
         limits: Limits {
             max_qp: 1,
@@ -72,13 +72,13 @@ fn a_number_that_serves_again_starts_with_nothing() {
         let qpns = [A, B].map(|id| pair.sides[id].create_qp());
         let only = *only.get_or_insert(qpns);
         assert_eq!(qpns, only, "the only number");
-        // Each life has PSNs of its own, as programs choose them.
+        // The queue pairs of each round have PSNs of their own, as programs choose them.
         let psns = [round << 16, 0x80_0000 + (round << 16)];
         pair.connect_from(qpns, attr(), psns);
         write(&mut pair, qpns[A], 20_000);
         let before = pair.sides[A].completions.len();
         if round % 5 == 4 {
-            // Packets of earlier lives are still in the links, and change nothing.
+            // Packets of earlier rounds are still in the links, and change nothing.
             pair.run();
             assert_eq!(pair.sides[A].completions.len(), before + 1);
             assert_eq!(pair.sides[A].completions[before].status, WcStatus::Success);
@@ -86,7 +86,7 @@ fn a_number_that_serves_again_starts_with_nothing() {
             pair.run_for(u64::from(round) * 1_000);
         }
         for id in [A, B] {
-            // Also without the output having been drained.
+            // Even if the output has not been drained.
             if round % 3 == 0 && id == A {
                 write(&mut pair, qpns[A], 8);
                 assert!(pair.sides[A].hca.wants_transmit());
@@ -117,7 +117,7 @@ fn memory_taken_away_from_a_requester_fails_its_request() {
 }
 
 #[test]
-fn memory_taken_away_from_a_responder_fails_the_request_of_its_peer() {
+fn deregistering_a_responder_s_memory_fails_the_peer_s_request() {
     for is_read in [false, true] {
         let (mut pair, [a, b]) = World::connected();
         let own = pair.sides[A].register(8 << 20, AccessFlags::LOCAL_WRITE);
@@ -162,7 +162,7 @@ fn a_packet_held_by_a_link_has_the_bytes_of_when_it_was_sent() {
     pair.sides[B].recv(b, 0, &sink);
     pair.post(A, a, SendWr::new(0, SEND, own.whole()));
     pair.settle();
-    // What a program must not do before the completion.
+    // A program must not do this before the completion.
     own.fill(2);
     pair.sides[A].hca.dereg_mr(own.info.key).unwrap();
     pair.run();
@@ -170,7 +170,7 @@ fn a_packet_held_by_a_link_has_the_bytes_of_when_it_was_sent() {
 }
 
 /// A peer that keeps a queue pair waiting makes short timers follow long ones. Entries of the
-/// timer heap that this makes useless must not pile up.
+/// timer heap that are useless then must not accumulate.
 #[test]
 fn timers_that_are_not_needed_any_more_do_not_pile_up() {
     let (mut pair, [a, _]) = World::connected();
@@ -179,7 +179,7 @@ fn timers_that_are_not_needed_any_more_do_not_pile_up() {
         ..attr()
     };
     pair.sides[A].move_to(a, QpState::Reset);
-    // Two hours for an answer, and 10 us for each answer that the receiver is not ready.
+    // Two hours for an answer, and 10 us for each RNR NAK.
     switch_adaptive(&mut pair.sides[A].hca, false);
     let b = pair.sides[B].create_qp();
     pair.connect([a, b], attr);
@@ -239,7 +239,7 @@ fn many_queue_pairs_have_their_timers() {
         assert!(hca.poll_transmit(now).is_none());
         qpns.push(qpn);
     }
-    // Some go before their time.
+    // A few are destroyed early.
     for qpn in qpns.iter().step_by(10) {
         hca.destroy_qp(*qpn).unwrap();
     }
@@ -272,9 +272,9 @@ fn many_queue_pairs_have_their_timers() {
     assert_eq!(failed, QPS * 9 / 10);
 }
 
-/// A link that holds one packet back does not keep those after it waiting for a timer.
+/// A link that holds one packet back does not make later ones wait for a timer.
 #[test]
-fn a_packet_that_is_not_delayed_is_delivered_at_once_whatever_the_link_holds() {
+fn an_undelayed_packet_overtakes_packets_held_by_the_link() {
     let (mut pair, [a, b]) = World::connected();
     let sink = pair.sides[B].register(8, AccessFlags::LOCAL_WRITE);
     for wr_id in 0..2 {
@@ -303,9 +303,9 @@ fn a_packet_that_is_not_delayed_is_delivered_at_once_whatever_the_link_holds() {
     assert_eq!(done(&pair), 2);
 }
 
-/// A program that ends owes its peers acknowledgements, but has no memory any more.
+/// A program that ends still has to acknowledge packets, but its memory is gone.
 #[test]
-fn a_device_whose_memory_is_revoked_acknowledges_and_touches_nothing() {
+fn a_device_with_revoked_memory_does_not_access_it() {
     let (mut pair, qpns) = World::connected();
     let sink = pair.sides[B].register(4096, AccessFlags::all());
     let own = pair.sides[A].register(4096, AccessFlags::empty());

@@ -1,4 +1,4 @@
-//! The device from outside: registers, objects, queues, drops, and what survives what.
+//! The device from outside: registers, objects, queues, drops, and lifetimes.
 
 mod ack_dscp;
 mod datagram;

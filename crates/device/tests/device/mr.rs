@@ -1,4 +1,4 @@
-//! Memory regions: flags, other properties under the same keys, regions without memory.
+//! Memory regions: flags, changed properties under the same keys, regions without memory.
 
 use ferroce_device::{
     AccessFlags, Buffer, Memory, MrInfo, MrKey, MrModify, Object, PdId, QpState, RecvWr, RegFlags,
@@ -44,7 +44,7 @@ fn the_whole_address_space_is_for_regions_on_demand() {
     assert_eq!(on_demand.is_implicit(1, u64::MAX), refused);
 }
 
-/// A pair, B's region of 100 bytes, and what a WRITE of A to all of it comes to.
+/// A pair, B's region of 100 bytes, and the result of a WRITE of A to all of it.
 struct Regions {
     pair: World,
     info: MrInfo,
@@ -179,7 +179,7 @@ fn a_refused_change_changes_nothing() {
 }
 
 #[test]
-fn a_null_region_reads_as_zeros_and_swallows_what_comes() {
+fn a_null_region_reads_as_zeros_and_discards_writes() {
     let (mut pair, [a, b]) = World::connected();
     let null = [A, B].map(|id| {
         let side = &mut pair.sides[id];
@@ -194,7 +194,7 @@ fn a_null_region_reads_as_zeros_and_swallows_what_comes() {
     own.fill(1);
     let sink = pair.sides[B].register(32, AccessFlags::LOCAL_WRITE);
     sink.fill(2);
-    // 16 bytes of zeros, then 16 of ours; of these 32, the middle goes nowhere.
+    // 16 bytes of zeros, then 16 of ours; of these 32, the middle part is discarded.
     let wr = SendWr {
         sges: Sges::from_vec(vec![nowhere(&null[A], 16), own.sge(0, 16)]),
         ..SendWr::new(1, SEND, own.whole())
@@ -212,7 +212,7 @@ fn a_null_region_reads_as_zeros_and_swallows_what_comes() {
     let bytes = sink.bytes();
     assert_eq!(bytes[..8], [0; 8]);
     assert_eq!(bytes[8..16], own.bytes()[8..16]);
-    // It is no memory for a peer.
+    // It cannot be accessed by a peer.
     let op = SendOp::Read {
         va: 0,
         rkey: null[B].key.rkey(),

@@ -1,4 +1,4 @@
-//! Memory windows: what they open, for whom, and until when.
+//! Memory windows: what access they grant, to whom, and until when.
 
 use ferroce_device::{
     AccessFlags, Hca, HcaConfig, MrModify, MwBind, MwBindWr, MwId, MwInfo, MwType, Object, PdId,
@@ -143,7 +143,7 @@ fn a_window_opens_its_part_of_a_region_for_its_permissions() {
                     },
                     1,
                 ),
-                // Of one packet: whole ones before the end land (F20).
+                // Of one packet: whole packets before the end are written (F20).
                 (
                     SendOp::Write {
                         va: first + u64::from(len) - 63,
@@ -164,7 +164,8 @@ fn a_window_opens_its_part_of_a_region_for_its_permissions() {
             ] {
                 world.reconnect();
                 if kind == MwType::Type2 {
-                    // The window was for the queue pair before: a new one, for this one.
+                    // The window belonged to the previous queue pair: allocate one for this queue
+                    // pair.
                     let window = world.window(kind);
                     let bind = MwBind {
                         rkey: window.rkey,
@@ -198,7 +199,7 @@ fn reads_and_atomics_go_through_windows_too() {
 }
 
 #[test]
-fn binds_that_break_a_rule_fail_and_open_nothing() {
+fn invalid_binds_fail_and_grant_no_access() {
     type Spoil = fn(&mut Windows, &mut MwBind);
     let spoils: &[(&str, Spoil)] = &[
         ("no such region", |_, bind| bind.lkey ^= 1),
@@ -260,14 +261,14 @@ fn binds_that_break_a_rule_fail_and_open_nothing() {
 }
 
 #[test]
-fn a_type_2_window_is_bound_once_and_again_after_it_is_invalidated() {
+fn a_type_2_window_is_bound_again_only_after_invalidation() {
     let mut world = Windows::new();
     let rkey = world.window(MwType::Type2).rkey;
     let first = world.half(rkey, AccessFlags::REMOTE_WRITE);
     assert_eq!(world.bind(first), WcStatus::Success);
     let gone = world.post_local(SendOp::LocalInvalidate { rkey });
     assert_eq!(gone, WcStatus::Success);
-    // The peer may have been faster, so once more is no error.
+    // The peer may have been faster, so invalidating twice is not an error.
     let gone = world.post_local(SendOp::LocalInvalidate { rkey });
     assert_eq!(gone, WcStatus::Success);
     let second = MwBind {
@@ -284,7 +285,7 @@ fn a_type_2_window_is_bound_once_and_again_after_it_is_invalidated() {
 }
 
 #[test]
-fn a_type_2_window_is_for_one_queue_pair_and_a_type_1_window_for_all() {
+fn type_2_windows_serve_one_queue_pair_and_type_1_windows_all() {
     for (kind, expected) in [
         (MwType::Type1, WcStatus::Success),
         (MwType::Type2, WcStatus::RemAccessErr),
@@ -418,7 +419,7 @@ fn a_region_stays_as_it_is_while_a_window_is_bound_to_it() {
     assert_eq!(rereg.map(drop), busy(2));
     hca.dealloc_mw(ids[0].id).unwrap();
     assert_eq!(hca.dereg_mr(key), busy(1));
-    // The window is for this queue pair.
+    // The window belongs to this queue pair.
     hca.destroy_qp(world.qpns[B]).unwrap();
     hca.audit();
     assert!(!hca.query_mw(ids[1].id).unwrap().bound);
@@ -427,7 +428,7 @@ fn a_region_stays_as_it_is_while_a_window_is_bound_to_it() {
 }
 
 #[test]
-fn a_window_that_is_gone_opens_nothing() {
+fn a_deallocated_window_grants_no_access() {
     let mut world = Windows::new();
     let window = world.window(MwType::Type2);
     let bind = world.half(window.rkey, AccessFlags::REMOTE_WRITE);
@@ -440,7 +441,7 @@ fn a_window_that_is_gone_opens_nothing() {
 }
 
 #[test]
-fn a_window_is_no_key_for_local_memory() {
+fn the_key_of_a_window_is_not_a_local_key() {
     let mut world = Windows::new();
     let window = world.window(MwType::Type2);
     let bind = world.half(window.rkey, AccessFlags::REMOTE);
@@ -491,7 +492,7 @@ fn each_verb_has_its_type_of_window() {
     };
     let post = hca.post_send(qpn, local(0, SendFlags::empty(), SendOp::BindMw(bind)));
     assert_eq!(post, Err(VerbsError::WrongMwType));
-    // Not in RESET; the key that was not announced comes again.
+    // Not in RESET; the key that was not returned is drawn again.
     assert!(matches!(
         hca.bind_mw(qpn, one.id, &wr),
         Err(VerbsError::Post(_))

@@ -1,4 +1,4 @@
-//! Objects: made, used by others, destroyed.
+//! Objects: creation, use by others, destruction.
 
 use std::collections::HashSet;
 use std::net::Ipv4Addr;
@@ -204,7 +204,7 @@ fn there_are_as_many_queue_pairs_as_there_are_numbers() {
             })
         );
         hca.audit();
-        // A freed number serves again when there is no other.
+        // A freed number is used again when there is no other.
         if let Some(qpn) = numbers.into_iter().next() {
             hca.destroy_qp(qpn).unwrap();
             assert_eq!(hca.create_qp(&init), Ok(qpn));
@@ -212,7 +212,7 @@ fn there_are_as_many_queue_pairs_as_there_are_numbers() {
     }
 }
 
-/// Makes objects until the device refuses, and returns how many there were and why.
+/// Creates objects until the device refuses; returns them and the error.
 fn fill<T>(mut make: impl FnMut() -> Result<T, VerbsError>) -> (Vec<T>, VerbsError) {
     let mut made = Vec::new();
     loop {
@@ -223,8 +223,8 @@ fn fill<T>(mut make: impl FnMut() -> Result<T, VerbsError>) -> (Vec<T>, VerbsErr
     }
 }
 
-/// Every limit that `ibv_query_device` reports of objects: that many there are, one more is refused
-/// with ENOMEM, and in the place of one that is gone there is room for another.
+/// For every limit on objects that `ibv_query_device` reports: that number can be created, one more
+/// is refused with ENOMEM, and destroying one makes room for another.
 #[test]
 fn each_kind_of_object_has_the_limit_that_is_reported() {
     let limits = Limits {
@@ -304,7 +304,7 @@ fn each_kind_of_object_has_the_limit_that_is_reported() {
 }
 
 #[test]
-fn nothing_is_promised_that_there_is_no_room_for() {
+fn configured_limits_are_capped_at_the_maximum() {
     let limits = Limits {
         max_qp: u32::MAX,
         max_mr: u32::MAX,
@@ -319,7 +319,7 @@ fn nothing_is_promised_that_there_is_no_room_for() {
 }
 
 #[test]
-fn memory_regions_need_sense_and_a_domain() {
+fn memory_regions_need_valid_arguments_and_a_domain() {
     let (mut hca, QpInit { pd, .. }) = device();
     let memory = || Memory::Buffer(Buffer::zeroed(100));
     for access in [AccessFlags::REMOTE_WRITE, AccessFlags::REMOTE_ATOMIC] {
@@ -381,7 +381,7 @@ fn bad_handles_are_refused_by_every_verb() {
     hca.audit();
 }
 
-/// No address of several hosts or of none is that of a peer; a datagram's path may lead to a group.
+/// A peer has the address of a single host; a datagram's path may lead to a group.
 #[test]
 fn a_connected_queue_pair_has_one_host_as_its_peer() {
     let several = ["0.0.0.0", "::", "255.255.255.255", "239.1.2.3", "ff0e::1"];

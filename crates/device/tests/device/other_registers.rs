@@ -91,7 +91,7 @@ fn tools_find_a_connectx_7_unless_the_device_is_something_else() {
     assert_eq!(error.status(), Status::BAD_OPERATION);
 }
 
-/// A state in which everything is set to something else.
+/// A state in which every setting is changed.
 fn changed() -> DeviceState {
     let state = device();
     let mut payload = vec![0; 0x80];

@@ -1,4 +1,4 @@
-//! Devices survive the outages that the figures say they survive, and no longer ones.
+//! Devices survive the outages that the figures promise, and no longer ones.
 
 use ferroce_adp::{Endurance, Profile, QpTimeouts, RawProfile, RawRange};
 use ferroce_device::{AccessFlags, HcaConfig, Personality, QpAttr, SendWr, Span, WcStatus};
@@ -6,10 +6,10 @@ use ferroce_testing::register::{disable_floor, set_profile, switch_adaptive};
 use ferroce_testing::{A, B, World, attr};
 use proptest::prelude::*;
 
-/// There and back, and more.
+/// More than a round trip.
 const ROUND_TRIP: Span = Span::from_micros(10);
 
-/// What the device waits by.
+/// The device's retransmission policy.
 #[derive(Clone, Debug)]
 enum Waits {
     Firmware,
@@ -76,7 +76,7 @@ impl Device {
         Endurance::of(pair.sides[A].hca.policy(), self.qp).unwrap()
     }
 
-    /// What becomes of a WRITE into an outage of this length, and when.
+    /// The status of a WRITE posted into an outage of this length, and how long it took.
     fn fate(&self, outage: Span) -> (WcStatus, Span) {
         let (mut pair, qpn) = self.pair();
         let [own, peers] = [A, B].map(|id| pair.sides[id].register(64, AccessFlags::all()));
@@ -123,7 +123,7 @@ proptest! {
 }
 
 #[test]
-fn the_record_of_an_error_says_how_long_was_waited_and_with_which_attributes() {
+fn an_error_record_has_the_wait_and_the_timeout_attributes() {
     let qp = QpTimeouts {
         timeout: 16,
         retry_cnt: 3,
@@ -139,7 +139,7 @@ fn the_record_of_an_error_says_how_long_was_waited_and_with_which_attributes() {
     let peers = pair.sides[B].register(64, AccessFlags::all());
     pair.post(A, qpn, SendWr::new(1, peers.write(), own.whole()));
     pair.run();
-    // Long after that one was acknowledged: the wait begins with the next.
+    // Long after the previous request was acknowledged: the wait begins with the next one.
     pair.run_for(1_000_000_000);
     pair.sides[B].deaf = true;
     let start = pair.now;

@@ -123,7 +123,7 @@ fn two_devices_exchange_lengths_only() {
 }
 
 #[test]
-fn a_bad_link_does_not_change_that() {
+fn two_devices_exchange_lengths_over_a_bad_link() {
     let link = Impairment {
         loss: 0.02,
         duplicate: 0.02,
@@ -157,7 +157,7 @@ fn packets_that_a_link_holds_back_carry_no_zeros() {
     pair.post(A, a, SendWr::new(0, op, sge(&own, 0, 500)));
     let now = pair.now;
     assert!(pair.sides[A].hca.poll_transmit(now).is_none());
-    // The packet is on its way, whatever becomes of the memory.
+    // The packet is already on its way, even if the memory goes away.
     pair.sides[A].hca.dereg_mr(own.key).unwrap();
     let later = now.after(Span::from_nanos(5_000));
     let packet = pair.sides[A].hca.poll_transmit(later).unwrap();

@@ -1,4 +1,4 @@
-//! What registers do to queue pairs that wait for a silent peer.
+//! The effect of registers on queue pairs that wait for a silent peer.
 
 use ferroce_adp::{Policy, PolicyKind, Profile, QpTimeouts, trace::SilentPeer};
 use ferroce_device::{
@@ -11,7 +11,7 @@ use serde_json::Value;
 use ferroce_testing::register::{disable_floor, set_profile, switch_adaptive, write};
 use ferroce_testing::{A, B, SEND, World, attr};
 
-/// A device like any, and a silent one.
+/// A default device, and a silent one.
 fn silent(config: HcaConfig) -> World {
     let mut pair = World::pair(config);
     pair.sides[B].deaf = true;
@@ -25,7 +25,7 @@ fn traced() -> HcaConfig {
     }
 }
 
-/// A queue pair that will hear nothing.
+/// A queue pair that gets no answers.
 fn connect(pair: &mut World, timeout: u8, retry_cnt: u8) -> Qpn {
     let dest = pair.sides[B].address;
     let qpn = pair.sides[A].create_qp();
@@ -129,9 +129,9 @@ fn a_silent_peer_is_waited_for_exactly_as_the_vectors_say() {
     }
 }
 
-//= D25: the histogram holds the waits that led to a retransmission, and not the fatal one.
+//= D25: the histogram holds the waits that led to a retransmission, without the fatal one.
 #[test]
-fn the_histogram_holds_exactly_the_waits_that_led_to_a_retransmission() {
+fn the_histogram_holds_exactly_the_waits_before_retransmissions() {
     for vector in vectors() {
         let (mut pair, qpn) = device_with_draw(&vector);
         let config = HistogramConfig {
@@ -177,9 +177,9 @@ fn the_firmware_ladder_counts_and_the_plain_timeout_does_not() {
     assert_eq!(pair.count(A, Counter::RoceAdpRetransTo), 0);
 }
 
-//= D23: without adaptive retransmission, the timeout again and again.
+//= D23: without adaptive retransmission, the timeout repeats.
 #[test]
-fn switched_off_adaptive_retransmission_leaves_the_plain_timeout() {
+fn disabling_adaptive_retransmission_leaves_the_plain_timeout() {
     for (ib_multiplier, disabled, expected) in [
         (1, false, 268_435_456),
         (2, false, 536_870_912),
@@ -201,14 +201,14 @@ fn switched_off_adaptive_retransmission_leaves_the_plain_timeout() {
         assert_eq!(waits(&mut pair, qpn), [expected; 8]);
         assert_eq!(pair.count(A, Counter::LocalAckTimeoutErr), 8);
         assert_eq!(pair.count(A, Counter::RoceAdpRetrans), 0);
-        // What was set before is still there.
+        // The profile that was set before is still there.
         switch_adaptive(&mut pair.sides[A].hca, true);
         let kind = PolicyKind::Profile(named("B"));
         assert_eq!(pair.sides[A].hca.policy().kind, kind);
     }
 }
 
-/// The waits that the policy in force means for a queue pair.
+/// The waits that the policy in force gives a queue pair.
 fn model(policy: &Policy, qpn: Qpn, qp: QpTimeouts) -> Vec<u64> {
     let state = ferroce_adp::RetryState::new(policy, qp, qpn.value());
     let peer = SilentPeer::new(*policy, state);
@@ -243,7 +243,7 @@ fn a_profile_is_for_all_queue_pairs_and_each_draws_for_itself() {
 
 //= D22: the running timer finishes, then the queue pair draws from the new profile.
 #[test]
-fn a_new_profile_waits_for_the_running_timer_and_then_starts_afresh() {
+fn a_new_profile_starts_after_the_running_timer() {
     let mut pair = silent(traced());
     set_profile(&mut pair.sides[A].hca, &named("A"));
     let qpn = connect(&mut pair, 20, 7);

@@ -86,7 +86,7 @@ fn a_request_keeps_its_place_until_its_completion_is_polled() {
 }
 
 #[test]
-fn a_completion_queue_without_room_fails_its_queue_pairs_and_says_so_once() {
+fn a_full_completion_queue_fails_its_queue_pairs_with_one_event() {
     let mut pair = World::pair(ferroce_testing::config());
     pair.sides[B].watch_nothing();
     let cq = pair.sides[B].hca.create_cq(2).unwrap();
@@ -128,7 +128,7 @@ fn a_completion_queue_without_room_fails_its_queue_pairs_and_says_so_once() {
     let (ok, lost) = (WcStatus::Success, WcStatus::RetryExcErr);
     assert_eq!(statuses, [ok, ok, ok, lost]);
 
-    // What the queue held can be read; nothing new comes in, even with room.
+    // What the queue held can be read; nothing new is added, even with room.
     let taken = polled(&mut pair.sides[B], cq);
     assert_eq!(taken, [(0, WcStatus::Success), (1, WcStatus::Success)]);
     send(&mut pair, a[1], 0, SendFlags::SIGNALED);
@@ -139,14 +139,14 @@ fn a_completion_queue_without_room_fails_its_queue_pairs_and_says_so_once() {
     assert_eq!(count(side, Event::CqOverrun(cq)), 1, "once for each queue");
     assert_eq!(polled(&mut pair.sides[B], cq), []);
 
-    // Work posted to a failed queue pair is flushed into nothing, quietly.
+    // Work posted to a failed queue pair is flushed without a completion.
     recvs(&mut pair.sides[B], b[0], 8..9);
     pair.settle();
     let side = &pair.sides[B];
     assert_eq!(count(side, Event::QpFatal(b[0])), 1);
     assert_eq!(count(side, Event::CqOverrun(cq)), 1);
 
-    // A queue pair with another completion queue works on.
+    // A queue pair with another completion queue keeps working.
     assert_eq!(side.state(b[2]), QpState::Rts);
     send(&mut pair, a[2], 0, SendFlags::SIGNALED);
     pair.run();
@@ -211,7 +211,7 @@ fn an_armed_queue_announces_what_it_was_armed_for() {
     assert_eq!(announced(&mut pair, Some(Notify::Solicited), plain), 0);
     assert_eq!(announced(&mut pair, Some(Notify::Any), plain), 1);
 
-    // An error is news for everybody.
+    // An error counts as a solicited event.
     let armed = pair.sides[B].hca.req_notify_cq(cq, Notify::Solicited);
     armed.unwrap();
     let before = count(&pair.sides[B], Event::Completion(cq));
@@ -247,7 +247,7 @@ fn arming_announces_waiting_completions() {
     assert_eq!(polled(&mut pair.sides[B], cq).len(), 2);
     assert_eq!(armed(&mut pair, Notify::Solicited), 0);
 
-    // Nobody solicited an error.
+    // An error counts as solicited.
     pair.sides[B].move_to(b, QpState::Err);
     pair.settle();
     assert_eq!(count(&pair.sides[B], event), 3);
@@ -255,7 +255,7 @@ fn arming_announces_waiting_completions() {
 }
 
 #[test]
-fn a_shared_queue_serves_all_its_queue_pairs_and_tells_when_it_runs_low() {
+fn a_shared_queue_serves_all_queue_pairs_and_reports_its_limit() {
     let mut pair = World::pair(ferroce_testing::config());
     let pd = pair.sides[B].pd;
     let srq = pair.sides[B].hca.create_srq(pd, 16, 1).unwrap();
@@ -292,7 +292,7 @@ fn a_shared_queue_serves_all_its_queue_pairs_and_tells_when_it_runs_low() {
     let of: Vec<_> = pair.sides[B].completions.iter().map(|wc| wc.qpn).collect();
     assert_eq!(of, [b[0], b[1], b[2], b[0]]);
 
-    // Once for each arming, and not at all when disarmed.
+    // The event is raised once for each arming, and not at all when disarmed.
     pair.sides[B].hca.modify_srq(srq, &srq_limit(5)).unwrap();
     pair.sides[B].hca.modify_srq(srq, &srq_limit(0)).unwrap();
     for _ in 0..4 {
@@ -301,7 +301,7 @@ fn a_shared_queue_serves_all_its_queue_pairs_and_tells_when_it_runs_low() {
     pair.run();
     assert_eq!(count(&pair.sides[B], low), 1);
 
-    // Whoever finds nothing asks again until there is something.
+    // A sender that finds no receive tries again until there is one.
     send(&mut pair, a[2], 7, SendFlags::SIGNALED);
     pair.run_for(1_000_000);
     assert!(pair.count(B, Counter::OutOfBuffer) > 0);
@@ -311,7 +311,7 @@ fn a_shared_queue_serves_all_its_queue_pairs_and_tells_when_it_runs_low() {
     pair.run();
     assert_eq!(pair.sides[A].completions.len(), 9);
 
-    // The last request is done with when a queue pair fails.
+    // The event follows when the failed queue pair has released its last request.
     pair.sides[B].move_to(b[1], QpState::Err);
     pair.settle();
     let reached = Event::Qp(b[1], QpEvent::LastWqeReached);
@@ -319,7 +319,7 @@ fn a_shared_queue_serves_all_its_queue_pairs_and_tells_when_it_runs_low() {
     pair.sides[B].hca.audit();
 }
 
-/// As with the card's own library: a program may free what its completions point to.
+/// As with the card's own library: a program may free the objects that its completions point to.
 #[test]
 fn a_queue_pair_that_is_gone_or_reset_leaves_no_completions() {
     for is_reset in [false, true] {
@@ -422,7 +422,7 @@ fn a_shared_queue_changes_as_a_whole_or_not_at_all() {
     }
     assert!(side.hca.post_srq_recv(srq, recv_wr(8, &sink)).is_err());
 
-    // The limit is gone once it was told.
+    // The limit is cleared once it was reported.
     let b = side.create_qp_with_srq(srq);
     let a = pair.sides[A].create_qp();
     pair.connect([a, b], ferroce_testing::attr());
@@ -433,7 +433,7 @@ fn a_shared_queue_changes_as_a_whole_or_not_at_all() {
     assert_eq!(count(&pair.sides[B], Event::SrqLimit(srq)), 1);
     let hca = &mut pair.sides[B].hca;
     assert_eq!(hca.query_srq(srq), Ok(attr(8, 0)));
-    // It shrinks, and a limit with it.
+    // The queue shrinks, and its limit with it.
     hca.modify_srq(srq, &srq_limit(8)).unwrap();
     hca.modify_srq(srq, &change(Some(5), None)).unwrap();
     assert_eq!(hca.query_srq(srq), Ok(attr(5, 5)));
@@ -503,10 +503,10 @@ impl Domains {
     }
 }
 
-/// As with cards: what is received goes where keys of the shared receive queue's domain lead, and
-/// peers and requests use keys of the queue pair's.
+/// As with cards: received data go where keys of the shared receive queue's domain allow, while
+/// peers and requests use keys of the queue pair's domain.
 #[test]
-fn a_shared_queue_and_its_queue_pairs_may_be_in_different_domains() {
+fn a_shared_queue_may_be_in_another_domain_than_its_queue_pairs() {
     for good in [true, false] {
         let pick = |own: PdId, other| if good { own } else { other };
         let status = |done: WcStatus, refused| if good { done } else { refused };
@@ -527,7 +527,7 @@ fn a_shared_queue_and_its_queue_pairs_may_be_in_different_domains() {
         );
         world.pair.sides[B].hca.audit();
 
-        // What the peer reaches by its keys, and what is sent and fetched.
+        // What the peer accesses by its keys, and what is sent and fetched.
         for index in 0..5 {
             let mut world = Domains::new();
             let pd = pick(world.of_qp, world.of_srq);

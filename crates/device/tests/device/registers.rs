@@ -81,7 +81,7 @@ fn a_query_after_power_on_shows_what_can_be_set_and_what_is() {
 
 type Values = &'static [(&'static Field, u32)];
 
-/// What each select bit opens, with values that differ from those after power-on.
+/// The fields that each select bit opens, with values that differ from those after power-on.
 const FEATURES: &[(&Field, Values)] = &[
     (
         &reg::ROCE_ADP_RETRANS_FIELD_SELECT,
@@ -97,7 +97,7 @@ const FEATURES: &[(&Field, Values)] = &[
     ),
 ];
 
-/// Selects of what this device does not have, with values.
+/// Select bits of features that this device does not have, with values.
 const OTHERS: &[(&Field, Values)] = &[
     (
         &reg::ROCE_TX_WINDOW_FIELD_SELECT,
@@ -209,11 +209,11 @@ fn several_selects_act_together() {
     assert_eq!(field(&answer, &reg::ROCE_ADP_RETRANS_EN), 0);
     assert_eq!(field(&answer, &reg::MIN_ACK_TIMEOUT_LIMIT_DISABLED), 1);
     assert_eq!(field(&answer, &reg::ADP_RETX_PROFILE_ID), 1);
-    // The profile waits for adaptive retransmission to be switched on.
+    // The profile takes effect when adaptive retransmission is switched on.
     assert_eq!(hca.policy().kind, PolicyKind::IB);
 }
 
-/// mlxreg sets a field by writing back all of what it has read.
+/// mlxreg sets a field by writing back everything that it has read.
 #[test]
 fn a_read_register_can_be_written_with_one_change() {
     let mut hca = device();
@@ -258,14 +258,14 @@ fn the_vectors_are_taken_and_active_at_once() {
         assert_eq!(hca.policy().epoch, epoch + 1);
         write(&mut hca, &payload).unwrap();
         assert_eq!(hca.policy().epoch, epoch + 1, "the same profile again");
-        // Older tools write no more than the part they know.
+        // Older tools write only the part that they know.
         let mut hca = device();
         write(&mut hca, &payload[..0x40]).unwrap();
         assert_eq!(hca.policy().kind, PolicyKind::Profile(profile), "{name}");
     }
 }
 
-//= D20: index 0 shows which profile is active, and it.
+//= D20: index 0 shows the number of the active profile, and the profile.
 #[test]
 fn index_0_is_the_active_profile_and_index_1_the_first() {
     let mut hca = device();
@@ -319,13 +319,13 @@ fn profile_numbers_other_than_1_are_refused() {
         let nothing = image(&[(&reg::ADP_RETX_PROFILE_SELECT, 1)]);
         let error = refused(&mut hca, &nothing);
         assert!(matches!(error, RegisterError::BadParam { value: 0, .. }));
-        // The same again with a profile active, which only a reset takes away (D21).
+        // The same again with an active profile, which only a reset removes (D21).
         write(&mut hca, &payload).unwrap();
     }
 }
 
 #[test]
-fn bad_profiles_and_values_are_refused_with_everything_that_came_with_them() {
+fn a_write_with_an_invalid_value_changes_nothing() {
     let mut hca = device();
     let good = payloads().remove(1).1;
     write(&mut hca, &payloads().remove(0).1).unwrap();
@@ -364,7 +364,7 @@ fn lengths_that_do_not_fit_are_refused() {
         assert!(matches!(result, Err(RegisterError::BadLength { .. })));
         assert_eq!(asked, bytes);
     }
-    // A profile that is cut off.
+    // A truncated profile.
     for len in (8..0x40).step_by(4) {
         let error = refused(&mut hca, &payload[..len]);
         assert!(

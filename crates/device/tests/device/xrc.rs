@@ -90,7 +90,7 @@ fn statuses(pair: &mut World) -> Vec<(u64, WcStatus)> {
 }
 
 #[test]
-fn a_message_goes_to_the_queue_it_names_and_its_completion_to_that_one_s() {
+fn a_message_completes_on_the_queue_of_the_srq_that_it_names() {
     let (mut pair, [send, recv], _, inboxes) = connected();
     let source = pair.sides[A].register(3000, AccessFlags::empty());
     source.fill(7);
@@ -119,7 +119,7 @@ fn a_message_goes_to_the_queue_it_names_and_its_completion_to_that_one_s() {
     b.hca.audit();
 }
 
-/// Answers to two READs wait at the same time, each with the key of another domain.
+/// Answers to two READs wait at the same time, with keys of different domains.
 #[test]
 fn remote_keys_belong_to_the_domain_of_the_named_queue() {
     let (mut pair, [send, recv], _, inboxes) = connected();
@@ -150,7 +150,7 @@ fn remote_keys_belong_to_the_domain_of_the_named_queue() {
 }
 
 #[test]
-fn queues_of_other_domains_and_kinds_and_destroyed_ones_are_refused() {
+fn srqs_that_are_destroyed_or_of_another_domain_are_refused() {
     for case in 0..4 {
         let (mut pair, [send, recv], _, inboxes) = connected();
         let source = pair.sides[A].register(10, AccessFlags::empty());
@@ -199,7 +199,7 @@ fn a_half_received_message_is_flushed_to_its_queue() {
 }
 
 #[test]
-fn a_queue_pair_lives_until_it_is_closed_as_often_as_it_was_opened() {
+fn a_queue_pair_lives_until_every_open_is_matched_by_a_close() {
     let (mut pair, [_, recv], xrcd, inboxes) = connected();
     let b = &mut pair.sides[B].hca;
     let users = |object, users| Err(VerbsError::Busy { object, users });
@@ -267,7 +267,7 @@ fn incompatible_objects_are_refused() {
     pair.sides[B].hca.audit();
 }
 
-/// `ibv_create_qp` takes no notice of what is for receiving.
+/// `ibv_create_qp` ignores the attributes for receiving.
 #[test]
 fn an_xrc_send_queue_pair_receives_nothing() {
     let mut pair = World::pair(config());

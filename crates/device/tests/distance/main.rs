@@ -1,7 +1,7 @@
-//! Two devices whose connection goes round the circle of PSNs, a quarter of a lap at a time.
+//! Two devices whose connection passes through the whole range of PSNs, a quarter at a time.
 //!
 //! With `FERROCE_REAL_LAPS=1`, as `./test soak` sets it, every packet is really sent; otherwise the
-//! connection is made older, which must be no different.
+//! connection's PSNs are advanced, which must make no difference.
 
 use ferroce_device::{
     AccessFlags, Counter, Memory, MrInfo, Mtu, QpAttr, SendOp, SendWr, Sge, WcStatus,
@@ -88,7 +88,7 @@ impl Connection {
         self.post(SendOp::FetchAdd { va, rkey, add: 1 }, sge);
     }
 
-    /// What is posted is done, although the first answer to it is lost.
+    /// All posted requests complete, although the first answer is lost.
     fn finish_without_first_answer(&mut self) {
         self.pair.sides[A].deaf = true;
         self.pair.run_for(3 * LATENCY_NS);
@@ -96,14 +96,14 @@ impl Connection {
         self.finish();
     }
 
-    /// What is posted is done.
+    /// All posted requests complete.
     fn finish(&mut self) {
         self.pair.run();
         let last = self.pair.sides[A].completions.last().unwrap();
         assert_eq!((last.wr_id, last.status), (self.wr_id, WcStatus::Success));
     }
 
-    /// A quarter of a lap passes.
+    /// Advances the connection by a quarter of the PSNs.
     fn pass(&mut self, real: bool) {
         if real {
             self.write(QUARTER_BYTES);
@@ -115,7 +115,7 @@ impl Connection {
 }
 
 /// At each quarter an answer to a WRITE, a READ and an atomic is lost. The peer remembers READs and
-/// atomics of all quarters before.
+/// atomics of all earlier quarters.
 #[test]
 fn a_lost_answer_costs_one_timeout_at_any_distance() {
     let real = std::env::var_os("FERROCE_REAL_LAPS").is_some();

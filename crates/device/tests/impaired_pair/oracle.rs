@@ -1,4 +1,4 @@
-//! What must have come of a scenario, from executing its messages one after the other.
+//! The required result of a scenario, from executing its messages one after the other.
 
 use ferroce_device::{Completion, Counter, Direction, QpState, Span, Time, TimerExpiry, WcStatus};
 use ferroce_testing::message::Posted;
@@ -68,7 +68,7 @@ fn check_messages(
 }
 
 /// The peer's receives complete in order with the bytes of the messages that consume one: of all
-/// that are done, and perhaps of some more.
+/// messages that are done, and perhaps of further ones.
 fn check_receives<'a>(
     completions: impl Iterator<Item = &'a Completion>,
     recvs: &mut [Recv],
@@ -102,8 +102,8 @@ fn check_receives<'a>(
     assert!(received >= least, "completed but not received");
 }
 
-/// After the last thing that was done to it, a queue pair makes progress within its total timeout,
-/// and that of those which have the room that it waits for, again and again, or fails.
+/// After the last event of the scenario, a queue pair keeps making progress or fails, each time
+/// within its total timeout and that of the queue pairs which have the room that it waits for.
 fn check_time(stage: &Stage, scenario: &Scenario, last: Time) {
     let mut limit = last;
     for id in [A, B] {
@@ -169,7 +169,7 @@ fn check_counters(pair: &World, id: usize, scenario: &Scenario) {
             Counter::ImpairBlackout,
         ];
         let cnps = sum(&[Counter::RpCnpHandled, Counter::RpCnpIgnored]);
-        //= F13: no packets.
+        //= F13: these are not packets.
         let cnps = cnps - count(Counter::RoceSlowRestartCnps);
         assert_eq!(
             side.given + count(Counter::ImpairDuplicated),

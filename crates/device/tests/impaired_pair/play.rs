@@ -15,16 +15,16 @@ use ferroce_testing::message::{Posted, Target};
 use ferroce_testing::register::{disable_floor, set_profile, switch_adaptive};
 use ferroce_testing::{A, B, Region, World};
 
-/// What came of a scenario that broke no promise.
+/// The result of a scenario in which every guarantee held.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outcome {
     /// Messages posted.
     pub(crate) sent: u64,
-    /// Those known to be done.
+    /// Messages known to be done.
     pub(crate) done: u64,
 }
 
-/// A pair and where its messages lie.
+/// A pair of devices and the memory of its messages.
 pub(crate) struct Stage {
     pub(crate) pair: World,
     /// For each pair of queue pairs, its end on A and on B.
@@ -39,24 +39,24 @@ pub(crate) struct End {
     srq: Option<SrqId>,
     /// What the peer writes, reads and adds to.
     pub(crate) target: Region,
-    /// The bytes in there before anything happened.
+    /// The bytes in there at the start.
     pub(crate) before: Vec<u8>,
     /// In order.
     pub(crate) sends: Vec<Planned>,
 }
 
-/// A message with its place.
+/// A message with its memory.
 pub(crate) struct Planned {
     pub(crate) message: Message,
     pub(crate) wr: SendWr,
-    /// Whether the device took it.
+    /// Whether the device accepted it.
     pub(crate) posted: bool,
     /// The bytes sent, or where the response goes.
     pub(crate) local: Region,
 }
 
 impl End {
-    /// Its messages, with the bytes that there are now.
+    /// Its messages, with the present bytes.
     pub(crate) fn posted(&self) -> Vec<Posted<'_>> {
         let posted = |sent: &'_ Planned| sent.posted;
         assert!(self.sends.iter().all(posted));
@@ -76,15 +76,15 @@ pub(crate) struct Recv {
     pub(crate) used: bool,
 }
 
-/// Of the two parts of a target.
+/// Bytes of each of the two parts of a target.
 const PART: u32 = LEN_MAX + 1000;
 
-/// How long a connection that is to become older waits for a moment at which nothing of it is under
-/// way.
+/// How long a connection that is to become older waits for a moment at which it has nothing in
+/// flight.
 const AGE_NS_MAX: u64 = 200_000;
 
-/// Plays a scenario, and if connections become older in it, once more without that: then what leaves
-/// the devices must be the same, but for PSNs and message sequence numbers.
+/// Plays a scenario. If connections become older in it, plays it once more without that: the
+/// devices must then send the same, except for PSNs and message sequence numbers.
 pub(crate) fn play(seed: u64) -> Outcome {
     let scenario = Scenario::new(seed);
     if scenario.ages.is_empty() {
@@ -244,7 +244,7 @@ impl Stage {
                 SendOp::SendInvalidate { rkey }
             }
         };
-        // Each message has a region of its own: a stray byte anywhere is found.
+        // Each message has a region of its own, so that a stray byte anywhere is found.
         let local = self.pair.sides[id].register(len as usize, AccessFlags::LOCAL_WRITE);
         local.fill(u64::from(place) << 8 | nth as u64);
         let cut = message.cut.map_or(len, |cut| cut % (len + 1));
@@ -274,7 +274,7 @@ impl Stage {
         });
     }
 
-    /// Whom messages are for.
+    /// The destination of messages.
     fn to(&mut self, nth: usize, id: usize) -> SendTo {
         let own = self.pair.sides[id].hca.qp(self.ends[nth][id].qpn).unwrap();
         match (own.config().qp_type, self.ends[nth][1 - id].srq) {
@@ -285,12 +285,12 @@ impl Stage {
         }
     }
 
-    /// What happens when.
+    /// The events of the scenario, by time.
     fn cues<'a>(&self, scenario: &'a Scenario) -> BTreeMap<u64, Vec<Act<'a>>> {
         let mut acts: BTreeMap<u64, Vec<Act<'a>>> = BTreeMap::new();
         let mut add = |at, act| acts.entry(at).or_default().push(act);
         for (at, side, cue) in &scenario.cues {
-            // What is cut stays cut.
+            // A link that is cut stays cut.
             let is_cut = scenario.cut_at.is_some_and(|cut_at| *at > cut_at);
             if !(is_cut && matches!(cue, Cue::Impair(Direction::Ingress, _))) {
                 add(*at, Act::Device(*side, cue));
@@ -298,7 +298,7 @@ impl Stage {
         }
         for (nth, plan) in scenario.qps.iter().enumerate() {
             for id in [A, B] {
-                // A queue pair that fails takes a request of a shared queue with it.
+                // A queue pair that fails consumes a request of a shared queue.
                 if !(plan.xrc && id == B) {
                     add(0, Act::Recv(nth, 1 - id));
                 }
@@ -349,8 +349,8 @@ impl Stage {
         }
     }
 
-    /// As soon as nothing of the connection is under way, if that is soon: a step may be as long as
-    /// the longest timer, and what is to happen after this must not wait for that.
+    /// Advances a connection as soon as it has nothing in flight, if that is soon: a step may be as
+    /// long as the longest timer, and later events must not wait for that.
     fn age(&mut self, age: &Age) {
         let Age {
             nth,
@@ -393,13 +393,13 @@ impl Stage {
             let qps = self.ends.iter().map(|ends| hca.qp(ends[id].qpn).unwrap());
             let live = qps.filter(|qp| qp.state() == QpState::Rts);
             let total = |timeouts| policy.total(timeouts).unwrap();
-            // It may not have begun, for want of room that others take until a timer of theirs tells
+            // It may still be waiting for room that others hold until one of their timers shows
             // that the peer is silent.
             let totals = live.clone().map(|qp| total(qp.timeouts()));
             let room = totals.max().unwrap_or_default();
             for qp in live {
-                // The timer that runs now may belong to an earlier policy, and what is under way
-                // may still arrive.
+                // The current timer may belong to an earlier policy, and packets in flight may
+                // still arrive.
                 let from = qp.poll_timeout().unwrap_or(now).max(now);
                 limit = limit.max(
                     from.after(total(qp.timeouts()))

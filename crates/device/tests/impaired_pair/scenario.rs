@@ -1,4 +1,4 @@
-//! What may happen to two devices.
+//! Random events for two devices.
 
 use ferroce_adp::{DecTrigger, Profile, RawProfile, RawRange};
 use ferroce_dcqcn::CongestionPoint;
@@ -17,17 +17,17 @@ pub(crate) struct Scenario {
     /// Whether receives come from a shared queue.
     pub(crate) srq: [bool; 2],
     pub(crate) qps: Vec<Plan>,
-    /// Before everything else, and at any time later.
+    /// Events at the start and at any later time.
     pub(crate) cues: Vec<(u64, usize, Cue)>,
-    /// The links are as good as a link can be: nothing may be repeated.
+    /// The links are perfect: nothing may be retransmitted.
     pub(crate) perfect: bool,
-    /// Both links go dark for good.
+    /// Both links go dark permanently.
     pub(crate) cut_at: Option<u64>,
     /// When a connection becomes older.
     pub(crate) ages: Vec<(u64, Age)>,
 }
 
-/// So many messages pass between a pair of queue pairs, in one direction.
+/// A number of messages between a pair of queue pairs, in one direction, that make it older.
 #[derive(Clone, Debug)]
 pub(crate) struct Age {
     pub(crate) nth: usize,
@@ -106,7 +106,7 @@ impl Scenario {
                 }
             }
         }
-        // Dice of their own: what else a seed means stays.
+        // A separate generator, so that the rest of a seed's scenario stays the same.
         let late = &mut Dice::new(!seed);
         if !perfect {
             blocks(late, &mut cues);
@@ -124,7 +124,7 @@ impl Scenario {
         }
     }
 
-    /// Whether the link at one end of a device never did anything.
+    /// Whether the link at one end of a device was never impaired.
     pub(crate) fn is_clear(&self, side: usize, direction: Direction) -> bool {
         !self.cues.iter().any(|(_, which, cue)| {
             *which == side && matches!(cue, Cue::Impair(d, _) if *d == direction)
@@ -174,7 +174,7 @@ fn plan(dice: &mut Dice, perfect: bool, calm: bool) -> Plan {
         max_rd_atomic: rd_atomic,
         max_dest_rd_atomic: rd_atomic,
         min_rnr_timer: dice.pick(&[1, 3, 8]),
-        // Perfect links need no time, and less hurry.
+        // Nothing may time out on perfect links, so their timeout is longer.
         timeout: if perfect {
             14
         } else {
@@ -242,7 +242,7 @@ fn message(dice: &mut Dice, mtu: Mtu, post_at: u64, recv_at: u64) -> Message {
     }
 }
 
-/// Times at which hosts cannot send, for longer than timers run, so that queues fill.
+/// Times at which hosts cannot send, longer than timers, so that queues fill.
 fn blocks(dice: &mut Dice, cues: &mut Vec<(u64, usize, Cue)>) {
     for side in [0, 1] {
         let mut at = 0;
@@ -255,7 +255,7 @@ fn blocks(dice: &mut Dice, cues: &mut Vec<(u64, usize, Cue)>) {
     }
 }
 
-/// Around a quarter, a half and a whole lap of the PSNs, or anything.
+/// Around a quarter, a half and all of the PSNs, or any distance.
 fn ages(dice: &mut Dice, qps: usize) -> Vec<(u64, Age)> {
     let lap = 1_u32 << 24;
     let count = dice.pick(&[0, 0, 1, 2, 4]);
@@ -374,8 +374,8 @@ pub(crate) fn impairment(dice: &mut Dice) -> Impairment {
     link
 }
 
-/// The longest that a link of a scenario keeps a packet.
+/// The longest time that a link of a scenario holds a packet.
 pub(crate) const HELD_NS_MAX: u64 = 250_000 + 30_000 + 30_000 + 100_000;
 
-/// The longest that a queue pair of a scenario waits for a receiver.
+/// The longest time that a queue pair of a scenario waits for a receiver.
 pub(crate) const RNR_NS_MAX: u64 = 1_000_000;

@@ -1,5 +1,6 @@
-//! Whatever the links do, UC delivers each message at most once and in order, UD at most as often
-//! as the links make copies of it, both with the right bytes; and no request waits for anything.
+//! Whatever the links do, UC delivers each message at most once and in order, and UD at most once
+//! for each copy that the links make, both with the right bytes; and no request waits for an
+//! answer.
 
 use ferroce_device::{
     AccessFlags, Completion, Counter, Direction, Event, Mtu, Path, QpAttr, QpCap, QpInit, QpState,
@@ -38,7 +39,7 @@ struct Flow {
 struct Sent {
     wr: SendWr,
     bytes: Vec<u8>,
-    /// Of a WRITE, for it alone.
+    /// For a WRITE: memory for it alone.
     target: Option<Region>,
     at: u64,
 }
@@ -53,7 +54,7 @@ struct Stage {
     flows: Vec<Flow>,
     /// By their number, for each device.
     recvs: [Vec<Recv>; 2],
-    /// The most that arrive of one packet.
+    /// The most copies of one packet that can arrive.
     copies: usize,
 }
 
@@ -64,7 +65,7 @@ pub(crate) fn play(seed: u64) -> Outcome {
     if !perfect {
         stage.impair(dice);
     }
-    // Some messages find no receive.
+    // Not every message finds a receive.
     let share = if perfect { 100 } else { dice.pick(&[100, 60]) };
     for nth in 0..stage.flows.len() {
         for _ in 0..stage.flows[nth].sends.len() {
@@ -323,7 +324,7 @@ impl Stage {
 }
 
 impl Flow {
-    /// Whether the receive holds that message, and nothing else.
+    /// Whether the receive holds exactly that message.
     fn has_brought(&self, sent: &Sent, wc: &Completion, bytes: &[u8]) -> bool {
         let (opcode, imm) = match sent.wr.op {
             SendOp::Send { imm } => (WcOpcode::Recv, imm),
@@ -343,11 +344,11 @@ impl Flow {
         (wc.opcode, wc.flags, wc.imm) == (opcode, flags, imm.unwrap_or(0))
             && wc.byte_len as usize == grh + sent.bytes.len()
             && bytes[grh..][..payload.len()] == *payload
-            // A broken message of UC may have left bytes behind it.
+            // A broken message of UC may have left bytes after it.
             && (!is_ud || bytes[grh + payload.len()..].iter().all(|byte| *byte == 0))
     }
 
-    /// A WRITE arrives up to the first packet that is lost.
+    /// A WRITE has arrived up to the first packet that is lost.
     fn check_target(&self, sent: &Sent, whole: bool) {
         let Some(target) = &sent.target else { return };
         let mtu = self.mtu.bytes() as usize;

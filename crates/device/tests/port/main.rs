@@ -1,4 +1,4 @@
-//! A port with a rate: when packets leave, in which order, and what waits for them.
+//! A port with a rate: when packets leave, in which order, and which timers wait for them.
 
 mod priority;
 mod serializer;
@@ -12,7 +12,7 @@ use ferroce_wire::Qpn;
 /// The largest message.
 const MESSAGE: usize = 256 << 10;
 
-/// Two devices with connected queue pairs, and memory that all of these write from A to B.
+/// Two devices with connected queue pairs, and memory that all of them write from A to B.
 struct Cards {
     pair: World,
     qpns: Vec<[Qpn; 2]>,
@@ -20,7 +20,7 @@ struct Cards {
 }
 
 impl Cards {
-    /// With ports of so many Mb/s.
+    /// With ports of `mbps` Mb/s.
     fn new(mbps: u32, qps: usize) -> Self {
         Self::with(card(mbps), qps)
     }

@@ -1,4 +1,4 @@
-//! Priorities: which packet leaves next, and what a pause stops.
+//! Priorities: which packet leaves next, and which packets a pause stops.
 
 use ferroce_dcqcn::Params;
 use ferroce_device::{
@@ -124,7 +124,7 @@ fn a_cnp_overtakes_data_and_waits_for_its_own_priority_alone() {
         "it waited for its own pause alone"
     );
 
-    // Without a pause it is the next one, however much waits.
+    // Without the pause it leaves next, however much waits.
     cards.pair.sides[A].hca.set_paused(cards.pair.now, 0);
     cards.pair.run_for(1_000_000);
     cards.write(0, 64 * 4096);
@@ -219,12 +219,12 @@ fn a_port_without_a_rate_has_one_priority() {
     assert_eq!(cards.order(), [0, 0, 0, 0, 1, 1, 1, 1]);
 }
 
-/// Nothing is lost, stuck or sent while it is paused, whatever is paused when.
+/// With random pauses, nothing is lost or stuck, or sent while its priority is paused.
 #[test]
 fn pauses_at_random_only_delay() {
     for seed in 0..10 {
         let mut dice = Dice::new(seed);
-        // Nothing is lost, and what waits for a paused acknowledgement shall not time out.
+        // Nothing is lost, so what waits for a paused acknowledgement must not time out.
         let personality = Personality {
             initial_exponent: Some(14),
             ..Personality::default()
@@ -278,7 +278,7 @@ fn pauses_at_random_only_delay() {
 
 /// Congestion control spaces the packets of one queue pair, and another one gets the rest.
 #[test]
-fn a_limited_queue_pair_keeps_its_rate_and_leaves_the_rest_to_others() {
+fn a_limited_queue_pair_keeps_its_rate_and_others_get_the_rest() {
     let mut cards = Cards::new(100_000, 0);
     for side in &cards.pair.sides {
         let change = |params: &mut Params| {
@@ -330,7 +330,7 @@ fn a_limited_queue_pair_keeps_its_rate_and_leaves_the_rest_to_others() {
         mean.abs_diff(interval) < interval / 100,
         "{mean} ps between packets"
     );
-    // Each of the others may have one packet in front of it.
+    // Each of the other queue pairs may have one packet in front of it.
     let packet = 4178 * 80;
     for pair in at[2..].windows(2) {
         let gap = pair[1] - pair[0];

@@ -33,7 +33,7 @@ fn packets_leave_as_the_rate_allows_to_the_picosecond() {
         free = free.after(Span::from_picos(bytes * BYTE_PS));
         assert_eq!(packet.departure, free, "packet {index}");
     }
-    // The answer to the last one takes its time, too.
+    // The answer to the last packet takes time as well.
     let answer = Span::from_picos((AROUND + 12 + 4 + 4) * BYTE_PS);
     let done = free.after(Span::from_nanos(2 * LATENCY_NS) + answer);
     let completion = &cards.pair.sides[A].completions[0];
@@ -53,7 +53,7 @@ fn queue_pairs_share_the_port_fairly() {
         cards.pair.run();
         let order = cards.order();
         assert_eq!(order.len(), 16 * qps);
-        // At no time is anybody more than a packet ahead of anybody else who has something to send.
+        // No queue pair is ever more than a packet ahead of another that has something to send.
         let mut sent = vec![0_u32; qps];
         for qp in order {
             sent[qp] += 1;
@@ -64,7 +64,7 @@ fn queue_pairs_share_the_port_fairly() {
 }
 
 #[test]
-fn a_busy_port_tells_when_it_is_free_and_an_idle_one_tells_nothing() {
+fn only_a_port_with_waiting_packets_sets_a_timer() {
     let mut cards = Cards::new(100_000, 1);
     let now = cards.pair.now;
     cards.write(0, 2 * 4096);
@@ -109,14 +109,15 @@ fn an_impaired_link_begins_behind_the_port() {
     }
 }
 
-/// What a rate changes is when something happens, not what.
+/// A rate changes when packets leave, and not what is delivered.
 #[test]
 fn a_device_with_a_rate_delivers_what_one_without_delivers() {
     for seed in 0..8 {
         let outcome = |mbps: Option<u32>| {
             let mut config = config();
             if let Some(mbps) = mbps {
-                // Between what a peer's buffer takes, and what nothing limits.
+                // Half of the runs only take the card's port and host limits, the others the whole
+                // card.
                 let card = card(mbps);
                 config = match seed % 2 {
                     0 => HcaConfig {

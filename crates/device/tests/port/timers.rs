@@ -1,4 +1,4 @@
-//! Timers of what has left, and of what has not.
+//! Timers of packets that have left, and of packets that wait for the port.
 
 use ferroce_device::WcStatus;
 use ferroce_testing::flight::Flight;
@@ -22,7 +22,7 @@ fn an_ack_timer_starts_when_the_packet_has_left() {
 
 #[test]
 fn repeats_queued_at_the_port_do_not_time_out() {
-    // So many others are in front of the repetition that it leaves long after the next timeout.
+    // Enough others are in front of the repetition that it leaves long after the next timeout.
     let others = 20;
     let mut cards = Cards::new(1_000, others + 1);
     let victim = cards.qpns[others][B];

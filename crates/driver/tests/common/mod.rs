@@ -1,4 +1,4 @@
-//! Two devices that a link in memory connects, each driven by hand in virtual time.
+//! Two devices connected by a link in memory, each driven by hand in virtual time.
 
 #![allow(dead_code, reason = "no test uses all of it")]
 
@@ -22,7 +22,7 @@ const MEMORY: usize = 64 << 10;
 
 type Packets = Rc<RefCell<VecDeque<(Outgoing, Vec<u8>)>>>;
 
-/// Packets on their way, and what the link has been asked.
+/// Packets in flight, and the calls that the link received.
 pub(crate) struct Memories {
     own: usize,
     staged: Vec<(Outgoing, Vec<u8>)>,
@@ -32,7 +32,7 @@ pub(crate) struct Memories {
     pub(crate) batch: usize,
     /// Packets that one send call takes.
     pub(crate) room: usize,
-    /// What the link says of the bytes of its packets, if that is not the truth.
+    /// What the link reports as the bytes of its packets, if not the real number.
     pub(crate) reported: usize,
     pub(crate) is_blocked: bool,
     pub(crate) is_gone: bool,
@@ -108,7 +108,7 @@ impl Link for Memories {
     fn handle_timeout(&mut self, _now: Time, _hca: &mut Hca) {}
 }
 
-/// The time that a test has come to.
+/// The present time of a test.
 #[derive(Clone)]
 pub(crate) struct VirtualClock(Rc<Cell<Time>>);
 
@@ -237,7 +237,7 @@ impl World {
         self[side].driver.waiting()
     }
 
-    /// What a verb of the program ends with.
+    /// The end of a program's verb.
     pub(crate) fn send(&mut self, side: usize) {
         self[side].driver.send();
     }
@@ -253,7 +253,7 @@ impl World {
         self[side].take_completions();
     }
 
-    /// What comes before a verb that ends what the queue pair has under way, and that verb.
+    /// The preparation of a verb that ends what the queue pair has in flight, and that verb.
     pub(crate) fn end(&mut self, side: usize) {
         self[side].driver.catch_up();
         let error = QpModify::to(QpState::Err, Attr::STATE, QpAttr::default());
@@ -272,12 +272,12 @@ impl World {
         self[side].driver.wanted_at()
     }
 
-    /// Packets that lie on the link for this side.
+    /// Packets that wait on the link for this side.
     pub(crate) fn lying(&self, side: usize) -> usize {
         self[side].driver.link.arrived.borrow().len()
     }
 
-    /// Has the link lose them.
+    /// Makes the link lose them.
     pub(crate) fn lose(&mut self, side: usize) {
         self[side].driver.link.arrived.borrow_mut().clear();
     }

@@ -102,7 +102,7 @@ fn compare(name: &str, list: &str) {
 }
 
 #[test]
-fn slowdowns_of_web_search_are_theirs() {
+fn web_search_slowdowns_match_the_published_ones() {
     compare(
         "WebSearch 30 %",
         include_str!("vectors/websearch30_fct.txt"),
@@ -110,14 +110,14 @@ fn slowdowns_of_web_search_are_theirs() {
 }
 
 #[test]
-fn slowdowns_of_hadoop_are_theirs() {
+fn hadoop_slowdowns_match_the_published_ones() {
     compare("FbHdp 30 %", include_str!("vectors/fbhdp30_fct.txt"));
 }
 
 /// All of it goes through one port, so that times are to each other as bytes on the wire, except for those
 /// of the way there and back.
 #[test]
-fn an_incast_takes_as_long_as_theirs() {
+fn an_incast_takes_as_long_as_the_published_one() {
     let bytes = 64_000;
     let mut net = net();
     net.topology = star(17, LINK);

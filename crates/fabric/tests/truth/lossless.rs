@@ -130,7 +130,7 @@ fn flows_behind_a_paused_one_wait() {
 /// A port that was paused when a cable was cut does not stay paused: neither those behind the cable nor
 /// those whose frames were thrown away.
 #[test]
-fn a_cut_cable_leaves_nobody_paused() {
+fn a_cut_cable_leaves_no_port_paused() {
     let cables = [
         ("a sender's", 0),
         ("the middle", 10),

@@ -92,7 +92,7 @@ fn a_seed_repeats_a_run() {
 }
 
 #[test]
-fn scenarios_that_cannot_be_are_refused() {
+fn impossible_scenarios_are_refused() {
     type Change = fn(&mut Scenario);
     let changes: [(&str, Change); 8] = [
         ("flows", |s| s.flows = 0),

@@ -37,19 +37,19 @@ fn is_last(packet: &Outgoing) -> bool {
 
 /// The oldest packet asks what has arrived: itself, so that only the last one is repeated besides.
 #[test]
-fn a_request_that_was_lost_is_not_for_nothing() {
+fn resending_a_lost_request_is_not_spurious() {
     assert_eq!(repeated(Fate::Lost, is_last), (2, 1));
 }
 
 #[test]
-fn nothing_is_for_nothing_if_an_answer_is_lost() {
+fn no_resend_is_spurious_if_an_answer_was_lost() {
     let (repeated, spurious) = repeated(Fate::Lost, is_answer);
     assert!(repeated > 0);
     assert_eq!(spurious, 0);
 }
 
 #[test]
-fn all_is_for_nothing_if_the_answer_is_late() {
+fn every_resend_is_spurious_if_the_answer_is_late() {
     let (repeated, spurious) = repeated(LATE, is_answer);
     assert!(repeated > 0);
     assert_eq!(spurious, repeated);
@@ -57,6 +57,6 @@ fn all_is_for_nothing_if_the_answer_is_late() {
 
 /// What is still under way when all is over counts, too.
 #[test]
-fn all_is_for_nothing_if_the_request_is_late() {
+fn every_resend_is_spurious_if_the_request_is_late() {
     assert_eq!(repeated(LATE, is_last), (2, 2));
 }

@@ -88,7 +88,7 @@ fn weight_zero_goes_first() {
 
 /// A flow keeps to one way, and many flows spread over all of them.
 #[test]
-fn flows_spread_over_equal_ways() {
+fn flows_spread_over_equal_paths() {
     let (spines, hosts, flows) = (4, 8, 256_u32);
     let mut net = Net::new(leaf_spine(2, spines, hosts, LINK));
     // No flow is to wait: pauses would do no harm, but take time.
@@ -113,7 +113,7 @@ fn flows_spread_over_equal_ways() {
 
 /// Each packet of a flow goes its own way; alone on them, none overtakes another.
 #[test]
-fn spraying_uses_all_ways_for_one_flow() {
+fn spraying_uses_all_paths_for_one_flow() {
     let mut net = Net::new(leaf_spine(2, 4, 1, LINK));
     net.switch.sprays = true;
     let bytes = 1_000 * 4_096;

@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn each_required_attribute_is_required_and_each_foreign_one_refused() {
+    fn missing_and_unexpected_attributes_are_refused() {
         for (qp_type, (from, to)) in TYPES
             .iter()
             .flat_map(|qp_type| [(Reset, Init), (Init, Rtr), (Rtr, Rts)].map(|m| (*qp_type, m)))

@@ -9,7 +9,7 @@ use ferroce_wire::Srqn;
 
 use super::Dice;
 
-/// A device with a few memory regions, and everything it was told.
+/// A device with a few memory regions, and a record of what it was asked to do.
 #[derive(Debug)]
 pub struct TestHost {
     pub policy: Policy,
@@ -20,11 +20,11 @@ pub struct TestHost {
     pub srq: Option<ReceiveQueue>,
     /// Number of the SRQ, for XRC.
     pub srqn: Srqn,
-    /// How many atomics were executed.
+    /// Number of atomics executed.
     pub atomics: u64,
     /// Binds that were executed.
     pub binds: Vec<MwBind>,
-    /// How long a packet takes to leave, where that counts.
+    /// The time that a packet takes to leave, if the test has a port.
     pub port: Option<Span>,
     regions: Vec<Region>,
 }
@@ -36,7 +36,7 @@ struct Region {
     bytes: Vec<u8>,
 }
 
-/// A memory region; its one key serves locally and remotely.
+/// A memory region; its single key is both the local and the remote one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mr {
     pub key: u32,
@@ -72,7 +72,7 @@ impl TestHost {
         }
     }
 
-    /// A new region, full of noise.
+    /// A new region, filled with random bytes.
     pub fn register(&mut self, len: u32, access: AccessFlags) -> Mr {
         let index = self.regions.len() as u32;
         let mr = Mr {
@@ -89,7 +89,7 @@ impl TestHost {
         mr
     }
 
-    /// Closes a region; its key is unknown from now on.
+    /// Deregisters a region; its key is unknown from now on.
     pub fn deregister(&mut self, mr: Mr) {
         self.regions.retain(|region| region.mr != mr);
     }

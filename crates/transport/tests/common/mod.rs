@@ -1,10 +1,10 @@
 //! A [`Pair`] of queue pairs on a network of the fabric, with virtual time.
 //!
-//! Nothing here waits: [`Pair::run`] goes from one wake-up to the next. Every packet passes
+//! Nothing here sleeps: [`Pair::run`] goes from one wake-up to the next. Every packet passes
 //! `rules`, which may lose, repeat or delay it, and stays in [`Pair::log`].
 //!
-//! The network, its rules and seeds are those of `ferroce_testing`. The rest stands here since it works
-//! below the device: it drives a [`Qp`] itself and is the device for it ([`TestHost`]).
+//! The network, its rules and seeds are those of `ferroce_testing`. The rest is here because it
+//! works below the device: it drives a [`Qp`] itself and stands in for the device ([`TestHost`]).
 #![allow(dead_code, reason = "each test crate uses a part")]
 #![allow(
     unreachable_pub,
@@ -30,10 +30,10 @@ use ferroce_wire::{Headers, NakCode, Opcode, Psn, Qpn, Syndrome};
 pub use ferroce_testing::{Dice, Fate};
 pub use host::{Mr, TestHost};
 
-/// READs and atomics that a device lets a queue pair have outstanding.
+/// READs and atomics that a device allows a queue pair to have outstanding.
 const RD_ATOMIC_MAX: u8 = 16;
 
-/// Which of the two.
+/// One of the two sides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Id {
     A,
@@ -54,10 +54,10 @@ impl Id {
     }
 }
 
-/// What a pair is made of.
+/// The parameters of a pair.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// Of both, but the peer of an XRC_SEND queue pair is of type XRC_RECV.
+    /// Type of both queue pairs, except that the peer of XRC_SEND is XRC_RECV.
     pub qp_type: QpType,
     pub mtu: Mtu,
     /// First PSN of A's requests and of B's.
@@ -75,11 +75,11 @@ pub struct Setup {
     pub signal_all: bool,
     pub cap: QpCap,
     pub policy: Policy,
-    /// One way.
+    /// In one direction.
     pub latency_ns: u64,
     /// Between two packets of one side.
     pub gap_ns: u64,
-    /// So long a packet takes to leave, and its timer starts then.
+    /// Whether a packet takes `gap_ns` to leave, and its timer starts only then.
     pub has_port: bool,
     /// Bytes of each side's local and remote memory.
     pub memory_bytes: u32,
@@ -206,16 +206,16 @@ pub struct Side {
     pub host: TestHost,
     /// For the side's own work requests.
     pub local: Mr,
-    /// For the peer's.
+    /// For the peer's work requests.
     pub remote: Mr,
-    /// It may have something to send, from this time on.
+    /// It may have something to send from this time on.
     ready: bool,
     free_at: Time,
-    /// Its thread gets no processor before.
+    /// Its thread gets no processor before this time.
     stalled_until: Time,
-    /// It has not run since.
+    /// It has not run since that time.
     was_stalled: bool,
-    /// What has arrived and was not taken.
+    /// Packets that have arrived and were not taken.
     socket: VecDeque<Packet>,
 }
 
@@ -256,14 +256,14 @@ impl Parcel for Packet {
 pub struct Pair {
     pub sides: [Side; 2],
     pub now: Time,
-    /// Every packet ever sent, also those that were lost.
+    /// Every packet ever sent, including lost ones.
     pub log: Vec<Packet>,
     steps_left: u64,
-    /// Taken out while it lives through something.
+    /// Taken out while the network is running.
     net: Option<Box<Network<Packet>>>,
-    /// By how many messages of A, and of B, the connection was made older.
+    /// By how many messages the PSNs of A, and of B, were advanced.
     aged: [u32; 2],
-    /// The log as it would be if it had not been, if that is wanted.
+    /// If wanted, the log as it would be without that.
     pub young: Option<Vec<Packet>>,
     setup: Setup,
 }
@@ -284,12 +284,12 @@ impl IndexMut<Id> for Pair {
 
 /// The wire.
 impl Pair {
-    /// What is between the two: what is under way there, and the rules for it.
+    /// The network between the two: the packets in flight and the rules for them.
     pub fn net(&mut self) -> &mut Network<Packet> {
         self.net.as_mut().expect("it lives through nothing")
     }
 
-    /// The wire does `fate` to the first `times` packets that match.
+    /// Applies `fate` to the first `times` packets that match.
     pub fn rule(
         &mut self,
         times: usize,
@@ -331,8 +331,8 @@ impl Pair {
         self.log.push(packet);
     }
 
-    /// The packets this side has sent, one line each: what, and the PSN counted from the start
-    /// of the requester.
+    /// The packets that this side has sent, one line each: the operation, and the PSN counted from
+    /// the first one of the requester.
     pub fn sent(&self, from: Id) -> Vec<String> {
         let line = |p: &Packet| {
             let requester = if p.is_request() { from } else { from.peer() };
@@ -374,19 +374,19 @@ fn describe(headers: &Headers) -> String {
 
 /// Time.
 impl Pair {
-    /// Goes on until nothing is on the wire, no timer runs and neither side has anything to send.
+    /// Runs until nothing is on the wire, no timer runs and neither side has anything to send.
     pub fn run(&mut self) {
         while self.step(None) {}
     }
 
-    /// Goes on for so long.
+    /// Runs for this time.
     pub fn run_for(&mut self, ns: u64) {
         let end = self.now.after(Span::from_nanos(ns));
         while self.step(Some(end)) {}
         self.now = end;
     }
 
-    /// Goes on to the next wake-up, unless there is none (before `end`).
+    /// Runs to the next wake-up, unless there is none (before `end`).
     pub fn step(&mut self, end: Option<Time>) -> bool {
         self.steps_left = self
             .steps_left
@@ -396,12 +396,12 @@ impl Pair {
         self.live(|net, pair| net.step(pair, end.unwrap_or(Time::NEVER)))
     }
 
-    /// Lets the network and both sides live through something.
+    /// Runs the network with both sides.
     fn live<R>(&mut self, through: impl FnOnce(&mut Network<Packet>, &mut Self) -> R) -> R {
         live(self, |pair| (&mut pair.net, &mut pair.now), through)
     }
 
-    /// Keeps the thread of this side from running for so long.
+    /// Keeps the thread of this side from running for this time.
     pub fn stall(&mut self, id: Id, ns: u64) {
         self[id].stalled_until = self.now.after(Span::from_nanos(ns));
         self[id].was_stalled = true;
@@ -411,7 +411,7 @@ impl Pair {
         self[id].stalled_until > self.now
     }
 
-    /// Lets the timer run out if it is due.
+    /// Lets the timer expire if it is due.
     pub fn expire_due(&mut self, id: Id) {
         let now = self.now;
         if self.is_stalled(id) || self[id].qp.poll_timeout().is_none_or(|at| at > now) {
@@ -422,7 +422,7 @@ impl Pair {
         side.ready = true;
     }
 
-    /// Hands over a packet at once, without the wire.
+    /// Delivers a packet at once, without the wire.
     pub fn deliver(&mut self, to: Id, headers: &Headers, payload: &[u8]) {
         let now = self.now;
         let side = &mut self[to];
@@ -431,7 +431,7 @@ impl Pair {
         side.ready = true;
     }
 
-    /// Hands over a forged packet and lets the side answer.
+    /// Delivers a forged packet and lets the side answer.
     pub fn forge(&mut self, to: Id, headers: Headers, payload: &[u8]) {
         self.deliver(to, &headers, payload);
         self.transmit();
@@ -458,7 +458,7 @@ impl Pair {
             }
             Payload::Carried(bytes) => bytes.to_vec(),
         };
-        // Whatever a queue pair sends must be a well-formed packet.
+        // Every packet of a queue pair must be well-formed.
         let written = headers.emit(payload.len(), &mut [0; 64]);
         written.expect("the payload suits the opcode");
         assert_eq!(payload.len(), payload_len as usize);
@@ -498,7 +498,7 @@ impl Stations<Packet> for Pair {
         self[Id::of(host)].socket.push_back(packet.clone());
     }
 
-    /// Takes the next packet, and all of them after a stall; then the timer may run out.
+    /// Takes the next packet, or all of them after a stall; then the timer may expire.
     fn expire(&mut self, now: Time, host: u32) {
         self.now = now;
         let id = Id::of(host);
@@ -541,11 +541,11 @@ impl Stations<Packet> for Pair {
     }
 }
 
-/// Age.
+/// Advancing PSNs.
 impl Pair {
-    /// Makes the connection older by a number of one-packet messages of `id`, if nothing is under way and
-    /// neither side has anything left to say; otherwise nothing is done. What may still be on the wire is
-    /// lost.
+    /// Advances the connection by a number of one-packet messages of `id`, if nothing is in flight
+    /// and neither side has anything left to send; otherwise does nothing. What may still be on the
+    /// wire is lost.
     #[must_use]
     pub fn age(&mut self, id: Id, messages: u32) -> bool {
         let idle = |side: &Side| side.qp.can_fast_forward() && !side.qp.has_answers();
@@ -563,7 +563,7 @@ impl Pair {
         true
     }
 
-    /// A packet as it would be if its connection had not been made older.
+    /// A packet as it would be if its connection's PSNs had not been advanced.
     fn rejuvenated(&self, packet: &Packet) -> Packet {
         let mut packet = packet.clone();
         let requester = match packet.is_request() {

@@ -21,13 +21,13 @@ proptest! {
     #![proptest_config(Config { cases: 48, failure_persistence: None, ..Config::default() })]
 
     #[test]
-    fn every_message_arrives_once_and_in_order_or_the_error_is_documented(
+    fn messages_arrive_once_and_in_order_or_fail_as_documented(
         scenario in scenario(),
     ) {
         play::play(&scenario);
     }
 
-    /// Copies cost bandwidth, never time: no timer may be needed to get over them.
+    /// Copies cost bandwidth, never time: recovery from them must not need a timer.
     #[test]
     fn a_wire_that_only_duplicates_never_costs_a_timeout(scenario in scenario()) {
         let scenario = Scenario {

@@ -1,4 +1,4 @@
-//! What must have come of a scenario.
+//! The required result of a scenario.
 
 use ferroce_testing::message::{Kind, Posted};
 use ferroce_testing::oracle::{check_memory, check_received, check_responses, check_sends};
@@ -38,7 +38,7 @@ pub(crate) fn check(stage: &mut Stage) -> Outcome {
 }
 
 /// The peer's receives complete in order with the bytes of the messages that consume one: of all
-/// that are done, and perhaps of some more.
+/// messages that are done, and perhaps of further ones.
 fn check_receives(
     stage: &Stage,
     id: Id,
@@ -68,7 +68,7 @@ fn check_receives(
     assert!(received >= least as u64, "completed but not received");
 }
 
-/// Binds happen in order and once: all of those that are done, and perhaps of some more.
+/// Binds are executed in order and once: all that are done, and perhaps further ones.
 fn check_binds(stage: &Stage, id: Id, done: usize) {
     let binds = &stage.pair[id].host.binds;
     let sends = &stage.plans[id as usize].sends;

@@ -13,14 +13,14 @@ use crate::common::{A, B, Dice, Fate, Id, Mr, Packet, Pair, Setup};
 use crate::oracle;
 use crate::scenario::{Message, Scenario, policy};
 
-/// The outcome of a scenario that broke no promise.
+/// The result of a scenario in which every guarantee held.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outcome {
     /// Neither queue pair failed.
     pub(crate) completed: bool,
 }
 
-/// A pair and where its messages lie.
+/// A pair and the memory of its messages.
 pub(crate) struct Stage {
     pub(crate) pair: Pair,
     pub(crate) plans: [Plan; 2],
@@ -30,7 +30,7 @@ pub(crate) struct Stage {
 pub(crate) struct Plan {
     /// What the peer writes, reads and adds to.
     pub(crate) target: Mr,
-    /// The bytes in there before anything happened.
+    /// The bytes in there at the start.
     pub(crate) before: Vec<u8>,
     /// In order.
     pub(crate) sends: Vec<Planned>,
@@ -38,7 +38,7 @@ pub(crate) struct Plan {
     pub(crate) recvs: Vec<Vec<Sge>>,
 }
 
-/// A message with its place.
+/// A message with its memory.
 pub(crate) struct Planned {
     pub(crate) message: Message,
     pub(crate) wr: SendWr,
@@ -46,11 +46,11 @@ pub(crate) struct Planned {
     pub(crate) local: Vec<Sge>,
 }
 
-/// Of the two parts of a target.
+/// Bytes of each of the two parts of a target.
 const PART: u32 = 40 << 10;
 const TARGET_BYTES: u32 = Target::bytes(PART);
 
-/// Plays a scenario, and if its connection ages in it, once more without that: then the packets must
+/// Plays a scenario. If its connection ages, plays it once more without that: the packets must then
 /// be the same, except for their PSNs and message sequence numbers.
 pub(crate) fn play(scenario: &Scenario) -> Outcome {
     if scenario.ages.is_empty() {
@@ -129,7 +129,7 @@ enum Cue {
 }
 
 impl Stage {
-    /// The messages of a side, with the bytes that there are now.
+    /// The messages of a side, with the present bytes.
     pub(crate) fn posted(&self, id: Id) -> Vec<Posted<'_>> {
         let sends = self.plans[id as usize].sends.iter().map(|sent| Posted {
             kind: sent.message.kind,
@@ -232,7 +232,7 @@ impl Stage {
                 SendOp::SendInvalidate { rkey }
             }
         };
-        // Each message has a region of its own: a stray byte anywhere is found.
+        // Each message has a region of its own, so that a stray byte anywhere is found.
         let source = self.pair[id].host.register(len, AccessFlags::LOCAL_WRITE);
         let local = cut(source, len, &message.cuts);
         let mut wr = SendWr {
@@ -265,7 +265,7 @@ impl Stage {
         });
     }
 
-    /// What happens when, in microseconds.
+    /// The events of the scenario, by time in microseconds.
     fn cues(&self, scenario: &Scenario) -> BTreeMap<u64, Vec<Cue>> {
         let mut cues: BTreeMap<u64, Vec<Cue>> = BTreeMap::new();
         let mut add = |at, cue| cues.entry(at).or_default().push(cue);
@@ -316,7 +316,7 @@ impl Stage {
             Cue::Resume if pair[A].qp.state() == QpState::Sqd => pair.move_to(A, QpState::Rts),
             Cue::Drain | Cue::Resume => {}
             Cue::Age(id, distance) => {
-                // As soon as nothing is under way, if that is soon.
+                // As soon as nothing is in flight, if that is soon.
                 let mut steps = 0..500;
                 while !pair.age(id, distance) && steps.next().is_some() && pair.step(None) {}
             }

@@ -1,4 +1,4 @@
-//! What may happen to a pair.
+//! Random events for a pair.
 
 use ferroce_adp::{AckTimeoutFloor, Policy, PolicyKind, Profile, RawProfile, RawRange};
 use ferroce_testing::message::Kind;
@@ -18,7 +18,7 @@ pub(crate) struct Scenario {
     pub(crate) timeout: u8,
     pub(crate) retry_cnt: u8,
     pub(crate) rnr_retry: u8,
-    /// Which of [`policy`]'s; and when it changes to which.
+    /// The index of a [`policy`]; and when it changes, and to which one.
     pub(crate) policy: u8,
     pub(crate) new_policy: Option<(u64, u8)>,
     pub(crate) loss_per_mille: u32,
@@ -29,7 +29,7 @@ pub(crate) struct Scenario {
     pub(crate) gap_ns: u64,
     /// When A drains its send queue, and for how long.
     pub(crate) drain_us: Option<(u64, u64)>,
-    /// When the connection becomes older by how many messages of A (0) or B (1).
+    /// When the connection is advanced, and by how many messages of A (0) or B (1).
     pub(crate) ages: Vec<(u64, usize, u32)>,
     /// From A and from B.
     pub(crate) messages: [Vec<Message>; 2],
@@ -47,7 +47,7 @@ pub(crate) struct Message {
     pub(crate) inline: bool,
     /// Where the scatter/gather list is cut, in thousandths of the length.
     pub(crate) cuts: Vec<u32>,
-    /// How long after the message before it is posted, and the receive for it.
+    /// The time from the previous message until it is posted, and until its receive is.
     pub(crate) wait_us: u64,
     pub(crate) recv_wait_us: u64,
 }
@@ -102,7 +102,7 @@ fn message() -> impl Strategy<Value = Message> {
         )
 }
 
-/// Around a quarter, a half and a whole lap of the PSNs, or anything.
+/// Around a quarter, a half and all of the PSNs, or any distance.
 fn age() -> impl Strategy<Value = (u64, usize, u32)> {
     let lap = 1_u32 << 24;
     let mark = prop::sample::select(vec![lap / 4, lap / 2, lap, lap / 2 * 3]);

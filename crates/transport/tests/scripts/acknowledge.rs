@@ -1,4 +1,4 @@
-//! Acknowledgements: coalescing, when they are asked for, what they may be about.
+//! Acknowledgements: coalescing, when they are requested, which packets they may cover.
 
 use ferroce_transport::{Counter, Mtu};
 use ferroce_wire::{Opcode, Psn};
@@ -82,7 +82,7 @@ fn the_window_bounds_what_is_in_flight() {
 }
 
 #[test]
-fn a_lost_acknowledgement_is_made_up_for_by_the_next() {
+fn the_next_acknowledgement_covers_a_lost_one() {
     let mut pair = Setup::default().connect();
     pair.lose_psn(1, B, false, 0);
     pair.write(A, 0, 10);
@@ -105,7 +105,7 @@ fn old_acknowledgements_change_nothing() {
 }
 
 #[test]
-fn an_acknowledgement_of_what_was_never_sent_is_counted_and_dropped() {
+fn an_acknowledgement_of_an_unsent_psn_is_counted_and_dropped() {
     let mut pair = Setup::default().connect();
     pair.write(A, 0, 10);
     pair.run();

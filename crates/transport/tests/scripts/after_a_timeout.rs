@@ -1,4 +1,4 @@
-//! After a timeout the oldest packet goes first, and the rest by what the answer says.
+//! After a timeout the oldest packet is sent first, and the rest depending on the answer.
 
 use ferroce_transport::{Attr, Counter, QpAttr, QpModify, QpState};
 
@@ -41,7 +41,7 @@ fn if_nothing_has_arrived_the_rest_follows_at_once() {
             "fetch and add 4"
         ]
     );
-    // The rest leaves when the first packet is acknowledged, in one go.
+    // The rest leaves in one batch when the first packet is acknowledged.
     let at: Vec<u64> = pair
         .log
         .iter()
@@ -53,7 +53,7 @@ fn if_nothing_has_arrived_the_rest_follows_at_once() {
     assert_eq!(pair.sent(B)[0], "ACK 0");
 }
 
-/// The acknowledgement says that all is there except the atomic, whose response is asked for.
+/// The acknowledgement covers everything except the atomic, whose response is requested again.
 #[test]
 fn if_everything_has_arrived_nothing_follows() {
     let pair = mixed(B);
@@ -82,8 +82,8 @@ fn if_the_end_is_missing_only_the_end_follows() {
     assert_eq!(pair.sent(B), ["ACK 3", "ACK 4", "ACK 5", "ACK 6"]);
 }
 
-/// Each of these packets asks for an answer, so the late answer to the first one looks like an answer to
-/// its repetition. What is new tells.
+/// Each of these packets requests an answer, so the late answer to the first one looks like an
+/// answer to its repetition. A new packet shows the difference.
 #[test]
 fn late_answers_that_come_one_by_one_repeat_nothing_else() {
     let mut pair = Setup::default().connect();
@@ -91,7 +91,7 @@ fn late_answers_that_come_one_by_one_repeat_nothing_else() {
         let late = TIMEOUT_NS + 20_000 * n;
         pair.rule(1, Fate::Late(late), |p| p.from == B);
     }
-    // That to the repetition comes after them, and that to what is new after that.
+    // The answer to the repetition comes after them, and the answer to the new packet last.
     for late in [100_000, 120_000] {
         pair.rule(1, Fate::Late(late), |p| p.from == B);
     }
@@ -109,7 +109,7 @@ fn late_answers_that_come_one_by_one_repeat_nothing_else() {
     assert_eq!(pair.count(A, Counter::SpuriousRetransmissions), 1);
 }
 
-/// A WRITE has gone, all of whose answers are missing, and what is posted meanwhile waits.
+/// A WRITE was sent without any answer, and requests posted since then wait.
 fn posted_meanwhile() -> Pair {
     let mut pair = Setup::default().connect();
     pair.silence(A);
@@ -125,7 +125,7 @@ fn posted_meanwhile() -> Pair {
     pair
 }
 
-/// The peer misses what lies before the new packet, and says so.
+/// The peer lacks the packets before the new one, and sends a NAK.
 #[test]
 fn a_new_packet_reveals_the_missing_ones() {
     let mut pair = posted_meanwhile();
@@ -136,7 +136,7 @@ fn a_new_packet_reveals_the_missing_ones() {
     assert_eq!(pair.sent(B)[..2], ["ACK 0", "NAK sequence 1"]);
 }
 
-/// Without a timer, the new packet would not be missed if it is lost.
+/// Without a timer, the loss of the new packet would not be noticed.
 #[test]
 fn skipped_packets_leave_before_a_timer_is_switched_off() {
     let mut pair = posted_meanwhile();
@@ -155,7 +155,7 @@ fn skipped_packets_leave_before_a_timer_is_switched_off() {
     pair.expect_sent(A, 0..5);
 }
 
-/// A NAK means a packet that is lost: everything from there on goes again at once.
+/// A NAK proves a loss: everything from the missing packet on is sent again at once.
 #[test]
 fn a_nak_needs_no_probe() {
     let mut pair = Setup::default().connect();
@@ -219,7 +219,7 @@ fn requests_posted_meanwhile_wait_for_the_answer() {
     pair.expect_sent(A, 0..4);
 }
 
-/// Without a timer, a lost probe would not be missed.
+/// Without a timer, the loss of a probe would not be noticed.
 #[test]
 fn a_queue_pair_that_loses_its_timer_sends_everything() {
     let mut pair = Setup::default().connect();
@@ -235,7 +235,7 @@ fn a_queue_pair_that_loses_its_timer_sends_everything() {
     };
     pair.move_to(A, QpState::Sqd);
     pair.modify(A, &QpModify::to(QpState::Sqd, Attr::TIMEOUT, attr));
-    // The first of them shows that the probe is missing.
+    // The first of them reveals that the probe is missing.
     pair.run();
     pair.expect_sent(A, 0..4);
 }

@@ -1,4 +1,4 @@
-//! What a queue pair keeps for its peer has a bound, also while its turn to send does not come.
+//! Limits on what a queue pair keeps for its peer, even while its turn to send does not come.
 
 use ferroce_transport::Counter;
 use ferroce_wire::Headers;
@@ -16,14 +16,14 @@ fn writes(pair: &mut Pair, count: u64) -> Vec<Packet> {
     pair.log.clone()
 }
 
-/// A packet that comes much too early.
+/// A packet far beyond the expected PSN.
 fn early(packet: &Packet) -> Headers {
     let mut headers = packet.headers;
     headers.psn = headers.psn.wrapping_add(1 << 20);
     headers
 }
 
-/// Good packets and early ones in turn: each early one wants a NAK.
+/// Good and early packets alternate: each early one causes a NAK.
 #[test]
 fn one_nak_replaces_another() {
     let mut pair = Setup::default().connect();
@@ -40,7 +40,7 @@ fn one_nak_replaces_another() {
     pair.expect_sent(A, 0..50);
 }
 
-/// What was missing has come, and more: the NAK stays, for what came too early is lost.
+/// The missing packet arrives, and more: the NAK stays, because the early packet was dropped.
 #[test]
 fn a_nak_is_not_overtaken_by_an_acknowledgement() {
     let mut pair = Setup::default().connect();
@@ -58,8 +58,8 @@ fn a_nak_is_not_overtaken_by_an_acknowledgement() {
     pair.expect_sent(A, 0..4);
 }
 
-/// The longest queue there is: duplicates of parts of an earlier READ up to the limit, all new READs
-/// for which there is a resource, and between any two of them all that can be said there.
+/// The longest possible queue: duplicates of parts of an earlier READ up to the limit, new READs
+/// for all resources, and between any two of them every other answer that is possible.
 #[test]
 fn the_longest_queue_of_answers() {
     let limit = 4;

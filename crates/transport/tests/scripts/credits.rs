@@ -20,7 +20,7 @@ fn last_credit(pair: &Pair) -> (CreditCode, u32) {
 }
 
 #[test]
-fn an_acknowledgement_tells_posted_receives_and_completed_messages() {
+fn acknowledgements_carry_credits_and_the_message_number() {
     let mut pair = Setup::default().connect();
     for wr_id in 0..4 {
         pair.recv(B, wr_id, 100);
@@ -91,7 +91,7 @@ fn without_credit_one_packet_at_a_time_asks_for_some() {
 }
 
 #[test]
-fn an_answer_to_the_first_packet_releases_the_rest_of_its_message() {
+fn acknowledging_the_first_packet_releases_the_rest() {
     let mut pair = without_credit();
     pair.recv(B, 1, 10_000);
     pair.send(A, 1, 10_000);
@@ -105,7 +105,7 @@ fn an_answer_to_the_first_packet_releases_the_rest_of_its_message() {
 }
 
 #[test]
-fn a_write_needs_no_credit_and_one_with_immediate_only_for_its_last_packet() {
+fn only_the_last_packet_of_a_write_with_immediate_needs_credit() {
     let mut pair = without_credit();
     pair.write(A, 1, 3000);
     let (va, rkey) = pair.target(A);
@@ -152,7 +152,7 @@ fn granted_credits_stay_granted() {
     for wr_id in 0..9 {
         pair.recv(B, wr_id, 100);
     }
-    // 8 are left and told; then 7, of which only 6 can be told.
+    // 8 are left and reported; then 7, of which only 6 can be encoded.
     for (wr_id, told) in [(0, 8), (1, 6)] {
         pair.send(A, wr_id, 10);
         pair.run();
@@ -168,8 +168,8 @@ fn granted_credits_stay_granted() {
     pair.expect_sent(A, 0..9);
 }
 
-/// The credit code rounds down; a smaller promise than before must not hold back a message
-/// half-way while nothing is due that could bring a larger one.
+/// The credit code rounds down. A smaller credit than before must not hold back a message half-way
+/// when no further acknowledgement with a larger one is due.
 #[test]
 fn rounded_credits_never_stall() {
     for receives in 1..40 {
@@ -208,7 +208,7 @@ fn a_long_read_takes_as_many_message_numbers_as_requests() {
     pair.run();
     assert!(pair.count_sent(A, |p| p.opcode() == Opcode::RcReadRequest) > 1);
     pair.log.clear();
-    // One credit is left: of two SENDs only the first goes out at once.
+    // One credit is left: of two SENDs only the first leaves at once.
     pair.send(A, 2, 10);
     pair.send(A, 3, 10);
     pair.transmit();

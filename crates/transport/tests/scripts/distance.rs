@@ -1,4 +1,4 @@
-//! What a queue pair remembers stays right however many packets pass.
+//! What a queue pair remembers stays valid however many packets pass.
 
 use ferroce_transport::{Counter, QpState, QpType};
 use ferroce_wire::Opcode;
@@ -7,7 +7,7 @@ use crate::common::{A, B, Pair, Setup};
 
 const LAP: u32 = 1 << 24;
 
-/// Around a quarter, a half and a whole lap of the PSNs, and beyond.
+/// Around a quarter, a half and all of the PSNs, and beyond.
 fn distances() -> impl Iterator<Item = u32> {
     let about = |distance: u32| [distance - 2, distance - 1, distance, distance + 1];
     let laps = [LAP / 4, LAP / 2, LAP / 4 * 3, LAP, LAP / 2 * 3, 2 * LAP];
@@ -19,9 +19,9 @@ fn age(pair: &mut Pair, messages: u32) {
     pair.log.clear();
 }
 
-/// One READ or atomic, then many WRITEs, and then the acknowledgement of one is lost.
+/// One READ or atomic, then many WRITEs, of which the last acknowledgement is lost.
 #[test]
-fn an_old_read_or_atomic_does_not_keep_a_write_from_being_acknowledged() {
+fn an_old_read_or_atomic_does_not_block_acknowledging_a_write() {
     for distance in distances() {
         for atomic in [false, true] {
             let mut pair = Setup::default().connect();
@@ -46,9 +46,9 @@ fn an_old_read_or_atomic_does_not_keep_a_write_from_being_acknowledged() {
     }
 }
 
-/// A lap later an atomic has the PSN of one that is still remembered.
+/// After all PSNs were used, an atomic has the PSN of one that is still remembered.
 #[test]
-fn a_repeated_atomic_gets_its_own_value_and_not_that_of_an_earlier_lap() {
+fn a_repeated_atomic_gets_its_own_value_after_psn_wraparound() {
     let mut pair = Setup::default().connect();
     let word = pair[B].remote.part(0, 8);
     pair[B].host.fill(word, &40_u64.to_ne_bytes());
@@ -67,9 +67,9 @@ fn a_repeated_atomic_gets_its_own_value_and_not_that_of_an_earlier_lap() {
     assert_eq!(pair[B].host.atomics, 4);
 }
 
-/// What has the PSN of an old READ or atomic, and is none, is not answered as one.
+/// A packet with the PSN of an old READ or atomic that is not a duplicate is not answered.
 #[test]
-fn nobody_is_answered_with_what_an_earlier_lap_asked_for() {
+fn old_reads_and_atomics_are_not_answered_after_psn_wraparound() {
     for opcode in [Opcode::RcReadRequest, Opcode::RcFetchAdd] {
         let mut pair = Setup::default().connect();
         pair.read(A, 0, 10);
@@ -88,7 +88,7 @@ fn nobody_is_answered_with_what_an_earlier_lap_asked_for() {
     }
 }
 
-/// A READ that was not asked for again for less than half a lap is still known.
+/// A READ is still known after less than half of the PSNs.
 #[test]
 fn a_repeated_read_is_answered_up_to_half_a_lap_later() {
     for (distance, known) in [(LAP / 4, true), (LAP / 2 - 1, true), (LAP / 2, false)] {
@@ -105,7 +105,7 @@ fn a_repeated_read_is_answered_up_to_half_a_lap_later() {
 
 /// Loss of each kind of packet, far from the beginning.
 #[test]
-fn losses_are_made_up_for_at_any_distance() {
+fn losses_are_recovered_from_at_any_distance() {
     for distance in distances() {
         for lost in [
             Opcode::RcSendOnly,
@@ -136,7 +136,7 @@ fn losses_are_made_up_for_at_any_distance() {
     }
 }
 
-/// Credits keep counting across the end of the circle of message sequence numbers.
+/// Credits keep counting when message sequence numbers wrap.
 #[test]
 fn credits_count_on_where_message_sequence_numbers_wrap() {
     for distance in distances().chain([LAP - 4]) {
@@ -145,7 +145,7 @@ fn credits_count_on_where_message_sequence_numbers_wrap() {
             ..Setup::default()
         }
         .connect();
-        // A grant from before.
+        // Credit that was granted earlier.
         pair.recv(B, 0, 3000);
         pair.send(A, 0, 3000);
         pair.run();
@@ -153,7 +153,7 @@ fn credits_count_on_where_message_sequence_numbers_wrap() {
         for wr_id in 1..9 {
             pair.recv(B, wr_id, 3000);
         }
-        // The first one asks, for it does not know of the new receives.
+        // The first one requests an answer, because it does not know of the new receives.
         for wr_id in 1..9 {
             pair.log.clear();
             pair.send(A, wr_id, 3000);
@@ -164,7 +164,7 @@ fn credits_count_on_where_message_sequence_numbers_wrap() {
         }
         pair.expect_sent(A, 0..9);
         pair.expect_received(B, 0..9);
-        // The next one has no receive: it asks again.
+        // The next one has no receive: it requests an answer again.
         pair.log.clear();
         pair.send(A, 9, 3000);
         pair.transmit();
@@ -175,7 +175,7 @@ fn credits_count_on_where_message_sequence_numbers_wrap() {
 
 /// An answer that waits while its queue pair's turn does not come keeps its place.
 #[test]
-fn answers_keep_their_order_across_the_end_of_the_circle() {
+fn answers_keep_their_order_across_psn_wraparound() {
     let mut pair = Setup {
         psn: [LAP - 3, 0],
         ..Setup::default()

@@ -1,4 +1,4 @@
-//! Requests that arrive again: executed once, answered again.
+//! Duplicate requests: executed once, answered again.
 
 use ferroce_transport::{AccessFlags, Counter, QpState, SendOp, SendWr};
 use ferroce_wire::Opcode;
@@ -59,7 +59,7 @@ fn a_repeated_write_is_answered_with_the_newest_acknowledgement() {
     assert_eq!(pair.sent(B).last().unwrap(), "ACK 4");
 }
 
-/// But not across a READ: its response may be what is missing.
+/// The answer does not extend across a READ, whose response may be the missing one.
 #[test]
 fn the_answer_to_a_repeated_write_stops_before_a_read() {
     let mut pair = Setup::default().connect();
@@ -120,7 +120,7 @@ fn a_repeated_read_beyond_the_original_is_dropped() {
     assert_eq!(pair.count(B, Counter::DuplicateRequest), 2);
 }
 
-/// The key may have been closed since with reason, and the packet may be very late.
+/// The region may have been deregistered since, and the packet may be very late.
 #[test]
 fn a_repeated_read_of_closed_memory_is_dropped() {
     let mut pair = Setup::default().connect();
@@ -136,7 +136,7 @@ fn a_repeated_read_of_closed_memory_is_dropped() {
 }
 
 #[test]
-fn a_repeated_atomic_is_executed_once_and_answered_with_the_same_value() {
+fn a_repeated_atomic_runs_once_and_returns_the_same_value() {
     let mut pair = Setup::default().connect();
     let word = pair[B].remote.part(0, 8);
     pair[B].host.fill(word, &40_u64.to_ne_bytes());
@@ -156,7 +156,7 @@ fn a_repeated_atomic_is_executed_once_and_answered_with_the_same_value() {
 #[test]
 fn every_lost_atomic_response_is_replayed_exactly() {
     let mut pair = Setup::default().connect();
-    // The first four, and after each timeout the one that is asked for again.
+    // The first four, and after each timeout the one that is requested again.
     pair.rule(8, Fate::Lost, |p| p.opcode() == Opcode::RcAtomicAcknowledge);
     let word = pair[B].remote.part(0, 8);
     pair[B].host.fill(word, &0_u64.to_ne_bytes());
@@ -212,7 +212,7 @@ fn a_repeated_read_that_waits_is_answered_once() {
     assert_eq!(pair.count_sent(B, |_| true), 3);
 }
 
-/// What is still to be sent covers the part that is asked for again.
+/// What is still to be sent covers the part that is requested again.
 #[test]
 fn a_part_of_a_read_under_way_is_not_sent_twice() {
     let mut pair = Setup {
@@ -237,7 +237,7 @@ fn a_part_of_a_read_under_way_is_not_sent_twice() {
 /// An old READ arrives again while newer answers wait: none of them may be forgotten, and none
 /// may come out of order.
 #[test]
-fn an_answer_given_again_pushes_no_other_aside() {
+fn a_repeated_answer_displaces_no_other() {
     let mut pair = Setup {
         timeout: 0,
         ..Setup::default()
@@ -270,8 +270,8 @@ fn an_answer_given_again_pushes_no_other_aside() {
     pair.expect_sent(A, 0..4);
 }
 
-/// A READ under way is interrupted by a repeated older one. It begins again, or the peer that
-/// went back would miss its start.
+/// A READ in progress is interrupted by a repeated older one. It starts again, or the peer that
+/// went back would miss its beginning.
 #[test]
 fn a_read_under_way_begins_again_after_an_older_one() {
     let mut pair = Setup {

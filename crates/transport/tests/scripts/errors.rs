@@ -6,7 +6,7 @@ use ferroce_transport::{
 
 use crate::common::{A, B, Pair, Setup};
 
-/// A is told `status`, and both sides are in the error state after this NAK.
+/// A gets `status`, and after this NAK both sides are in the error state.
 #[track_caller]
 fn expect_refused(pair: &mut Pair, nak: &str, status: WcStatus, event: QpEvent) {
     pair.run();
@@ -19,7 +19,7 @@ fn expect_refused(pair: &mut Pair, nak: &str, status: WcStatus, event: QpEvent) 
     assert_eq!(pair[B].qp.state(), QpState::Err);
     assert_eq!(pair[B].host.events, [event]);
     assert!(pair[A].host.events.is_empty());
-    //= F8: the flushed ones count, too.
+    //= F8: the flushed ones count as well.
     assert_eq!(pair.count(A, Counter::ReqCqeError), done.len() as u64);
     let flushed = pair.count(A, Counter::ReqCqeFlushError);
     assert_eq!(flushed, done.len() as u64 - 1);
@@ -69,7 +69,7 @@ fn expect_no_access(place: impl Fn(&mut Pair) -> (u64, u32)) {
         let refused = pair.count(B, Counter::RespRemoteAccessErrors);
         assert_eq!(refused, u64::from(!is_write));
         assert_eq!(pair.count(B, Counter::RxWriteRequests), u64::from(is_write));
-        // Immediate data takes a receive before the key is looked at.
+        // Immediate data consumes a receive before the key is checked.
         let first = match op.consumes_receive() {
             true => WcStatus::LocAccessErr,
             false => WcStatus::WrFlushErr,
@@ -104,7 +104,8 @@ fn a_region_without_the_permission_is_refused() {
     });
 }
 
-//= F20: whole packets of a WRITE that ends outside land, and nothing of the one that crosses the end.
+//= F20: whole packets of a WRITE that ends outside are written, and nothing of the one that crosses
+//= it.
 #[test]
 fn a_long_write_is_checked_packet_by_packet() {
     let mut pair = Setup::default().connect();
@@ -140,10 +141,10 @@ fn write_with_imm(va: u64, rkey: u32) -> SendOp {
     }
 }
 
-/// Of a long one only the last packet brings the immediate data and takes a receive, but the first
-/// one brings the key.
+/// Of a long WRITE, only the last packet carries the immediate data and consumes a receive, but the
+/// first one carries the key.
 #[test]
-fn a_long_write_with_immediate_data_that_is_refused_takes_no_receive() {
+fn a_refused_long_write_with_immediate_consumes_no_receive() {
     let mut pair = Setup::default().connect();
     pair.recv(B, 7, 0);
     let va = pair.target(A).0;
@@ -157,9 +158,9 @@ fn a_long_write_with_immediate_data_that_is_refused_takes_no_receive() {
     assert_eq!(pair.recvs(B), [(7, WcStatus::WrFlushErr)]);
 }
 
-/// Its memory goes away between its first packet and its last one, which has taken a receive.
+/// The memory is deregistered between the first packet and the last one, which consumes a receive.
 #[test]
-fn a_receive_taken_by_immediate_data_completes_whatever_becomes_of_the_write() {
+fn a_receive_consumed_by_immediate_data_completes_in_any_case() {
     use WcStatus::*;
     let mut pair = Setup::default().connect();
     pair.recv(B, 7, 0);
@@ -177,13 +178,13 @@ fn a_receive_taken_by_immediate_data_completes_whatever_becomes_of_the_write() {
         QpEvent::AccessError,
     );
     assert_eq!(pair.recvs(B), [(7, LocAccessErr), (8, WrFlushErr)]);
-    //= F9: the flushed one counts, too.
+    //= F9: the flushed one counts as well.
     assert_eq!(pair.count(B, Counter::RespCqeError), 2);
     assert_eq!(pair.count(B, Counter::RespCqeFlushError), 1);
 }
 
 #[test]
-fn without_a_receive_a_wrong_key_does_not_even_come_up() {
+fn without_a_receive_the_key_is_not_checked() {
     let mut pair = Setup {
         rnr_retry: 0,
         ..Setup::default()
@@ -197,7 +198,7 @@ fn without_a_receive_a_wrong_key_does_not_even_come_up() {
 }
 
 #[test]
-fn an_operation_that_the_queue_pair_does_not_allow_is_an_invalid_request() {
+fn operations_that_a_queue_pair_does_not_allow_are_refused() {
     let allowed_without = [
         AccessFlags::REMOTE_WRITE,
         AccessFlags::REMOTE_WRITE,
@@ -223,7 +224,7 @@ fn an_operation_that_the_queue_pair_does_not_allow_is_an_invalid_request() {
     }
 }
 
-/// Nothing is touched, so no key is needed.
+/// No memory is accessed, so no key is needed.
 #[test]
 fn operations_on_nothing_need_no_valid_key() {
     let mut pair = Setup::default().connect();
@@ -281,7 +282,7 @@ fn a_receive_buffer_that_cannot_be_written_fails_both() {
     assert_eq!(pair.recvs(B), [(1, WcStatus::LocProtErr)]);
 }
 
-/// Class J (IBA vol 1, 9.9.6.3): the message itself has arrived, and answers to those before it leave.
+/// Class J (IBA vol 1, 9.9.6.3): the message has arrived, and answers to earlier ones are sent.
 #[test]
 fn a_key_that_cannot_be_invalidated_fails_both_without_a_nak() {
     let mut pair = Setup::default().connect();
@@ -308,9 +309,9 @@ fn a_key_that_cannot_be_invalidated_fails_both_without_a_nak() {
     );
 }
 
-/// The region goes away while its READ is being answered.
+/// The region is deregistered while its READ is being answered.
 #[test]
-fn a_read_of_memory_that_is_closed_meanwhile_ends_in_an_access_error() {
+fn a_read_fails_if_its_memory_is_deregistered_meanwhile() {
     let mut pair = Setup {
         gap_ns: 10_000,
         ..Setup::default()
@@ -333,7 +334,7 @@ fn a_read_of_memory_that_is_closed_meanwhile_ends_in_an_access_error() {
     assert_eq!(pair.recvs(B), [(7, WcStatus::WrFlushErr)]);
 }
 
-/// Answers that were due before the refused request still go out, in order.
+/// Answers that were due before the refused request are still sent, in order.
 #[test]
 fn a_refusal_comes_after_the_answers_before_it() {
     let mut pair = Setup::default().connect();
@@ -403,7 +404,7 @@ fn a_local_protection_error_waits_for_its_turn() {
     };
     pair.post(A, SendWr::new(3, write, closed.part(0, 8)));
     pair.write(A, 4, 10);
-    // And the earlier ones are even lost at first.
+    // And the earlier ones are lost once.
     pair.lose_psn(1, A, true, 0);
     pair.lose_psn(2, B, false, 3);
     pair.run();
@@ -431,9 +432,9 @@ fn a_local_protection_error_half_way_is_found() {
     assert_eq!(pair.sends(A), [(1, WcStatus::LocProtErr)]);
 }
 
-/// As cards do, which look at the memory when there is something to put there.
+/// As on cards, which check the memory when they write to it.
 #[test]
-fn a_read_into_memory_that_cannot_be_written_fails_when_its_response_comes() {
+fn a_read_into_unwritable_memory_fails_at_its_response() {
     for index in 2..5 {
         for deregistered in [false, true] {
             let mut pair = Setup::default().connect();
@@ -461,9 +462,9 @@ fn a_read_into_memory_that_cannot_be_written_fails_when_its_response_comes() {
     }
 }
 
-/// What is registered by then is good enough.
+/// Memory that is registered by then is sufficient.
 #[test]
-fn memory_for_a_response_may_be_registered_after_the_request_has_left() {
+fn response_memory_may_be_registered_after_the_request_is_sent() {
     let mut pair = Setup::default().connect();
     let late = pair[A].host.register(100, AccessFlags::LOCAL_WRITE);
     pair[A].host.deregister(late);
@@ -479,7 +480,7 @@ fn memory_for_a_response_may_be_registered_after_the_request_has_left() {
 }
 
 #[test]
-fn protection_errors_tell_what_a_card_tells() {
+fn protection_errors_have_the_vendor_errors_of_a_card() {
     let vendor = |sge: fn(&mut Pair) -> Sge| {
         let mut pair = Setup::default().connect();
         let sge = sge(&mut pair);

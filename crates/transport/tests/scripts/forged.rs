@@ -1,5 +1,5 @@
-//! Packets that no honest peer sends: the NAK or counter they ask for, and never a panic, a hang
-//! or a byte outside.
+//! Packets that no correct peer sends: they cause the right NAK or counter, and never a panic, a
+//! hang or an access outside the memory.
 
 use ferroce_transport::{Counter, QpEvent, QpState, SendOp, WcStatus};
 use ferroce_wire::{
@@ -151,7 +151,7 @@ fn a_last_packet_is_neither_empty_nor_longer_than_the_mtu() {
 
 #[test]
 fn a_write_has_the_length_it_announced() {
-    // Announced, then the lengths of its packets, the last of which is wrong.
+    // The announced length, then the lengths of its packets, the last of which is wrong.
     let cases: [(u32, &[usize]); 6] = [
         (8, &[7]),
         (8, &[9]),
@@ -249,7 +249,7 @@ fn far_ahead_is_a_gap_and_far_behind_a_duplicate() {
             assert_eq!(pair.count(B, counter), 1, "{opcode} {ahead:#x}");
             assert_eq!(pair[B].qp.expected_psn(), expected);
             assert_eq!(pair[B].qp.state(), QpState::Rts);
-            // And the honest peer goes on.
+            // And the correct peer continues.
             pair.send(A, 1, 2000);
             pair.run();
             pair.expect_sent(A, [1]);
@@ -291,7 +291,7 @@ fn naks_for_what_is_done_change_nothing() {
     }
 }
 
-/// Every byte that a syndrome can be, for an outstanding WRITE and an outstanding READ.
+/// Every possible syndrome byte, for an outstanding WRITE and an outstanding READ.
 #[test]
 fn every_syndrome_has_a_meaning() {
     for byte in 0..=u8::MAX {
@@ -322,7 +322,7 @@ fn every_syndrome_has_a_meaning() {
                 }
             };
             assert_eq!(status, expected, "{syndrome:?}, read: {read}");
-            // What is still outstanding comes to an end.
+            // The outstanding requests complete.
             pair.run();
             assert_eq!(pair[A].qp.send_queue_len(), 0);
         }
@@ -330,7 +330,7 @@ fn every_syndrome_has_a_meaning() {
 }
 
 #[test]
-fn a_read_response_of_the_wrong_length_or_place_is_a_bad_response() {
+fn a_read_response_of_wrong_length_or_place_is_a_bad_response() {
     use Opcode::*;
     let cases = [
         (RcReadResponseFirst, 1023),
@@ -379,7 +379,7 @@ fn read_data_for_an_atomic_is_a_bad_response() {
 }
 
 #[test]
-fn packets_of_other_services_are_none_of_its_business() {
+fn packets_of_other_services_are_ignored() {
     let mut pair = ready();
     for &opcode in Opcode::ALL.iter().filter(|o| o.as_u8() >= 0x20) {
         let headers = zeros(opcode).to(pair[B].qp.qpn(), pair[B].qp.expected_psn());
@@ -488,9 +488,9 @@ proptest! {
         cases: 512, failure_persistence: None, ..ProptestConfig::default()
     })]
 
-    /// Whatever is forged into a conversation, it comes to an end: every request completes.
+    /// Whatever packets are forged, every request completes.
     #[test]
-    fn no_forgery_makes_it_panic_or_hang(
+    fn forged_packets_never_cause_a_panic_or_a_hang(
         forgeries in prop::collection::vec(forgery(), 1..40),
         srq in any::<bool>(),
     ) {

@@ -1,4 +1,4 @@
-//! Operations of a device on its own keys: they go through the send queue and make no packets.
+//! Operations of a device on its own keys: they pass through the send queue and send no packets.
 
 use ferroce_transport::{
     AccessFlags, Completion, MwBind, PostError, QpState, QpType, SendFlags, SendOp, SendTo, SendWr,
@@ -18,7 +18,7 @@ fn bind(pair: &Pair, rkey: u32) -> SendOp {
     })
 }
 
-/// What a bind becomes that names no region.
+/// A bind that names no region.
 fn bad_bind(pair: &Pair) -> SendOp {
     match bind(pair, 1) {
         SendOp::BindMw(bind) => SendOp::BindMw(MwBind {
@@ -43,7 +43,7 @@ fn bound(pair: &Pair) -> Vec<u32> {
 }
 
 #[test]
-fn alone_they_are_done_at_once_without_a_packet() {
+fn local_operations_complete_at_once_without_a_packet() {
     let mut pair = Setup::default().connect();
     let rkey = pair[A].host.register(8, AccessFlags::all()).key;
     let op = bind(&pair, 5);
@@ -56,14 +56,14 @@ fn alone_they_are_done_at_once_without_a_packet() {
     let success = |wr_id, opcode| Completion::success(wr_id, opcode, pair[A].qp.qpn());
     let expected = [success(1, WcOpcode::BindMw), success(2, WcOpcode::LocalInv)];
     assert_eq!(done, expected);
-    // The key is gone.
+    // The key is invalid now.
     post(&mut pair, 3, SendOp::LocalInvalidate { rkey });
     pair.run();
     assert_eq!(pair.sends(A), [(3, WcStatus::MwBindErr)]);
 }
 
 #[test]
-fn they_are_done_before_what_comes_after_them_leaves() {
+fn local_operations_complete_before_later_requests_leave() {
     let mut pair = Setup::default().connect();
     pair.recv(B, 9, 10);
     let op = bind(&pair, 5);
@@ -77,7 +77,7 @@ fn they_are_done_before_what_comes_after_them_leaves() {
 }
 
 #[test]
-fn they_complete_in_order_and_happen_once_whatever_is_lost() {
+fn local_operations_run_once_and_in_order_despite_losses() {
     let mut pair = Setup::default().connect();
     pair.lose_psn(2, A, true, 0);
     pair.lose_psn(1, A, true, 2);
@@ -99,7 +99,7 @@ fn they_complete_in_order_and_happen_once_whatever_is_lost() {
 }
 
 #[test]
-fn a_fence_makes_them_wait_for_reads() {
+fn a_fenced_local_operation_waits_for_reads() {
     for flags in [SendFlags::empty(), SendFlags::FENCE] {
         let mut pair = Setup::default().connect();
         pair.read(A, 1, 10);
@@ -116,7 +116,7 @@ fn a_fence_makes_them_wait_for_reads() {
 }
 
 #[test]
-fn unsignalled_ones_say_nothing_and_take_no_place_for_ever() {
+fn unsignalled_local_operations_free_their_queue_entries() {
     let mut pair = Setup::default().connect();
     for rkey in 0..1000 {
         let wr = SendWr {
@@ -132,7 +132,7 @@ fn unsignalled_ones_say_nothing_and_take_no_place_for_ever() {
 }
 
 #[test]
-fn one_that_fails_fails_the_queue_pair_when_its_turn_comes() {
+fn a_failing_local_operation_fails_the_queue_pair_in_turn() {
     let mut pair = Setup::default().connect();
     pair.lose_psn(1, A, true, 0);
     pair.write(A, 1, 10);
@@ -151,7 +151,7 @@ fn one_that_fails_fails_the_queue_pair_when_its_turn_comes() {
 }
 
 #[test]
-fn a_drained_send_queue_starts_none() {
+fn a_drained_send_queue_starts_no_local_operation() {
     let mut pair = Setup::default().connect();
     pair.move_to(A, QpState::Sqd);
     let op = bind(&pair, 5);
@@ -164,7 +164,7 @@ fn a_drained_send_queue_starts_none() {
 }
 
 #[test]
-fn unreliable_connections_have_them_and_datagrams_do_not() {
+fn uc_has_local_operations_and_ud_does_not() {
     let connect = |qp_type| {
         let setup = Setup {
             qp_type,

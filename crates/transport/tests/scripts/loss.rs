@@ -6,7 +6,7 @@ use ferroce_wire::{NakCode, Opcode, Syndrome};
 use crate::common::{A, B, Fate, Packet, Pair, Setup};
 
 #[test]
-fn a_gap_is_reported_once_and_everything_from_it_on_is_sent_again() {
+fn a_gap_causes_one_nak_and_a_resend_from_the_missing_packet() {
     let mut pair = Setup::default().connect();
     pair.lose_psn(1, A, true, 2);
     for wr_id in 0..6 {
@@ -117,7 +117,7 @@ fn the_first_response_of_a_read_is_lost() {
 }
 
 #[test]
-fn a_middle_response_of_a_read_is_lost_and_only_the_rest_is_asked_for() {
+fn a_lost_middle_read_response_is_requested_again_with_the_rest() {
     let pair = lose_response(2);
     assert_eq!(second_request(&pair), (2, 2048, 4500 - 2048));
     assert_eq!(pair.count(A, Counter::ImpliedNakSeqErr), 1);
@@ -140,7 +140,7 @@ fn the_last_response_of_a_read_is_lost() {
 }
 
 #[test]
-fn a_later_acknowledgement_betrays_a_lost_response() {
+fn a_later_acknowledgement_reveals_a_lost_response() {
     let mut pair = Setup::default().connect();
     pair.lose_psn(1, B, false, 0);
     pair.read(A, 1, 10);
@@ -153,8 +153,8 @@ fn a_later_acknowledgement_betrays_a_lost_response() {
     assert_eq!(pair[B].host.atomics, 1);
 }
 
-/// A long READ is asked for in pieces. One asked for again must end where it ended before, or
-/// the responder would not know it.
+/// A long READ is requested in pieces. A piece that is requested again must end where it ended
+/// before, or the responder would not recognise it.
 #[test]
 fn pieces_of_a_long_read_keep_their_ends() {
     for lost in 0..20 {
@@ -184,7 +184,7 @@ fn pieces_of_a_long_read_keep_their_ends() {
 }
 
 #[test]
-fn a_gap_is_believed_once_and_again_after_a_timeout() {
+fn a_response_gap_is_acted_on_again_only_after_a_timeout() {
     let mut pair = Setup::default().connect();
     pair.lose_psn(3, B, false, 0);
     pair.read(A, 1, 4000);
@@ -194,7 +194,7 @@ fn a_gap_is_believed_once_and_again_after_a_timeout() {
     assert_eq!(pair.count(A, Counter::LocalAckTimeoutErr), 1);
 }
 
-/// A pair whose A has sent three WRITEs into silence, and a NAK for the first.
+/// A pair whose A has sent three WRITEs without an answer, and a NAK for the first.
 fn naked() -> (Pair, Packet) {
     let mut pair = Setup::default().connect();
     pair.write(A, 0, 10);
@@ -227,9 +227,9 @@ fn sequence_naks_without_progress_use_up_the_retries() {
     assert_eq!(pair.count(A, Counter::ReqTransportRetriesExceeded), 1);
 }
 
-/// Progress in the same NAK comes first: what it gives back is there for the NAK to use.
+/// Progress in the same NAK counts first: the NAK may use the retries that it restores.
 #[test]
-fn a_nak_that_brings_progress_is_never_the_last_straw() {
+fn a_nak_with_progress_never_exhausts_the_retries() {
     let (mut pair, nak) = naked();
     for _ in 0..7 {
         pair.forge(A, nak.headers, &[]);
@@ -263,14 +263,14 @@ fn packets_acknowledged_meanwhile_are_not_resent() {
         ..Setup::default()
     }
     .connect();
-    // The acknowledgements crawl; the timer runs out and A goes back.
+    // The acknowledgements are late; the timer expires and A goes back.
     pair.rule(10, Fate::Late(300_000_000), |p| p.from == B);
     for wr_id in 0..10 {
         pair.write(A, wr_id, 10);
     }
     pair.run();
     pair.expect_sent(A, 0..10);
-    // By the second packet of the second round the old acknowledgements are in.
+    // The old acknowledgements arrive by the second packet of the second round.
     let again = pair.count(A, Counter::RetransmittedPackets);
     assert!(again < 40, "{again}");
     assert_eq!(pair.count(B, Counter::DuplicateRequest), again);
@@ -284,7 +284,7 @@ fn a_resent_packet_that_is_lost_again_waits_for_the_timer() {
     pair.write(A, 1, 10);
     pair.run();
     pair.expect_sent(A, [0, 1]);
-    // The responder has said its NAK, and says it only once.
+    // The responder sends its NAK only once.
     let naks = pair.count_sent(B, |p| {
         p.headers.aeth().unwrap().syndrome == Syndrome::Nak(NakCode::SequenceError)
     });

@@ -1,4 +1,4 @@
-//! Packet scripts: what two queue pairs say to each other, one file per topic.
+//! Packet scripts: exchanges between two queue pairs, one file per topic.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -67,7 +67,7 @@ fn a_write_lands_at_every_length() {
 }
 
 #[test]
-fn a_write_with_immediate_consumes_a_receive_and_leaves_its_buffer_alone() {
+fn a_write_with_immediate_consumes_a_receive_but_not_its_buffer() {
     each_length(|pair, len, packets| {
         let buffer = pair[B].local.part(0, 8);
         let before = pair.bytes(B, buffer);
@@ -104,7 +104,7 @@ fn a_read_brings_the_bytes_at_every_length() {
 }
 
 #[test]
-fn immediate_data_and_the_key_to_invalidate_come_with_the_last_packet() {
+fn the_last_packet_carries_immediate_data_or_the_key() {
     let mut pair = pair();
     let key = pair[B].host.register(8, AccessFlags::all()).key;
     pair.recv(B, 1, 4096);
@@ -128,7 +128,7 @@ fn immediate_data_and_the_key_to_invalidate_come_with_the_last_packet() {
         (received[1].imm, received[1].flags),
         (key, WcFlags::WITH_INV)
     );
-    // The key is gone: using it is an access error.
+    // The key is invalid now: using it is an access error.
     let (va, rkey) = (0, key);
     pair.op(
         A,
@@ -207,7 +207,7 @@ fn scatter_gather_lists_need_not_match() {
     pair.post(A, wr);
     pair.run();
     pair.expect_same(3001);
-    // And back, into pieces.
+    // And back, into several pieces.
     let (va, rkey) = pair.target(A);
     let mut wr = SendWr::new(2, SendOp::Read { va, rkey }, local.part(0, 0));
     wr.sges = Sges::from_vec(list(local, &[5, 1024, 1972]));
@@ -415,7 +415,7 @@ fn messages_of_both_directions_share_the_wire() {
     }
 }
 
-/// 2^31 bytes in packets of 256: half of the PSN circle.
+/// 2^31 bytes in packets of 256: half of all PSNs.
 #[test]
 fn the_longest_message_at_the_smallest_mtu_gets_under_way() {
     let cap = QpCap {

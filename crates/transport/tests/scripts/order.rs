@@ -99,7 +99,7 @@ fn a_failing_queue_pair_flushes_everything_in_order() {
             },
             sge,
         );
-        // Errors are reported for unsignalled requests too.
+        // Errors are reported for unsignalled requests as well.
         wr.flags.set(SendFlags::SIGNALED, wr_id % 2 == 0);
         pair.post(A, wr);
     }
@@ -123,7 +123,7 @@ fn a_failing_queue_pair_flushes_everything_in_order() {
     //= F8, F9: every error counts as one.
     assert_eq!(pair.count(A, Counter::ReqCqeError), 6);
     assert_eq!(pair.count(A, Counter::RespCqeError), 3);
-    // Whatever is posted later is flushed at once.
+    // Requests that are posted later are flushed at once.
     pair.write(A, 7, 10);
     pair.recv(A, 57, 10);
     assert_eq!(pair.sends(A), [(7, flush)]);

@@ -1,4 +1,4 @@
-//! RNR NAKs: the sender waits for as long as it is told, as often as it may.
+//! RNR NAKs: the sender waits as long as the code says, and as often as its retry count allows.
 
 use ferroce_transport::{Counter, QpState, SendOp, Span, WcStatus, WorkQueue};
 use ferroce_wire::{NakCode, Opcode, RNR_TIMER_NS, Syndrome};
@@ -51,7 +51,7 @@ fn rnr_retry_counts_from_0_to_6() {
         assert_eq!(pair.sends(A), statuses);
         assert_eq!(pair[A].qp.state(), QpState::Err);
         assert_eq!(pair.count(A, Counter::ReqRnrRetriesExceeded), 1);
-        //= F10: the fatal NAK counts, too.
+        //= F10: the fatal NAK counts as well.
         let naks = 1 + u64::from(rnr_retry);
         assert_eq!(pair.count(A, Counter::RnrNakRetryErr), naks);
         assert_eq!(pair.count(B, Counter::OutOfBuffer), naks);
@@ -158,7 +158,8 @@ fn a_repeated_request_is_refused_twice_and_waited_for_once() {
     pair.expect_received(B, [1]);
 }
 
-/// Linux's soft-RoCE refuses the rest of a burst, too; when it is slow, that comes after the wait.
+/// Linux's soft-RoCE refuses the rest of a burst as well; when it is slow, that comes after the
+/// wait.
 #[test]
 fn late_sequence_naks_do_not_end_a_wait_without_end() {
     let mut pair = not_ready(7, 1);
@@ -184,7 +185,7 @@ fn late_sequence_naks_do_not_end_a_wait_without_end() {
 }
 
 #[test]
-fn a_lost_rnr_nak_is_made_up_for_by_the_ack_timer() {
+fn the_ack_timer_recovers_a_lost_rnr_nak() {
     let mut pair = not_ready(7, 12);
     pair.silence(B);
     pair.run_for(10_000);
@@ -196,7 +197,7 @@ fn a_lost_rnr_nak_is_made_up_for_by_the_ack_timer() {
     pair.expect_sent(A, [1]);
 }
 
-/// The RNR NAK is old: the request was sent again and executed before it came.
+/// The RNR NAK is old: the request was already sent again and executed.
 #[test]
 fn an_acknowledgement_ends_the_wait_it_makes_pointless() {
     let mut pair = not_ready(7, 0);
@@ -206,7 +207,7 @@ fn an_acknowledgement_ends_the_wait_it_makes_pointless() {
     pair.recv(B, 1, 10);
     pair.run();
     pair.expect_sent(A, [1]);
-    // Once more, with the old NAK made to look new.
+    // Once more, with the old NAK modified to look new.
     pair.recv(B, 2, 10);
     pair.send(A, 2, 10);
     pair.transmit();

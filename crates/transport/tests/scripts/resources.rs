@@ -73,7 +73,7 @@ fn more_than_max_dest_rd_atomic_are_an_invalid_request() {
     );
 }
 
-/// A resource is free again once its answer is sent, even if that answer is wanted again.
+/// A resource is free again once its answer is sent, even if that answer is requested again.
 #[test]
 fn answers_to_duplicates_take_no_resource() {
     let mut pair = pair(1, 1);
@@ -91,9 +91,9 @@ fn answers_to_duplicates_take_no_resource() {
     pair.expect_sent(A, [0, 1]);
 }
 
-/// But an answer that is asked for again before it is sent keeps its resource.
+/// An answer that is requested again before it is sent keeps its resource.
 #[test]
-fn a_duplicate_does_not_free_the_resource_of_an_answer_under_way() {
+fn a_duplicate_does_not_free_the_resource_of_a_pending_response() {
     let mut pair = Setup {
         rd_atomic: 2,
         dest_rd_atomic: 1,

@@ -1,5 +1,5 @@
-//! A machine whose threads get no processor for a while: whose fault a retransmission is, and how
-//! much of it there is.
+//! A machine whose threads get no processor for a while: which side caused a retransmission, and
+//! how many there are.
 
 use ferroce_transport::Counter;
 
@@ -8,8 +8,7 @@ use crate::common::{A, B, Fate, Pair, Setup};
 /// The timeout of these pairs, which does not grow.
 const TIMEOUT_NS: u64 = 268_435_456;
 
-/// What the two ends know of retransmissions that were for nothing: A's as a requester, B's as a
-/// responder.
+/// Spurious retransmissions that the two ends know of: A as the requester, B as the responder.
 fn for_nothing(pair: &Pair) -> [u64; 2] {
     [
         pair.count(A, Counter::SpuriousRetransmissions),
@@ -21,14 +20,14 @@ fn timeouts(pair: &Pair) -> u64 {
     pair.count(A, Counter::LocalAckTimeoutErr)
 }
 
-/// Nothing stays lost: everything is done, in order, and the bytes are there.
+/// Runs until every request has completed, in order, and checks the bytes.
 fn finish(pair: &mut Pair, wr_ids: impl IntoIterator<Item = u64>) {
     pair.run();
     pair.expect_sent(A, wr_ids);
 }
 
 #[test]
-fn a_lost_request_or_acknowledgement_is_nobodys_fault() {
+fn resends_after_a_lost_write_or_ack_are_not_spurious() {
     for from in [A, B] {
         let mut pair = Setup::default().connect();
         pair.rule(1, Fate::Lost, move |p| p.from == from);
@@ -39,7 +38,7 @@ fn a_lost_request_or_acknowledgement_is_nobodys_fault() {
 }
 
 #[test]
-fn a_lost_read_response_is_nobodys_fault() {
+fn resends_after_a_lost_read_response_are_not_spurious() {
     let mut pair = Setup::default().connect();
     pair.rule(1, Fate::Lost, |p| p.from == B);
     pair.read(A, 1, 10);
@@ -48,7 +47,7 @@ fn a_lost_read_response_is_nobodys_fault() {
     assert_eq!(for_nothing(&pair), [0, 0]);
 }
 
-/// The answer was on its way, so both copies are answered, and the requester sees it.
+/// The answer was only late, so both copies are answered, and the requester notices.
 #[test]
 fn an_answer_that_is_late_shows_the_requester_that_it_was_early() {
     for read in [false, true] {
@@ -63,7 +62,7 @@ fn an_answer_that_is_late_shows_the_requester_that_it_was_early() {
     }
 }
 
-/// Each repetition of the same packet is counted, and no more.
+/// Each repetition of the same packet is counted once.
 #[test]
 fn each_repetition_counts_once() {
     let mut pair = Setup::default().connect();
@@ -77,7 +76,7 @@ fn each_repetition_counts_once() {
     assert_eq!(for_nothing(&pair), [timeouts(&pair), 0]);
 }
 
-/// What is said to later requests says nothing about an earlier repetition.
+/// Answers to later requests do not count an earlier repetition.
 #[test]
 fn later_answers_say_nothing_about_old_repeats() {
     let mut pair = Setup::default().connect();
@@ -94,8 +93,8 @@ fn later_answers_say_nothing_about_old_repeats() {
     assert_eq!(for_nothing(&pair), [0, 0]);
 }
 
-/// The peer's thread finds the request and its repetitions together. One acknowledgement answers all
-/// of them, so only the peer knows.
+/// The peer's thread finds the request and its repetitions together. One acknowledgement answers
+/// all of them, so only the peer knows.
 #[test]
 fn a_stalled_responder_sees_that_the_requester_was_early() {
     for read in [false, true] {
@@ -119,7 +118,7 @@ fn a_stalled_requester_finds_the_answer_before_its_timer() {
             pair.write(A, wr_id, 3000);
         }
         pair.run_for(500);
-        // The last word of one stall comes before the timer of the other end is due.
+        // The last packet of one stall arrives before the other end's timer is due.
         let stalls = if id == A {
             3 * TIMEOUT_NS
         } else {
@@ -132,7 +131,7 @@ fn a_stalled_requester_finds_the_answer_before_its_timer() {
     }
 }
 
-/// Where the host cannot know better, a timeout costs a packet or two, not a window.
+/// When the host cannot know better, a timeout costs one or two packets, not a window.
 #[test]
 fn a_stall_costs_no_more_packets_than_it_has_timeouts() {
     for read in [false, true] {
@@ -158,7 +157,7 @@ fn a_stall_costs_no_more_packets_than_it_has_timeouts() {
     }
 }
 
-/// The answers are on their way, and come one by one.
+/// The answers are in flight, and arrive one by one.
 #[test]
 fn late_answers_cost_two_packets_for_each_timeout() {
     let mut pair = Setup::default().connect();

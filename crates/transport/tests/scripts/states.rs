@@ -161,7 +161,7 @@ fn a_drain_goes_on_through_losses() {
     assert_eq!(pair[A].host.events, [QpEvent::SendQueueDrained]);
 }
 
-/// A WQE that only waits for its turn has not started.
+/// A request that only waits for its turn has not started.
 #[test]
 fn a_request_held_back_by_a_limit_has_not_started() {
     let mut pair = Setup {
@@ -182,14 +182,14 @@ fn a_request_held_back_by_a_limit_has_not_started() {
 }
 
 #[test]
-fn a_drain_of_nothing_is_done_at_once_and_reported_only_if_asked_for() {
+fn draining_an_idle_queue_is_immediate_and_reported_on_request() {
     let mut pair = Setup::default().connect();
     drain(&mut pair, true);
     assert_eq!(pair[A].host.events, [QpEvent::SendQueueDrained]);
     pair.move_to(A, QpState::Rts);
     drain(&mut pair, false);
     assert_eq!(pair[A].host.events.len(), 1);
-    // Nor is a wish of an earlier drain that was cut short remembered.
+    // The request for an event of an earlier drain that was interrupted is not remembered either.
     pair.move_to(A, QpState::Rts);
     pair.write(A, 1, 10);
     pair.transmit();
@@ -233,7 +233,7 @@ fn attributes_change_while_drained() {
 }
 
 #[test]
-fn a_limit_lowered_to_nothing_does_not_strand_a_read_that_started() {
+fn lowering_the_read_limit_to_zero_keeps_a_started_read() {
     let mut pair = Setup::default().connect();
     pair.lose_psn(1, B, false, 0);
     pair.read(A, 1, 10);
@@ -249,7 +249,7 @@ fn a_limit_lowered_to_nothing_does_not_strand_a_read_that_started() {
 #[test]
 fn reset_forgets_everything_and_a_new_connection_works() {
     let mut pair = Setup::default().connect();
-    // Leave all kinds of unfinished business behind.
+    // Leave unfinished work of every kind.
     pair.recv(B, 1, 4000);
     pair.recv(A, 2, 4000);
     pair.rule(usize::MAX, Fate::Lost, |p| p.headers.psn.value() & 1 == 1);
@@ -324,7 +324,7 @@ fn reset_completes_nothing_and_error_everything() {
 }
 
 #[test]
-fn packets_find_deaf_ears_in_reset_init_and_error() {
+fn packets_are_dropped_in_reset_init_and_error() {
     let mut pair = Setup::default().connect();
     pair.write(A, 1, 10);
     pair.run();
@@ -385,7 +385,7 @@ fn an_empty_shared_receive_queue_is_not_ready() {
     assert_eq!(pair.count(B, Counter::OutOfBuffer), 1);
 }
 
-/// What `ibv_query_qp` says of both PSNs, counted from where they began.
+/// Both PSNs that `ibv_query_qp` reports, counted from the first ones.
 fn psns(pair: &Pair, id: Id) -> [u32; 2] {
     let live = pair[id].qp.live_attr();
     let first = pair.attr(id);
@@ -404,14 +404,14 @@ fn queried_psns_are_those_that_come_next() {
     pair.write(B, 3, 10);
     pair.run();
     assert_eq!((psns(&pair, A), psns(&pair, B)), ([1, 8], [8, 1]));
-    // Everything else is as it was set.
+    // Everything else is unchanged.
     let same = QpAttr {
         rq_psn: pair.attr(A).rq_psn,
         sq_psn: pair.attr(A).sq_psn,
         ..pair[A].qp.live_attr()
     };
     assert_eq!(same, *pair[A].qp.attr());
-    // What was sent and lost was sent.
+    // A packet that was sent and lost counts as sent.
     pair.silence(A);
     pair.write(A, 4, 3000);
     pair.transmit();
@@ -438,9 +438,9 @@ fn after_a_refusal_the_refused_packet_is_next() {
     assert_eq!((psns(&pair, A), psns(&pair, B)), ([0, 3], [3, 0]));
 }
 
-/// A side that failed comes back with the PSNs that the other one tells, which never noticed.
+/// A side that failed is set up again with the PSNs of the other one, which noticed nothing.
 #[test]
-fn a_peer_set_up_with_the_queried_psns_goes_on() {
+fn a_peer_set_up_with_the_queried_psns_continues() {
     let mut pair = Setup::default().connect();
     pair.write(A, 1, 3000);
     pair.write(B, 2, 5000);

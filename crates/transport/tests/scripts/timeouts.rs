@@ -1,4 +1,4 @@
-//! A peer that says nothing, under every policy: the waits, the clock, the end.
+//! A silent peer, under every policy: the waits, the total, the error.
 
 use ferroce_adp::trace::{Event, SilentPeer};
 use ferroce_adp::{
@@ -64,9 +64,9 @@ fn silent(policy: Policy, timeout: u8, retry_cnt: u8) -> Pair {
     pair
 }
 
-/// The model that the traces and the documentation are made from decides when.
+/// The times are those of the model behind the traces and the documentation.
 #[test]
-fn the_ladder_and_its_end_are_those_of_the_trace_to_the_nanosecond() {
+fn timeouts_match_the_trace_to_the_nanosecond() {
     for policy in policies() {
         for (timeout, retry_cnt) in [(14, 7), (8, 7), (17, 3), (18, 1), (1, 2), (14, 0)] {
             let mut pair = silent(policy, timeout, retry_cnt);
@@ -76,7 +76,7 @@ fn the_ladder_and_its_end_are_those_of_the_trace_to_the_nanosecond() {
             let qp = QpTimeouts { timeout, retry_cnt };
             let mut state = RetryState::new(&policy, qp, pair[A].qp.qpn().value());
             state.start(&policy, start);
-            // The quantiser mixes in the time, so the trace starts when the pair does.
+            // The quantiser depends on the time, so the trace starts when the pair does.
             let waits = trace(&policy, state, start);
             let last = waits.last().unwrap();
             assert_eq!(
@@ -107,7 +107,7 @@ fn the_ladder_and_its_end_are_those_of_the_trace_to_the_nanosecond() {
     }
 }
 
-/// When each timer expires after the start, and what that means.
+/// When each timer expires after the start, and with which effect.
 fn trace(
     policy: &Policy,
     mut state: RetryState,
@@ -242,7 +242,7 @@ fn counters_tell_adaptive_from_plain() {
 }
 
 #[test]
-fn timeout_0_waits_for_ever() {
+fn timeout_0_waits_forever() {
     for policy in policies() {
         let mut pair = silent(policy, 0, 7);
         pair.write(A, 1, 10);
@@ -250,7 +250,7 @@ fn timeout_0_waits_for_ever() {
         assert_eq!(pair[A].qp.poll_timeout(), None);
         assert_eq!(pair[A].qp.state(), QpState::Rts);
         assert_eq!(pair.log.len(), 1);
-        // What comes later goes out all the same.
+        // Later requests are still sent.
         pair.heal();
         pair.write(A, 2, 10);
         pair.run();
@@ -258,9 +258,9 @@ fn timeout_0_waits_for_ever() {
     }
 }
 
-/// D5: the clock of the total starts with the first send on an idle queue pair, not before.
+/// D5: the clock of the total starts with the first send on an idle queue pair.
 #[test]
-fn an_idle_queue_pair_owes_nothing() {
+fn the_total_timeout_does_not_run_while_idle() {
     for policy in policies() {
         let mut pair = Setup {
             policy,
@@ -280,7 +280,7 @@ fn an_idle_queue_pair_owes_nothing() {
     }
 }
 
-/// D5: every progress starts the clock of the total again.
+/// D5: any progress restarts the clock of the total.
 #[test]
 fn progress_restarts_the_clock() {
     let policy = Policy::new(PolicyKind::Profile(profile(true)));
@@ -294,7 +294,7 @@ fn progress_restarts_the_clock() {
     for wr_id in 0..4 {
         pair.write(A, wr_id, 10);
     }
-    // Each of the four is only executed after three quarters of the total.
+    // Each of the four is executed only after three quarters of the total.
     let mut executed = 0;
     while executed < 4 {
         let target = pair[A].qp.send_queue_len();
@@ -365,7 +365,7 @@ fn the_timer_stops_when_everything_is_acknowledged() {
     assert!(pair[A].host.expiries.is_empty());
 }
 
-/// The wait for a receiver is no silence.
+/// The wait for a receiver does not count as silence.
 #[test]
 fn waiting_for_a_receiver_does_not_use_up_the_total() {
     let policy = Policy::new(PolicyKind::Profile(profile(true)));

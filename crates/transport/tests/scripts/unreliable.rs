@@ -1,4 +1,4 @@
-//! UC: what arrives whole arrives once, and nobody asks for the rest.
+//! UC: what arrives intact arrives once, and the rest is not retransmitted.
 
 use std::collections::HashMap;
 
@@ -23,7 +23,7 @@ fn uc() -> Setup {
 }
 
 #[test]
-fn messages_of_all_lengths_arrive_and_nobody_answers() {
+fn messages_of_all_lengths_arrive_without_acknowledgements() {
     let mut pair = uc().connect();
     for (wr_id, len) in (0..).zip([0, 1, 1023, 1024, 1025, 5000]) {
         pair.recv(B, wr_id, 5000);
@@ -71,7 +71,7 @@ fn writes_and_immediates() {
     assert_eq!(pair.sent(A)[..3], lines.map(|line| format!("RDMA {line}")));
 }
 
-/// Whatever packet of three is lost: the message is, and its receive serves the next one.
+/// Whichever packet of three is lost, the message is dropped, and its receive serves the next one.
 #[test]
 fn a_message_with_a_lost_packet_is_dropped_whole() {
     for lost in 0..3 {
@@ -94,7 +94,7 @@ fn a_message_with_a_lost_packet_is_dropped_whole() {
 }
 
 #[test]
-fn a_write_with_a_lost_packet_tells_nobody() {
+fn a_write_with_a_lost_packet_is_dropped_silently() {
     let mut pair = uc().connect();
     let (va, rkey) = pair.target(A);
     let imm = Some(1);
@@ -109,7 +109,7 @@ fn a_write_with_a_lost_packet_tells_nobody() {
     pair.expect_same(3000);
 }
 
-/// A receive that a broken SEND left over is not lost over the WRITE that follows.
+/// The WRITE that follows a broken SEND does not consume the receive that is left.
 #[test]
 fn a_write_after_a_broken_send() {
     for srq in [false, true] {
@@ -180,9 +180,9 @@ fn a_write_that_is_not_permitted_is_dropped() {
     assert!(untouched != pair.bytes(A, pair[A].local.part(0, 100)));
 }
 
-/// The receive that the immediate data takes reports it; the peer is not told.
+/// The receive that the immediate data consumes reports the error; the peer is not told.
 #[test]
-fn a_write_with_immediate_data_and_a_wrong_key_fails_its_receive() {
+fn a_write_with_immediate_and_a_wrong_key_fails_its_receive() {
     let mut pair = uc().connect();
     pair.recv(B, 7, 10);
     pair.recv(B, 8, 10);
@@ -198,8 +198,8 @@ fn a_write_with_immediate_data_and_a_wrong_key_fails_its_receive() {
     assert_eq!(pair.recvs(B), [(7, LocAccessErr), (8, WrFlushErr)]);
 }
 
-/// The send queue stops at its own mistake, in the middle of a message; the receiver gives that
-/// one up.
+/// The send queue stops at its own error, in the middle of a message; the receiver drops that
+/// message.
 #[test]
 fn a_local_error_stops_the_send_queue_only() {
     let mut pair = uc().connect();
@@ -223,7 +223,7 @@ fn a_local_error_stops_the_send_queue_only() {
     assert_eq!(pair[A].qp.state(), QpState::Sqe);
     pair.send(A, 3, 10);
     assert_eq!(pair.sends(A), [(3, WcStatus::WrFlushErr)]);
-    // It goes on receiving.
+    // It still receives.
     pair.send(B, 4, 10);
     pair.run();
     pair.expect_received(A, 9..10);
@@ -262,7 +262,7 @@ fn repeated_and_overtaken_packets_are_dropped() {
     assert_eq!((got.wr_id, got.byte_len), (1, 100));
 }
 
-/// After a long silence the PSNs may be anywhere.
+/// After a long silence, the PSNs may have any value.
 #[test]
 fn the_receiver_follows_wherever_the_sender_is() {
     let mut pair = uc().connect();
@@ -297,7 +297,7 @@ fn unsupported_operations_cannot_be_posted() {
 }
 
 #[test]
-fn packets_of_other_services_and_demands_for_answers_are_ignored() {
+fn packets_of_other_services_and_ack_requests_are_ignored() {
     let mut pair = uc().connect();
     pair.recv(B, 7, 100);
     let psn = pair[B].qp.expected_psn();
@@ -393,7 +393,7 @@ fn play(seed: u64) {
             [0, 1].map(|nth| (nth < copies).then(&mut delay)),
         ))
     });
-    // Each message has memory of its own, on both sides, and tells its number.
+    // Each message has memory of its own on both sides, and carries its number.
     let mut sinks: HashMap<u64, Mr> = HashMap::new();
     let mut sources = Vec::new();
     for number in 0..MESSAGES {

@@ -1,4 +1,4 @@
-//! XRC: the protocol of RC, each request for a shared receive queue that it names.
+//! XRC: the protocol of RC, with each request for a shared receive queue that it names.
 
 use ferroce_transport::{
     Counter, PostError, QpEvent, QpState, QpType, RecvWr, SendOp, SendTo, SendWr, Sge, Sges,
@@ -71,7 +71,7 @@ fn every_operation_of_rc() {
 }
 
 #[test]
-fn lost_packets_and_missing_receives_are_repeated_like_those_of_rc() {
+fn losses_and_missing_receives_are_retried_as_in_rc() {
     let mut pair = xrc();
     pair.lose_psn(1, A, true, 1);
     pair.lose(1, Opcode::XrcAcknowledge);
@@ -88,7 +88,7 @@ fn lost_packets_and_missing_receives_are_repeated_like_those_of_rc() {
 }
 
 #[test]
-fn a_srq_that_is_none_is_a_violation_of_the_domain() {
+fn an_unknown_srq_is_an_invalid_request() {
     let mut pair = xrc();
     pair.recv(B, 10, 3000);
     pair.post(A, send_to(&pair, Srqn::new(1), 3000));
@@ -143,13 +143,13 @@ fn a_message_under_way_is_flushed() {
         &[1; 1024],
     );
     pair.move_to(B, QpState::Err);
-    // The other one stays for other queue pairs.
+    // The other receive stays for other queue pairs.
     assert_eq!(pair.recvs(B), [(10, WcStatus::WrFlushErr)]);
     assert_eq!(pair[B].host.srq.as_ref().unwrap().len(), 1);
 }
 
 #[test]
-fn a_srq_that_goes_takes_the_memory_of_its_domain_away() {
+fn a_read_fails_when_the_srq_of_its_domain_is_destroyed() {
     let mut pair = xrc();
     pair.sides[B as usize].host.srqn = Srqn::new(9);
     pair.read(A, 1, 20_000);
@@ -184,7 +184,7 @@ fn each_end_takes_what_is_meant_for_it() {
 }
 
 #[test]
-fn requests_go_to_a_srq_from_the_sending_end_and_receives_to_neither() {
+fn only_the_sender_posts_requests_and_neither_end_receives() {
     let mut pair = xrc();
     let sge = pair[A].local.part(0, 10);
     let [to_peer, to_srq] = [SendTo::Peer, SendTo::Srq(Srqn::new(1))].map(|to| SendWr {

@@ -31,8 +31,8 @@ impl OnFabric {
         self.scenario.hash
     }
 
-    /// So many runs, each with a seed and perhaps a length of outages of its own, and with these
-    /// attributes of all queue pairs.
+    /// `count` runs, each with its own seed and, where `lengths` are given, its own outages, and
+    /// with these attributes of all queue pairs.
     pub(super) fn runs(
         &self,
         count: u32,

@@ -90,16 +90,16 @@ impl Phase {
 pub(crate) struct Course {
     pub(crate) phases: Vec<Phase>,
     pub(crate) samples: Vec<Sample>,
-    /// Packets that the bottleneck has marked, and that it had no room for.
+    /// Packets that the bottleneck marked, and packets that it dropped because its queue was full.
     pub(crate) marked: u64,
     pub(crate) dropped: u64,
-    /// CNPs that the sender has heeded.
+    /// CNPs that the sender has handled.
     pub(crate) cnps: u64,
     /// Whether every byte that arrived was right.
     pub(crate) verified: bool,
 }
 
-/// What a phase was like once its queue pairs had settled, in its second half.
+/// Figures of the second half of a phase, when its queue pairs had settled.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct PhaseFigures {
     /// Payload of each queue pair that sends, bit/s.

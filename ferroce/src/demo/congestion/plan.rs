@@ -32,15 +32,16 @@ pub(super) struct Plan {
 pub(super) const PACKET_PAYLOAD: u32 = 4096;
 /// Its length from the BTH to the ICRC, as the bottleneck counts it.
 const PACKET_BYTES: u32 = PACKET_PAYLOAD + 12 + 4;
-/// So many packets must pass the bottleneck, or the figures of phases are those of single packets.
+/// Packets that must at least pass the bottleneck. With fewer, single packets decide the figures of
+/// a phase.
 const PACKETS_MIN: u64 = 1_000;
 
-/// A machine that is up to it carries this share of what it may: a limit is lifted in steps, and a queue
-/// pair notices a little later.
+/// A machine that is fast enough carries this share of what the limits allow: a limit is raised in
+/// steps, and a queue pair notices a little later.
 const CARRIED_MIN: f64 = 0.9;
 
-/// What a bottleneck of this rate marks: as in HPCC's simulations, but from no less than two packets
-/// on, for one packet is always there.
+/// Marking by a bottleneck of this rate: as in HPCC's simulations, but from two packets on at
+/// least, as one packet is always there.
 pub(super) fn red(rate: Rate) -> CongestionPoint {
     let red = hpcc_red(rate);
     let kmin = red.kmin().max(2 * PACKET_BYTES);
@@ -53,8 +54,8 @@ pub(super) fn shortest_ns(rate: Rate) -> u64 {
 }
 
 impl Plan {
-    /// Whether the machine carried what the bottleneck and the limiters allowed in a phase. If not, its
-    /// figures are the machine's.
+    /// Whether the machine carried what the bottleneck and the limiters allowed in a phase. If not,
+    /// the figures of the phase measure the machine.
     pub(super) fn was_carried(&self, figures: &PhaseFigures) -> bool {
         let bottleneck = self.bottleneck.bps() as f64;
         let allowed = figures.allowed_bps.unwrap_or(bottleneck).min(bottleneck);

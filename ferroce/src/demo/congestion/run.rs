@@ -16,18 +16,20 @@ use crate::demo::rig::{End, Layout, connect};
 use crate::demo::run::TAKE;
 use crate::demo::workload::{MESSAGE_MAX, Message, Op, Pattern};
 
-/// Messages that each queue pair keeps on their way, at most; see [`depth`].
+/// The most messages that each queue pair keeps in flight; see [`depth`].
 const DEPTH: usize = 32;
-/// All queue pairs together keep no more on their way than the bottleneck passes in this time, but
-/// two messages each: with more the queue of a slow one is longer than the retransmission timers.
+/// All queue pairs together keep no more in flight than the bottleneck passes in this time, but at
+/// least two messages each: with more, the queue of a slow one is longer than the retransmission
+/// timers.
 const IN_FLIGHT_MS: u64 = 50;
-/// Of a message the bottleneck passes at least so many in a second, if a packet is not longer.
+/// Messages are short enough that the bottleneck passes this number in a second, but at least a
+/// packet long.
 const MESSAGES_PER_SECOND: u64 = 1_000;
 /// Samples of a run.
 const SAMPLES: u64 = 1_200;
 /// Longest sleep, so that samples are taken in time.
 const NAP: Duration = Duration::from_millis(1);
-/// How long messages on their way may take after the end.
+/// How long messages in flight may take after the end.
 const PATIENCE_NS: u64 = 30_000_000_000;
 /// What the run is made under, for errors.
 pub(super) const UNDER: &str = "congestion control";

@@ -73,7 +73,7 @@ fn row(it: &json::Parameter) -> Row {
     row
 }
 
-/// What becomes of values that the range, the port or the device does not have.
+/// How values are treated that are outside the range, the port's speed or the device's abilities.
 fn effect(param: Param) -> String {
     let mut text = "Other values are refused".to_owned();
     if param.unit() == Unit::Mbps {

@@ -24,7 +24,7 @@ pub(super) fn kind(word: &str) -> Result<Option<&'static Kind>, Failure> {
     }
 }
 
-/// A key and the values that objects must have one of.
+/// A key and its wanted values; an object must have one of them.
 pub(super) struct Filter<'a> {
     key: Key,
     values: Vec<Wanted<'a>>,
@@ -36,7 +36,7 @@ enum Wanted<'a> {
 }
 
 impl<'a> Filter<'a> {
-    /// A list with commas for a key of this kind; of texts, or of numbers and ranges of them.
+    /// A comma-separated list for a key of this kind: texts, or numbers and ranges of numbers.
     pub(super) fn of(kind: &Kind, key: &str, list: &'a str) -> Result<Self, Failure> {
         let Some(key) = kind.keys().find(|known| known.name == key) else {
             let names: Vec<_> = kind.keys().map(|key| key.name).collect();

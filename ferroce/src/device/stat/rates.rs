@@ -108,7 +108,7 @@ fn document(rates: &[Rates], elapsed: Duration) -> json::Rates {
     }
 }
 
-/// So many digits as mean something.
+/// Rounds to thousandths; more digits have no meaning.
 pub(in super::super) fn thousandths(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }

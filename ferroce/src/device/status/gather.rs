@@ -19,18 +19,18 @@ use crate::leftover;
 use crate::output::Failure;
 use crate::policy::Policy;
 
-/// How long all processes together may take to count their queue pairs, and again to tell of those
+/// How long all processes together may take to count their queue pairs, and again to report those
 /// that are slowed down.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// All there is to show.
+/// Everything that is shown.
 pub(super) struct Status {
     pub(super) devices: Vec<DeviceLook>,
     pub(super) programs: Vec<Program>,
     pub(super) machine: Machine,
     /// What deserves attention, the worst first.
     pub(super) warnings: Vec<String>,
-    /// Over which the rates were taken.
+    /// The time over which the rates were measured.
     pub(super) seconds: f64,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct DeviceLook {
 /// What is set on a device and has been counted.
 pub(super) struct Seen {
     pub(super) port: PortLook,
-    /// The port is down because that was set, not for its interface.
+    /// The port was set down; it is not down because of its interface.
     pub(super) is_set_down: bool,
     pub(super) policy: Policy,
     pub(super) egress: Option<String>,
@@ -54,11 +54,11 @@ pub(super) struct Seen {
     /// The impairment is that of a `ferroce run` that goes on.
     pub(super) has_run: bool,
     pub(super) totals: Totals,
-    /// What was added in the window.
+    /// What was added during the window.
     pub(super) moved: Totals,
 }
 
-/// Counters that tell how a device fares.
+/// Counters that show a device's health.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(super) struct Totals {
     pub(super) retransmitted: u64,
@@ -79,7 +79,7 @@ pub(super) struct Program {
     pub(super) queue_pairs: QpStates,
 }
 
-/// Whether a program tells of itself.
+/// Whether a program reports its queue pairs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Condition {
     Running,
@@ -90,8 +90,8 @@ pub(super) enum Condition {
 }
 
 impl Status {
-    /// Looks at everything, lets a window pass by `nap`, and looks again; `None` if `nap` has ended
-    /// that.
+    /// Samples everything, waits for a window by `nap`, and samples again; `None` if `nap` was
+    /// interrupted.
     pub(super) fn take(
         registry: &Registry,
         inquiry: &mut Inquiry,

@@ -50,8 +50,8 @@ pub(super) fn draw(status: &Status, all: bool) -> String {
     lines.collect()
 }
 
-/// How many rows of devices, each of two lines, and of programs fit so many lines. Where some do not,
-/// a line says how many; neither takes more than half from the other.
+/// How many devices, of two rows each, and how many programs fit into `lines` lines. If some do
+/// not, one line says how many; neither takes more than half of the lines from the other.
 fn fitting(devices: usize, programs: usize, lines: usize) -> (usize, usize) {
     if 2 * devices + programs <= lines {
         return (devices, programs);
@@ -181,13 +181,13 @@ fn counters(status: &Status, devices: &[&DeviceLook], all: bool) -> Vec<String> 
     lines_of(table, all)
 }
 
-/// So many of the programs, and how many more there are.
+/// The first `count` programs, and how many more there are.
 fn programs_table(programs: &[Program], count: usize, all: bool) -> Vec<String> {
     if programs.is_empty() {
         return vec!["no program; start one: ferroce run PROGRAM".to_owned()];
     }
     let mut programs: Vec<_> = programs.iter().collect();
-    // Those with something to tell first.
+    // Those with something to report first.
     programs.sort_by_key(|it| {
         (
             it.condition == Condition::Running,

@@ -14,9 +14,9 @@ pub(super) struct Cause {
     pub(super) cause: &'static str,
     /// The side whose send request it was.
     pub(super) requester: Signs,
-    /// The side that it was for.
+    /// The side that the request was sent to.
     pub(super) responder: Signs,
-    /// What to look at, the likeliest first.
+    /// What to check, the likeliest first.
     pub(super) next: &'static [&'static str],
 }
 
@@ -25,7 +25,7 @@ pub(super) struct Cause {
 pub(super) struct Signs {
     /// Counters that rise, and by how much.
     pub(super) counters: &'static [(Counter, &'static str)],
-    /// Events, completions, and what becomes of the queue pair.
+    /// Events, completions, and the state of the queue pair afterwards.
     pub(super) shows: &'static str,
 }
 
@@ -398,7 +398,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_status_that_the_device_reports_has_a_cause_and_none_comes_twice() {
+    fn every_reported_status_has_exactly_one_cause_for_each_code() {
         for status in WcStatus::ALL {
             let causes: Vec<_> = of(status, None).map(|cause| cause.vendor_err).collect();
             assert_eq!(causes.is_empty(), status == WcStatus::Success, "{status:?}");

@@ -104,7 +104,7 @@ fn shortened(name: &str) -> String {
     }
 }
 
-/// At most so many of them, evenly.
+/// At most `most` of the items, evenly spaced.
 fn thinned<T>(all: &[T], most: usize) -> impl Iterator<Item = &T> {
     all.iter().step_by(all.len().div_ceil(most).max(1))
 }

@@ -362,7 +362,7 @@ fn rings_go_round_and_keep_their_bounds() {
 }
 
 #[test]
-fn no_more_messages_go_out_than_the_peer_takes_nor_than_the_queue_holds() {
+fn sending_stops_at_the_peer_s_limit_and_at_the_queue_size() {
     assert!(!met(0, 100).can_send());
     assert!(!met(1, 0).can_send());
     let mut flow = met(2, 100);

@@ -8,12 +8,12 @@ use proptest::prelude::*;
 use super::*;
 use crate::Memory;
 
-/// What somebody may do, and with what.
+/// A permission, and what it covers.
 #[derive(Clone, Copy, Debug)]
 struct Grant {
     key: u32,
     pd: PdId,
-    /// Nobody else, if there is one.
+    /// If set, the only queue pair that has it.
     qpn: Option<Qpn>,
     first: u64,
     len: u64,
@@ -287,7 +287,8 @@ impl Model {
         grants.any(|g| g.region == region.0 && g.key != region.0)
     }
 
-    /// Everybody tries every key there ever was at the edges of all that was ever opened.
+    /// Tries every key that ever existed, as every holder, at the edges of every range ever
+    /// granted.
     fn check(&self, table: &KeyTable) {
         for who in WHO {
             for key in &self.keys {
@@ -360,7 +361,7 @@ fn tags_go_on_where_a_window_left_them() {
     };
     table.bind(who, &bind).unwrap();
     table.remove_window(window.id);
-    // Until the index comes round again.
+    // Until the index is used again.
     let next = std::iter::repeat_with(|| {
         let key = table.insert_region(who.pd, 0, all, memory()).unwrap().key;
         table.remove_region(key);
