@@ -1,9 +1,9 @@
 //! The ioctls of a node.
 
+use ferroce_device::{Hca, HcaConfig};
 use ferroce_fwctl::mailbox::{Method, Reply, Request, Status};
 use ferroce_fwctl::node::{self, UserMemory};
 use ferroce_fwctl::uapi::{FWCTL_INFO, FWCTL_RPC, Info, Rpc};
-use ferroce_device::{Hca, HcaConfig};
 use ferroce_prm::{REGISTERS, Register};
 
 use crate::Cursor;
