@@ -67,6 +67,9 @@ pub struct QpConfig {
     /// A full window stays closed until half of it is acknowledged, so that packets leave in bursts
     /// and not one or two at a time as acknowledgements arrive.
     pub in_bursts: bool,
+    /// Differs between queue pairs that have this number one after the other. A DCI tells it to its
+    /// targets.
+    pub incarnation: u32,
 }
 
 /// The amount that a queue pair may have in flight. The device decides it, because many queue pairs

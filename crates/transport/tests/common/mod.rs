@@ -151,6 +151,7 @@ impl Setup {
             window_bytes: self.window_bytes,
             read_bytes: 128 << 10,
             in_bursts: true,
+            incarnation: 0,
         };
         Side {
             qp: Qp::new(config, &self.policy),
