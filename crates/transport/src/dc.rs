@@ -85,7 +85,7 @@ impl Initiator {
 
     /// The connection has nothing to do.
     pub(crate) fn linger(&mut self, now: Time) {
-        self.idle_until.get_or_insert(now.after(LINGER));
+        self.idle_until.get_or_insert_with(|| now.after(LINGER));
     }
 
     /// When the connection ends.

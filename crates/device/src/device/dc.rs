@@ -46,8 +46,8 @@ impl Hca {
 
     /// Ends a connection that has no request after this disconnect: a late one is of no consequence.
     fn hear_disconnect(&mut self, caller: Caller, index: u32, headers: &Headers) {
-        let is_last = |entry: &Box<QpEntry>| entry.qp.expected_psn() == headers.psn;
-        if self.qps.get(index).is_some_and(is_last) {
+        let expected = self.qps.get(index).map(|entry| entry.qp.expected_psn());
+        if expected == Some(headers.psn) {
             self.disconnect(caller);
         }
     }

@@ -34,11 +34,11 @@ fn target(side: &mut Side, srq: SrqId) -> Qpn {
 /// An initiator, ready to send.
 fn initiator(side: &mut Side) -> Qpn {
     let qpn = side.create_qp_of(QpType::Dci);
-    let states = [QpState::Reset, QpState::Init, QpState::Rtr, QpState::Rts];
+    use QpState::{Init, Reset, Rtr, Rts};
     let mut attr = attr();
     attr.sq_psn = Psn::new(0xff_fffe);
-    for [from, to] in states.array_windows() {
-        let step = QpModify::step(QpType::Dci, *from, *to, attr);
+    for (from, to) in [(Reset, Init), (Init, Rtr), (Rtr, Rts)] {
+        let step = QpModify::step(QpType::Dci, from, to, attr);
         side.hca.modify_qp(qpn, &step, None).unwrap();
     }
     qpn
@@ -169,7 +169,7 @@ fn nothing_is_sent_before_the_target_has_accepted() {
 }
 
 #[test]
-fn an_initiator_leaves_a_target_when_that_has_answered_everything() {
+fn an_initiator_leaves_a_target_that_has_answered_everything() {
     let mut scene = Scene::new(2);
     for wr_id in 10..14 {
         scene.recv(wr_id);
@@ -218,7 +218,7 @@ fn a_wrong_key_is_refused_and_the_target_goes_on() {
     assert_eq!(scene.statuses(), [good(3)]);
 }
 
-/// A target that has gone has no one to answer for it: as with a queue pair of RC, retries are used up.
+/// As with a queue pair of RC, the retries of its peer are used up.
 #[test]
 fn a_target_that_has_gone_does_not_answer() {
     for connected in [false, true] {
@@ -285,7 +285,7 @@ fn an_initiator_waits_for_receives_as_one_of_rc() {
 }
 
 #[test]
-fn a_lost_connect_request_is_repeated_by_the_same_timeouts_as_those_of_rc() {
+fn a_lost_connect_request_is_repeated_like_any_other() {
     let mut scene = Scene::new(1);
     scene.recv(10);
     scene.pair.sides[B].deaf = true;
@@ -301,7 +301,7 @@ fn a_lost_connect_request_is_repeated_by_the_same_timeouts_as_those_of_rc() {
 }
 
 #[test]
-fn many_initiators_share_a_target_and_one_initiator_has_many_targets() {
+fn a_thousand_initiators_and_a_thousand_targets() {
     let mut scene = Scene::new(1000);
     for wr_id in 0..2000 {
         scene.recv(wr_id);
@@ -411,7 +411,7 @@ fn a_late_copy_of_a_connect_request_ends_no_later_connection() {
 }
 
 #[test]
-fn a_half_received_message_is_flushed_when_its_target_goes() {
+fn a_half_received_message_goes_with_its_target() {
     let mut scene = Scene::new(1);
     scene.recv(10);
     scene.post(1, SEND, scene.local.sge(0, 8), 0);
@@ -426,21 +426,17 @@ fn a_half_received_message_is_flushed_when_its_target_goes() {
     let data = ferroce_device::Data::Bytes(&payload);
     scene.pair.give(B, 0, &first.headers, data);
     let b = &mut scene.pair.sides[B];
-    b.hca.modify_srq(scene.srq, &Default::default()).unwrap();
-    let before = b.completions.len();
     b.hca.destroy_qp(scene.dcts[0]).unwrap();
     b.hca.audit();
-    assert_eq!(before, 1, "what is flushed goes with the target");
     assert_eq!(b.hca.poll_completion(b.cq).unwrap(), None);
 }
 
 #[test]
 fn the_states_of_both_ends_are_those_of_mlx5() {
     let mut scene = Scene::new(1);
-    let [a, b] = [A, B].map(|id| id);
     let to = |state| QpModify::to(state, Attr::empty(), attr());
     for state in [QpState::Rts, QpState::Err, QpState::Reset] {
-        let refused = scene.pair.sides[b]
+        let refused = scene.pair.sides[B]
             .hca
             .modify_qp(scene.dcts[0], &to(state), None);
         let no_transition = ModifyError::NoTransition {
@@ -450,7 +446,7 @@ fn the_states_of_both_ends_are_those_of_mlx5() {
         };
         assert_eq!(refused, Err(VerbsError::Modify(no_transition)));
     }
-    let side = &mut scene.pair.sides[a];
+    let side = &mut scene.pair.sides[A];
     let refused = side.hca.modify_qp(scene.dci, &to(QpState::Sqd), None);
     assert!(matches!(refused, Err(VerbsError::Modify(_))), "{refused:?}");
     side.hca
@@ -463,7 +459,7 @@ fn the_states_of_both_ends_are_those_of_mlx5() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn unsuitable_requests_and_objects_are_refused() {
     let mut scene = Scene::new(1);
     let local = scene.local.sge(0, 8);
     let (rc, ud) = {
