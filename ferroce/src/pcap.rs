@@ -240,6 +240,7 @@ fn service(service: Service) -> &'static str {
         Service::Uc => "UC",
         Service::Ud => "UD",
         Service::Xrc => "XRC",
+        Service::Dc => "DC",
         Service::Cnp => "CNP",
     }
 }

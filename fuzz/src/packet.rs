@@ -2,7 +2,7 @@
 
 use ferroce_wire::{
     Aeth, AtomicEth, BthFlags, Deth, ExtensionValues, HEADERS_LEN_MAX, Headers, ICRC_LEN, IcrcFlow,
-    IcrcVerifier, IdPolicy, IpPair, Opcode, Packet, Psn, Qpn, ROCE_V2_PORT, Reth, Srqn, Syndrome,
+    DcConnect, Dceth, IcrcVerifier, IdPolicy, IpPair, Opcode, Packet, Psn, Qpn, ROCE_V2_PORT, Reth, Srqn, Syndrome,
     Verdict, cnp,
 };
 
@@ -122,6 +122,16 @@ fn emit(input: &mut Cursor<'_>, flow: &IcrcFlow, ip_id: u16) {
     }
     if opcode.has_xrceth() {
         values.xrceth = Srqn::new(input.u32());
+    }
+    if opcode.has_dceth() {
+        values.dceth = Dceth {
+            connection: input.u32() as u8,
+            initiator: Qpn::new(input.u32()),
+        };
+        values.dc_connect = DcConnect {
+            key: input.u32().into(),
+            incarnation: input.u32(),
+        };
     }
     let mut headers = Headers::with_values(opcode, &values).to(dest_qp, psn);
     headers.pkey = pkey;

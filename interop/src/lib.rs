@@ -21,8 +21,8 @@ use std::thread;
 
 use ferroce_wire::pcapng::UdpMeta;
 use ferroce_wire::{
-    Aeth, AtomicEth, BthFlags, CreditCode, Deth, ExtensionValues, Headers, IcrcFlow, IpPair,
-    Opcode, PKEY_DEFAULT, Psn, Qpn, Reth, Srqn, Syndrome, cnp,
+    Aeth, AtomicEth, BthFlags, CreditCode, DcConnect, Dceth, Deth, ExtensionValues, Headers,
+    IcrcFlow, IpPair, Opcode, PKEY_DEFAULT, Psn, Qpn, Reth, Srqn, Syndrome, cnp,
 };
 
 /// Plausible headers for an opcode, with the extensions it carries.
@@ -55,6 +55,14 @@ pub fn sample(opcode: Opcode, dest_qp: Qpn, psn: Psn) -> Headers {
             src_qp: Qpn::new(0x4242),
         },
         xrceth: Srqn::new(0x3333),
+        dceth: Dceth {
+            connection: 1,
+            initiator: Qpn::new(0x4242),
+        },
+        dc_connect: DcConnect {
+            key: 0x1234,
+            incarnation: 1,
+        },
     };
     let mut headers = Headers::with_values(opcode, &values).to(dest_qp, psn);
     headers.flags.set(BthFlags::ACK_REQ, opcode.is_request());

@@ -131,6 +131,8 @@ pub struct Policy {
     pub rnr_ticks: bool,
     /// Whether a retransmission after a timeout counts as a slow restart (F13).
     pub slow_restart: bool,
+    /// Whether a DCI sends to a target before that has accepted the connection.
+    pub dc_half_handshake: bool,
     /// Seed of the device; every QP draws from it and its own number (D26).
     pub seed: u64,
 }
@@ -148,6 +150,7 @@ impl Policy {
             range_bound_exclusive: false,
             rnr_ticks: false,
             slow_restart: false,
+            dc_half_handshake: false,
             seed: 0,
         }
     }

@@ -12,6 +12,7 @@
 //! | `rest` | releases memory that an idle device does not need |
 //! | `carrier` | the state of the port's carrier, and the events for it |
 //! | `congestion`, `flows` | congestion control, and its state for display |
+//! | `dc` | packets for targets of the dynamically connected transport |
 //! | `cm` | the connection manager's packets |
 //! | `audit` | consistency checks |
 
@@ -21,6 +22,7 @@ mod cm;
 mod config;
 mod congestion;
 mod control;
+mod dc;
 mod flows;
 mod payload;
 mod queue_pair;
@@ -40,10 +42,12 @@ use ferroce_transport::{Outgoing, Time};
 use self::carrier::Carrier;
 pub use self::config::HcaConfig;
 pub use self::flows::{FlowLook, LimitLook};
+pub(crate) use self::queue_pair::Found;
 pub use self::shape::{Shape, damage};
 use crate::admission::Admission;
 use crate::cm::Cm;
 use crate::congestion::Congestion;
+use crate::dc::Connections;
 use crate::event::Event;
 use crate::group::Groups;
 use crate::identity::Identity;
@@ -96,6 +100,8 @@ pub struct Hca {
     /// Users of each XRC domain.
     pub(crate) xrcds: Table<u32>,
     pub(crate) groups: Groups,
+    /// Of its targets of the dynamically connected transport.
+    pub(crate) connections: Connections,
 }
 
 const _: () = {
@@ -151,6 +157,7 @@ impl Hca {
             xrcds: Table::new(limits.max_xrcd),
             qps: Table::new(limits.max_qp),
             groups: Groups::default(),
+            connections: Connections::default(),
             scheduler,
             departure: Time::ZERO,
             egress: Impairer::new(Direction::Egress, config.seed ^ 0x9e37_79b9_7f4a_7c15),

@@ -118,6 +118,11 @@ pub enum VerbsError {
     /// An XRC_RECV queue pair has an XRC domain, and neither a PD nor CQs (`EINVAL`).
     #[error("an XRC_RECV queue pair needs an XRC domain and no PD; set IBV_QP_INIT_ATTR_XRCD")]
     NeedsXrcDomain,
+    /// A DCT has an access key and receives from a shared receive queue (`EINVAL`).
+    #[error(
+        "a DCT needs an access key and a shared receive queue; create it with mlx5dv_create_qp"
+    )]
+    NeedsDcKey,
     /// A shared receive queue of XRC serves no other queue pairs (`EINVAL`).
     #[error(
         "the shared receive queue is of type XRC; make one of type IBV_SRQT_BASIC for this queue pair"

@@ -62,6 +62,7 @@ pub mod cm;
 mod congestion;
 mod counters;
 mod cq;
+mod dc;
 mod device;
 mod error;
 mod error_log;
@@ -105,10 +106,10 @@ pub use event::{Event, Refusal};
 pub use ferroce_dcqcn::Rate;
 pub use ferroce_dcqcn::rp::Phase;
 pub use ferroce_transport::{
-    AccessError, AccessFlags, Attr, Bytes, Completion, Counter, CounterInfo, Data, GRH_BYTES,
-    MemoryRef, ModifyError, Mtu, MwBind, Outgoing, Path, Payload, PostError, QpAttr, QpCap,
-    QpEvent, QpModify, QpState, QpType, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges, Span,
-    Time, TimerExpiry, UdAddress, WcFlags, WcOpcode, WcStatus, WorkQueue,
+    AccessError, AccessFlags, Attr, Bytes, Completion, Counter, CounterInfo, Data, DctAddress,
+    GRH_BYTES, MemoryRef, ModifyError, Mtu, MwBind, Outgoing, Path, Payload, PostError, QpAttr,
+    QpCap, QpEvent, QpModify, QpState, QpType, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge,
+    Sges, Span, Time, TimerExpiry, UdAddress, WcFlags, WcOpcode, WcStatus, WorkQueue,
 };
 pub use ferroce_wire::{Psn, Qpn, Srqn};
 pub use group::group_of_mgid;

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use ferroce_dcqcn::np::CnpTimer;
-use ferroce_transport::{Path, Qp, Time};
+use ferroce_transport::{Path, Qp, QpType, Time};
 
 use crate::admission::{Applicant, Seat};
 use crate::congestion::Limiter;
@@ -74,6 +74,16 @@ impl QpEntry {
             qp: &mut self.qp,
             seat: &mut self.seat,
         }
+    }
+
+    /// Whether it is a target of the dynamically connected transport.
+    pub(crate) fn is_target(&self) -> bool {
+        self.qp.config().qp_type == QpType::Dct
+    }
+
+    /// Whether programs know it.
+    pub(crate) fn is_shown(&self) -> bool {
+        self.qp.config().qp_type != QpType::DcResponder
     }
 
     /// Whether it waits for the port.

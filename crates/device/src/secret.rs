@@ -17,6 +17,7 @@ pub(crate) enum Draw {
     CommId,
     FirstPsn,
     MadPsn,
+    DcIncarnation,
 }
 
 impl Secret {

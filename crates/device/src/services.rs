@@ -35,6 +35,8 @@ pub(crate) struct QpObjects {
     pub(crate) srq: Option<SrqId>,
     /// XRC_RECV has one.
     pub(crate) xrcd: Option<XrcdId>,
+    /// The access key of a DCT.
+    pub(crate) dc_key: Option<u64>,
 }
 
 impl QpObjects {
@@ -271,6 +273,10 @@ impl Services for QpServices<'_> {
             srq: SrqId(index),
         });
         true
+    }
+
+    fn opens_target(&self, key: u64) -> bool {
+        self.objects.dc_key == Some(key)
     }
 
     fn event(&mut self, event: QpEvent) {

@@ -158,4 +158,9 @@ impl Settings {
     pub(crate) fn ack_dscp(&self) -> Option<u8> {
         self.roce_accl.ack_dscp()
     }
+
+    /// Whether a DCI sends to a target before that has accepted the connection.
+    pub(crate) fn dc_half_handshake(&self) -> bool {
+        self.roce_accl.dc_half_handshake()
+    }
 }

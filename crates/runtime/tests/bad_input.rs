@@ -15,8 +15,9 @@ use common::{
 use ferroce_device::{Counter, Hca, QpAttr, QpModify};
 use ferroce_runtime::Endpoint;
 use ferroce_wire::{
-    Aeth, AtomicEth, BthFlags, CreditCode, Deth, ExtensionValues, Headers, ICRC_LEN, NakCode,
-    Opcode, PKEY_DEFAULT, Packet, Psn, Qpn, ROCE_V2_PORT, Reth, Service, Srqn, Syndrome, cnp,
+    Aeth, AtomicEth, BthFlags, CreditCode, DcConnect, Dceth, Deth, ExtensionValues, Headers,
+    ICRC_LEN, NakCode, Opcode, PKEY_DEFAULT, Packet, Psn, Qpn, ROCE_V2_PORT, Reth, Service, Srqn,
+    Syndrome, cnp,
 };
 
 const LEN: usize = 256 << 10;
@@ -49,6 +50,14 @@ fn headers(opcode: Opcode, dest: Qpn, psn: Psn, remote: Remote) -> Headers {
             src_qp: dest,
         },
         xrceth: Srqn::new(1),
+        dceth: Dceth {
+            connection: 1,
+            initiator: dest,
+        },
+        dc_connect: DcConnect {
+            key: 0x1234,
+            incarnation: 1,
+        },
     };
     let mut headers = Headers::with_values(opcode, &values).to(dest, psn);
     headers.flags.set(BthFlags::ACK_REQ, opcode.is_request());

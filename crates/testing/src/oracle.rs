@@ -132,7 +132,8 @@ fn execute(memory: &mut [u8], base: u64, sent: &Posted<'_>, bytes: &[u8]) -> Vec
         SendOp::Send { .. }
         | SendOp::SendInvalidate { .. }
         | SendOp::BindMw(_)
-        | SendOp::LocalInvalidate { .. } => Vec::new(),
+        | SendOp::LocalInvalidate { .. }
+        | SendOp::Connect { .. } => Vec::new(),
         SendOp::Write { va, .. } => {
             memory[start(va)..][..bytes.len()].copy_from_slice(bytes);
             Vec::new()

@@ -65,7 +65,7 @@ const RNR_WAIT_MAX: Span = Span::from_nanos(rnr_timer_ns(0));
 impl Requester {
     fn audit(&self, now: Time, max_wr: u32, rd_atomic_max: u8) {
         assert!(self.is_consistent(), "{self:?}");
-        assert!(self.queue.len() <= max_wr as usize, "{self:?}");
+        assert!(self.len() <= max_wr as usize, "{self:?}");
         let responses_max = usize::from(rd_atomic_max.max(1));
         assert!(self.responses_due.len() <= responses_max, "{self:?}");
         let is_bounded = match self.timer {

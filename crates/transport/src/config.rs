@@ -69,6 +69,9 @@ pub struct QpConfig {
     pub in_bursts: bool,
     /// Replaces the attribute `retry_cnt` and its limit of 7.
     pub extended_retry_count: Option<u8>,
+    /// Differs between queue pairs that have this number one after the other. A DCI tells it to its
+    /// targets.
+    pub incarnation: u32,
 }
 
 /// The amount that a queue pair may have in flight. The device decides it, because many queue pairs

@@ -74,6 +74,7 @@ counters! {
     RxWriteRequests "rx_write_requests" node_infiniband "rx_write_requests" "RDMA WRITE requests received that the queue pair permits, also those refused for their key.";
     RxReadRequests "rx_read_requests" node_infiniband "rx_read_requests" "RDMA READ requests received.";
     RxAtomicRequests "rx_atomic_requests" node_infiniband "rx_atomic_requests" "Atomic requests received.";
+    RxDctConnect "rx_dct_connect" node_infiniband "rx_dct_connect_requests" "Connect requests that a DC target has accepted.";
     ReqCqeError "req_cqe_error" node_infiniband "req_cqes_errors" "Send completions with an error, flushed ones included.";
     ReqCqeFlushError "req_cqe_flush_error" node_infiniband "req_cqes_flush_errors" "Send completions flushed after another error.";
     RespCqeError "resp_cqe_error" node_infiniband "resp_cqes_errors" "Receive completions with an error, flushed ones included.";
@@ -105,6 +106,8 @@ counters! {
     RxWrongPeer "rx_wrong_peer" ferroce "rx_wrong_peer" "Packets dropped because they come from another address than the peer's.";
     RxWrongPkey "rx_wrong_pkey" ferroce "rx_wrong_pkey" "Packets dropped because their partition key does not match.";
     RxWrongQkey "rx_wrong_qkey" ferroce "rx_wrong_qkey" "Datagrams dropped because their queue key is not that of the QP.";
+    RxDcUnconnected "rx_dc_unconnected" ferroce "rx_dc_unconnected" "DC requests dropped because their initiator has no such connection to the target.";
+    RxDcTableFull "rx_dc_table_full" ferroce "rx_dc_table_full" "DC connect requests dropped because the device's targets had as many connections as they can.";
     RxWrongService "rx_wrong_service" ferroce "rx_wrong_service" "Packets dropped because their opcode belongs to another service.";
     RxUnexpectedResponse "rx_unexpected_response" ferroce "rx_unexpected_response" "Responses dropped because they answer nothing outstanding.";
     RxSocketOverflow "rx_socket_overflow" ferroce "rx_socket_overflow" "Packets the kernel dropped because the receive buffer of the device's socket was full.";

@@ -26,6 +26,7 @@
 //! | `answers` | the responder's pending answers |
 //! | `owed` | requests that wait for their first answer |
 //! | `serial` | sequence numbers that are stored for longer than packets are in flight |
+//! | `dc` | the initiator of the dynamically connected transport |
 //! | `unreliable`, `datagram` | UC and UD receives |
 //! | `packet`, `bytes` | packets to send, as values |
 //! | `service` | queue pair types and their peers |
@@ -41,6 +42,7 @@ mod completer;
 mod config;
 mod counter;
 mod datagram;
+mod dc;
 mod fault;
 mod memory;
 mod owed;
@@ -68,7 +70,7 @@ pub use memory::{AccessError, AtomicOp, Data, Key, MemoryRef, Segment};
 pub use packet::{Outgoing, Payload, frame_bytes};
 pub use qp::Qp;
 pub use recv::ReceiveQueue;
-pub use service::{GRH_BYTES, Grh, Path, QpType, SendTo, UdAddress};
+pub use service::{DctAddress, GRH_BYTES, Grh, Path, QpType, SendTo, UdAddress};
 pub use services::{QpEvent, Services, TimerExpiry};
 pub use work::{
     Completion, MAX_MESSAGE_BYTES, MwBind, PostError, RecvWqe, RecvWr, SendFlags, SendOp, SendWr,

@@ -3,19 +3,20 @@
 
 use ferroce_adp::{Policy, QpTimeouts, RetryState};
 use ferroce_base::time::Time;
-use ferroce_wire::{Headers, Psn, Qpn, Service};
+use ferroce_wire::{Dceth, Headers, Psn, Qpn, Service};
 
 use crate::attr::{AccessFlags, Attr, ModifyError, QpAttr, QpModify, QpState};
 use crate::completer::Verdict;
 use crate::config::{Allowance, HeldBack, QpConfig};
 use crate::counter::Counter;
+use crate::dc::Initiator;
 use crate::fault::Fault;
 use crate::memory::Data;
 use crate::packet::Outgoing;
 use crate::recv::ReceiveQueue;
 use crate::requester::Requester;
 use crate::responder::{Context, Failed, ReceiveSource, Responder};
-use crate::service::{QpType, UdAddress};
+use crate::service::{Path, QpType, UdAddress};
 use crate::services::{QpEvent, Services};
 use crate::work::{PostError, RecvWr, SendFlags, SendWr};
 
@@ -40,6 +41,8 @@ pub struct Qp {
     requester: Requester,
     responder: Responder,
     receives: ReceiveSource,
+    /// A DCI has one.
+    initiator: Option<Box<Initiator>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -67,8 +70,10 @@ impl Qp {
             srq,
             window_bytes,
             read_bytes,
+            incarnation,
             ..
         } = config;
+        let is_dci = qp_type == QpType::Dci;
         Self {
             config,
             state: QpState::Reset,
@@ -82,7 +87,18 @@ impl Qp {
             },
             turn: SendTurn::FIRST,
             communication_established: false,
+            initiator: is_dci.then(|| Box::new(Initiator::new(qpn, incarnation))),
         }
+    }
+
+    /// Creates the part of a DC target that answers one initiator. It expects the connect request.
+    pub fn answering(config: QpConfig, policy: &Policy, attr: QpAttr, connect: &Headers) -> Self {
+        let mut qp = Self::new(config, policy);
+        qp.attr = attr;
+        qp.state = QpState::Rtr;
+        qp.communication_established = true;
+        qp.responder.connect(connect.psn);
+        qp
     }
 
     /// Returns its number.
@@ -175,7 +191,7 @@ impl Qp {
 
     /// Returns the number of send requests not completed.
     pub fn send_queue_len(&self) -> usize {
-        self.requester.queue.len()
+        self.requester.len()
     }
 
     /// Returns whether some of them, in RTS, have not been sent or must be retransmitted.
@@ -246,6 +262,14 @@ impl Qp {
         self.requester
             .set_timeouts(host.policy(), self.config.qpn, self.timeouts());
         self.communication_established = false;
+        self.forget_target();
+    }
+
+    /// Ends the connection of a DCI, if it has one, without telling the target.
+    fn forget_target(&mut self) {
+        if let Some(initiator) = &mut self.initiator {
+            initiator.forget();
+        }
     }
 
     /// Posts a send request.
@@ -294,7 +318,7 @@ impl Qp {
             });
         }
         let qp_type = self.config.qp_type;
-        if matches!(qp_type, QpType::XrcSend | QpType::XrcRecv) {
+        if matches!(qp_type, QpType::XrcSend | QpType::XrcRecv | QpType::Dci) {
             return Err(PostError::NoReceiveQueue { qp_type });
         }
         let ReceiveSource::Own(queue) = &mut self.receives else {
@@ -380,6 +404,9 @@ impl Qp {
 
     /// Handles timers up to the current time.
     pub fn handle_timeout<H: Services>(&mut self, now: Time, host: &mut H) {
+        if let Some(initiator) = &mut self.initiator {
+            initiator.handle_timeout(now);
+        }
         let verdict = self.requester.handle_timeout(now, host);
         self.conclude(verdict, host);
     }
@@ -414,11 +441,12 @@ impl Qp {
         }
         self.state = QpState::Err;
         self.requester.flush(host, self.config.qpn, Fault::FLUSHED);
+        self.forget_target();
         self.flush_receives(host);
-        // An XRC_RECV queue pair has no receive queue that could come to its last WQE.
-        if matches!(self.receives, ReceiveSource::Shared { .. })
-            && self.config.qp_type != QpType::XrcRecv
-        {
+        // An XRC_RECV queue pair has no receive queue that could come to its last WQE, and a DC
+        // target goes on when it has refused an initiator.
+        let goes_on = matches!(self.config.qp_type, QpType::XrcRecv | QpType::DcResponder);
+        if matches!(self.receives, ReceiveSource::Shared { .. }) && !goes_on {
             host.event(QpEvent::LastWqeReached);
         }
     }
@@ -496,15 +524,25 @@ impl Qp {
                 has_nak
             }
         };
-        if made && self.config.qp_type.service() == Service::Xrc {
-            out.headers = out.headers.as_xrc_response();
+        if made {
+            match self.config.qp_type.service() {
+                Service::Xrc => out.headers = out.headers.as_xrc_response(),
+                // Responses have no such header.
+                Service::Dc => out.headers = out.headers.as_dc(Dceth::default()),
+                Service::Rc | Service::Uc | Service::Ud | Service::Cnp => {}
+            }
         }
         made
     }
 
     fn poll_request<H: Services>(&mut self, now: Time, host: &mut H, out: &mut Outgoing) -> bool {
+        if self.is_leaving(now) {
+            return self.poll_disconnect(out);
+        }
+        let waits_for_target = self.waits_for_target(host);
         let draining = match self.state {
             QpState::Rts if self.requester.is_quiet() => return false,
+            QpState::Rts if waits_for_target => true,
             QpState::Rts => false,
             QpState::Sqd => true,
             _ => return false,
@@ -517,13 +555,103 @@ impl Qp {
             self.requester.give_up_departure(now, host);
             // A WQE that turned out to be unsendable may be the oldest one.
             self.conclude(Ok(()), host);
+        } else if let Some(initiator) = &self.initiator {
+            out.headers = out.headers.as_dc(initiator.dceth());
         }
         made
     }
 
+    /// Connects a DCI to the target of its next request, if it has no connection; returns the path
+    /// to that target, which the device then follows.
+    pub fn turn_to_target<H: Services>(&mut self, host: &mut H) -> Option<Path> {
+        let initiator = self.initiator.as_mut()?;
+        if self.state != QpState::Rts || initiator.target().is_some() {
+            return None;
+        }
+        self.requester.execute_local(host, self.config.qpn);
+        let target = self.requester.next_target()?;
+        self.requester.push_connect(initiator.connect(target));
+        self.attr.dest_qpn = target.qpn;
+        Some(target.path)
+    }
+
+    /// Returns whether it is a DCI that has requests and no connection.
+    #[inline]
+    pub fn wants_target(&self) -> bool {
+        let initiator = self.initiator.as_ref();
+        initiator.is_some_and(|it| it.target().is_none()) && self.has_unsent()
+    }
+
+    /// Whether a DCI must not start another request: its target has not accepted it yet, or has to
+    /// answer everything before the DCI turns to another one.
+    fn waits_for_target<H: Services>(&mut self, host: &mut H) -> bool {
+        let Some(initiator) = &mut self.initiator else {
+            return false;
+        };
+        let requester = &mut self.requester;
+        let has_started = !requester.drained();
+        if requester.is_connecting() && has_started && !host.policy().dc_half_handshake {
+            return true;
+        }
+        if self.state == QpState::Rts {
+            requester.execute_local(host, self.config.qpn);
+        }
+        let next = requester.next_target();
+        next.is_some() && next != initiator.target()
+    }
+
+    /// Whether a DCI is done with its target.
+    fn is_leaving(&mut self, now: Time) -> bool {
+        let Some(initiator) = &mut self.initiator else {
+            return false;
+        };
+        let target = initiator.target();
+        if target.is_none() || self.state != QpState::Rts {
+            return false;
+        }
+        if !self.requester.drained() || self.requester.is_connecting() {
+            initiator.keep();
+            return false;
+        }
+        match self.requester.next_target() {
+            Some(next) if Some(next) != target => true,
+            Some(_) => {
+                initiator.keep();
+                false
+            }
+            None => {
+                initiator.linger(now);
+                initiator.is_over()
+            }
+        }
+    }
+
+    /// Makes the packet that ends the connection of a DCI.
+    fn poll_disconnect(&mut self, out: &mut Outgoing) -> bool {
+        let Some(initiator) = &mut self.initiator else {
+            return false;
+        };
+        let headers = initiator.disconnect();
+        out.set_headers(headers.to(self.attr.dest_qpn, self.requester.una));
+        true
+    }
+
+    /// Whether a DCI has neither to connect nor to begin or end a wait for more requests.
+    fn is_settled(&self) -> bool {
+        let Some(initiator) = &self.initiator else {
+            return true;
+        };
+        let is_idle = initiator.target().is_some() && self.requester.drained();
+        !is_idle || initiator.deadline().is_some()
+    }
+
     /// Returns when [`Self::handle_timeout`] must be called next.
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.requester.timer.deadline()
+        let idle = self.initiator.as_ref().and_then(|it| it.deadline());
+        match (self.requester.timer.deadline(), idle) {
+            (Some(timer), Some(idle)) => Some(timer.min(idle)),
+            (timer, idle) => timer.or(idle),
+        }
     }
 
     /// Returns whether [`Self::poll_transmit`] has nothing to do before the next input. This is the
@@ -531,7 +659,7 @@ impl Qp {
     #[inline]
     pub fn is_quiet(&self) -> bool {
         let all_sent = match self.state {
-            QpState::Rts => self.requester.is_quiet(),
+            QpState::Rts => self.requester.is_quiet() && self.is_settled(),
             QpState::Rtr => true,
             _ => false,
         };

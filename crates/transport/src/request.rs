@@ -150,7 +150,8 @@ impl Request<'_> {
                 self.datagram(to.qkey)
             }
             SendTo::Peer if config.qp_type == QpType::Uc => self.headers(Connection::Uc),
-            SendTo::Peer => self.headers(Connection::Rc),
+            // A DCI adds its own header to the packet.
+            SendTo::Peer | SendTo::Dct(_) => self.headers(Connection::Rc),
             SendTo::Srq(srqn) => self.headers(Connection::Xrc(srqn)),
         };
         out.set_headers(headers);
@@ -213,6 +214,7 @@ impl Request<'_> {
                     compare: 0,
                 },
             ),
+            SendOp::Connect { dceth, connect } => Headers::connect(dceth, connect),
             SendOp::BindMw(_) | SendOp::LocalInvalidate { .. } => {
                 unreachable!(
                     "the requester executes local operations, it sends no packets for them"

@@ -15,7 +15,7 @@ use crate::packet::Outgoing;
 use crate::recovery::Recovery;
 use crate::request::{Request, SendWqe};
 use crate::serial::Serial;
-use crate::service::{QpType, SendTo, UdAddress};
+use crate::service::{DctAddress, QpType, SendTo, UdAddress};
 use crate::services::Services;
 use crate::work::{
     Completion, MAX_MESSAGE_BYTES, PostError, SendFlags, SendOp, SendWr, WcStatus, WorkQueue,
@@ -189,7 +189,7 @@ impl Requester {
         write: impl FnOnce(&mut SendWr) -> Result<(), E>,
     ) -> Result<(), E> {
         let max = config.cap.max_send_wr;
-        if self.queue.len() >= max as usize {
+        if self.queue.len() >= max as usize && self.len() >= max as usize {
             // What is wrong with the request itself is said first.
             let mut refused = SendWqe::default();
             write(&mut refused.wr)?;
@@ -208,11 +208,43 @@ impl Requester {
         posted
     }
 
+    /// Requests of the program that are not complete.
+    pub(crate) fn len(&self) -> usize {
+        self.queue.len() - usize::from(self.is_connecting())
+    }
+
+    /// Whether the target of a DCI has not accepted the connection yet.
+    pub(crate) fn is_connecting(&self) -> bool {
+        let oldest = self.queue.front().map(|wqe| wqe.op);
+        matches!(oldest, Some(SendOp::Connect { .. }))
+    }
+
+    /// Puts the request that opens a connection before all others, none of which has started.
+    pub(crate) fn push_connect(&mut self, op: SendOp) {
+        debug_assert!(self.drained(), "{self:?}");
+        let wr = SendWr {
+            op,
+            ..SendWr::default()
+        };
+        self.queue.push_front(SendWqe {
+            wr,
+            ..SendWqe::default()
+        });
+    }
+
+    /// The target that the next request is for which has not started.
+    pub(crate) fn next_target(&self) -> Option<DctAddress> {
+        match self.queue.get(self.started)?.to {
+            SendTo::Dct(to) => Some(to),
+            SendTo::Peer | SendTo::Srq(_) | SendTo::Datagram(_) => None,
+        }
+    }
+
     /// Where the next request goes if it is a datagram.
     pub(crate) fn next_datagram(&self) -> Option<UdAddress> {
         match self.queue.get(self.cursor)?.to {
             SendTo::Datagram(to) => Some(to),
-            SendTo::Peer | SendTo::Srq(_) => None,
+            SendTo::Peer | SendTo::Srq(_) | SendTo::Dct(_) => None,
         }
     }
 
@@ -305,7 +337,7 @@ impl Requester {
 
     /// Executes the local operations whose turn it is. They complete in their order, behind what
     /// is still on its way, and happen once: going back to what was lost passes them by.
-    fn execute_local<H: Services>(&mut self, host: &mut H, qpn: Qpn) {
+    pub(crate) fn execute_local<H: Services>(&mut self, host: &mut H, qpn: Qpn) {
         while self.cursor == self.started
             && let Some(wqe) = self.queue.get(self.cursor)
             && wqe.op.is_local()
@@ -619,6 +651,10 @@ impl Requester {
     /// Completes the oldest WQE with `fault` and flushes the rest. If the peer refused it, it is the
     /// next one to send, in answers to queries (F19).
     pub(crate) fn fail<H: Services>(&mut self, host: &mut H, qpn: Qpn, fault: Fault) {
+        // A target that refuses the connection refuses the first request for it.
+        if self.is_connecting() {
+            self.queue.pop_front();
+        }
         if let Some(wqe) = self.queue.pop_front() {
             fault.complete(host, wqe.wr_id, wqe.op.wc_opcode(), qpn);
         }
@@ -633,6 +669,9 @@ impl Requester {
     /// own. What never left has no PSNs any more.
     pub(crate) fn flush<H: Services>(&mut self, host: &mut H, qpn: Qpn, oldest: Fault) {
         let mut fault = oldest;
+        if self.is_connecting() {
+            self.queue.pop_front();
+        }
         while let Some(wqe) = self.queue.pop_front() {
             fault.complete(host, wqe.wr_id, wqe.op.wc_opcode(), qpn);
             fault = Fault::FLUSHED;

@@ -300,6 +300,9 @@ impl Responder {
             }
             self.srqn = Some(srqn);
         }
+        if let Some(connect) = headers.dc_connect() {
+            return self.accept(headers, connect.key, cx);
+        }
         let full = cx.attr.path_mtu.bytes();
         if data.len() > full || (!opcode.ends_message() && data.len() != full) {
             return Err(INVALID);
@@ -316,6 +319,21 @@ impl Responder {
         } else {
             self.execute_atomic(headers, cx)
         }
+    }
+
+    /// Lets an initiator in that knows the key.
+    fn accept<H: Services>(
+        &mut self,
+        headers: &Headers,
+        key: u64,
+        cx: &mut Context<'_, H>,
+    ) -> Result<(), Refusal> {
+        if !cx.host.opens_target(key) {
+            return Err(NO_ACCESS);
+        }
+        cx.host.count(Counter::RxDctConnect, 1);
+        self.executed(headers);
+        Ok(())
     }
 
     fn execute_send<H: Services>(

@@ -27,6 +27,13 @@ pub enum QpType {
     XrcSend = 9,
     /// Receiving end: each request names its shared receive queue.
     XrcRecv = 10,
+    /// Initiator of the dynamically connected transport; like those after it of type
+    /// `IBV_QPT_DRIVER`.
+    Dci = 0x100,
+    /// Target of the dynamically connected transport.
+    Dct = 0x101,
+    /// The part of a target that answers one initiator. The device makes it, no program.
+    DcResponder = 0x102,
 }
 
 impl QpType {
@@ -38,17 +45,20 @@ impl QpType {
             Self::Uc => Service::Uc,
             Self::Ud => Service::Ud,
             Self::XrcSend | Self::XrcRecv => Service::Xrc,
+            Self::Dci | Self::Dct | Self::DcResponder => Service::Dc,
         }
     }
 
     /// Returns whether a packet with this opcode can be for it: the opcode must be of its service,
-    /// and for XRC a response or a request, depending on the end.
+    /// and for XRC and DC a response or a request, depending on the end. A target leaves its packets
+    /// to its responders.
     #[inline]
     pub fn takes(self, opcode: Opcode) -> bool {
         opcode.service() == self.service()
             && match self {
-                Self::XrcSend => opcode.is_response(),
-                Self::XrcRecv => opcode.is_request(),
+                Self::XrcSend | Self::Dci => opcode.is_response(),
+                Self::XrcRecv | Self::DcResponder => opcode.is_request(),
+                Self::Dct => false,
                 Self::Rc | Self::Uc | Self::Ud => true,
             }
     }
@@ -56,13 +66,20 @@ impl QpType {
     /// Returns whether the peer acknowledges what arrives.
     #[inline]
     pub const fn is_reliable(self) -> bool {
-        matches!(self, Self::Rc | Self::XrcSend | Self::XrcRecv)
+        !matches!(self, Self::Uc | Self::Ud)
     }
 
-    /// Returns whether it has only one peer, that of its address vector.
+    /// Returns whether its packets come from and go to one peer at a time: that of its address
+    /// vector, or the present target of a DCI.
     #[inline]
     pub const fn is_connected(self) -> bool {
         !matches!(self, Self::Ud)
+    }
+
+    /// Returns whether its address vector says who its peer is.
+    #[inline]
+    pub const fn has_fixed_peer(self) -> bool {
+        !matches!(self, Self::Ud | Self::Dci | Self::Dct)
     }
 }
 
@@ -74,6 +91,9 @@ impl fmt::Display for QpType {
             Self::Ud => "UD",
             Self::XrcSend => "XRC_SEND",
             Self::XrcRecv => "XRC_RECV",
+            Self::Dci => "DCI",
+            Self::Dct => "DCT",
+            Self::DcResponder => "DCT responder",
         })
     }
 }
@@ -99,6 +119,17 @@ pub struct UdAddress {
     pub qkey: u32,
 }
 
+/// The destination of a request of a DCI.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub struct DctAddress {
+    /// The path to the target's device.
+    pub path: Path,
+    /// The target (DCT).
+    pub qpn: Qpn,
+    /// The target's access key.
+    pub key: u64,
+}
+
 /// The destination of a send request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
 pub enum SendTo {
@@ -109,6 +140,8 @@ pub enum SendTo {
     Datagram(UdAddress),
     /// A shared receive queue of the peer's device (XRC).
     Srq(Srqn),
+    /// A target of the dynamically connected transport.
+    Dct(DctAddress),
 }
 
 impl SendTo {
@@ -119,6 +152,7 @@ impl SendTo {
             Self::Peer => matches!(qp_type, QpType::Rc | QpType::Uc),
             Self::Datagram(_) => qp_type == QpType::Ud,
             Self::Srq(_) => qp_type == QpType::XrcSend,
+            Self::Dct(_) => qp_type == QpType::Dci,
         }
     }
 }

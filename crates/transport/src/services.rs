@@ -67,6 +67,11 @@ pub trait Services {
     /// False if there is none with this number in the QP's XRC domain.
     fn enter_srq(&mut self, srqn: Srqn) -> bool;
 
+    /// Whether this is the access key of the DC target that the queue pair answers for.
+    fn opens_target(&self, _key: u64) -> bool {
+        false
+    }
+
     /// An asynchronous event of this QP.
     fn event(&mut self, event: QpEvent);
 

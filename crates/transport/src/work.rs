@@ -2,7 +2,7 @@
 
 use bitflags::bitflags;
 use ferroce_base::time::Time;
-use ferroce_wire::Qpn;
+use ferroce_wire::{DcConnect, Dceth, Qpn};
 use smallvec::SmallVec;
 use thiserror::Error;
 
@@ -98,13 +98,23 @@ pub enum SendOp {
         /// The window's current key.
         rkey: u32,
     },
+    /// Opens a connection to a target. A DCI makes it itself; no queue takes it from a program, and
+    /// it has no completion.
+    Connect {
+        /// The connection.
+        dceth: Dceth,
+        /// The target's key.
+        connect: DcConnect,
+    },
 }
 
 impl QpType {
     /// Whether its send queue takes `op` (IBA vol 1, 10.7.2, table of transport services).
     pub(crate) fn supports(self, op: &SendOp) -> bool {
         match (self, op) {
-            (Self::XrcRecv, _) => false,
+            (Self::XrcRecv | Self::Dct | Self::DcResponder, _) | (_, SendOp::Connect { .. }) => {
+                false
+            }
             (_, SendOp::Send { .. }) => true,
             (_, SendOp::Write { .. } | SendOp::BindMw(_) | SendOp::LocalInvalidate { .. }) => {
                 self != Self::Ud
@@ -168,13 +178,16 @@ impl SendOp {
             Self::FetchAdd { .. } => "fetch and add",
             Self::BindMw(_) => "bind of memory windows",
             Self::LocalInvalidate { .. } => "local invalidation",
+            Self::Connect { .. } => "connect",
         }
     }
 
     /// Returns the opcode of its completion.
     pub fn wc_opcode(&self) -> WcOpcode {
         match self {
-            Self::Send { .. } | Self::SendInvalidate { .. } => WcOpcode::Send,
+            Self::Send { .. } | Self::SendInvalidate { .. } | Self::Connect { .. } => {
+                WcOpcode::Send
+            }
             Self::Write { .. } => WcOpcode::RdmaWrite,
             Self::Read { .. } => WcOpcode::RdmaRead,
             Self::CompareSwap { .. } => WcOpcode::CompSwap,
@@ -315,11 +328,12 @@ pub enum PostError {
         /// The operation, see [`SendOp::name`].
         operation: &'static str,
     },
-    /// Datagrams need an address, and XRC requests need a shared receive queue; all other requests
-    /// go to the QP's peer.
+    /// Datagrams need an address, requests of XRC a shared receive queue, and those of DC a target;
+    /// all other requests go to the QP's peer.
     #[error(
         "a UD work request needs an address handle, remote QPN and Q_Key, one of XRC the number of \
-         an SRQ, and no other takes them; this QP is of type {qp_type}"
+         an SRQ, one of a DCI an address handle, DCT number and DC key, and no other takes them; \
+         this QP is of type {qp_type}"
     )]
     WrongAddress {
         /// The QP's type.

@@ -55,6 +55,41 @@ pub struct Deth {
     pub src_qp: Qpn,
 }
 
+/// Header of every request of the dynamically connected transport, 4 bytes; Ferroce's own format.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub struct Dceth {
+    /// Number of the connection among those of the initiator, modulo 256.
+    pub connection: u8,
+    /// Queue pair that sent the request (DCI).
+    pub initiator: Qpn,
+}
+
+impl Dceth {
+    #[inline]
+    pub(crate) const fn word(self) -> u32 {
+        (self.connection as u32) << 24 | self.initiator.value()
+    }
+
+    #[inline]
+    pub(crate) const fn from_word(word: u32) -> Self {
+        Self {
+            connection: (word >> 24) as u8,
+            initiator: Qpn::new(word),
+        }
+    }
+}
+
+/// Header of a connect request of the dynamically connected transport, 12 bytes; Ferroce's own
+/// format.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+#[repr(C, packed(4))]
+pub struct DcConnect {
+    /// Access key of the target.
+    pub key: u64,
+    /// Differs between queue pairs that had the initiator's number one after the other.
+    pub incarnation: u32,
+}
+
 /// A value for each extension header, for [`Headers::with_values`]; a packet gets those that its
 /// opcode carries.
 ///
@@ -77,6 +112,10 @@ pub struct ExtensionValues {
     pub deth: Deth,
     /// Shared receive queue that an XRC request is for.
     pub xrceth: Srqn,
+    /// Initiator of a DC request and its connection.
+    pub dceth: Dceth,
+    /// What a DC connect request contains.
+    pub dc_connect: DcConnect,
 }
 
 /// The extension headers of a packet: one variant for each class of opcodes.
@@ -95,12 +134,14 @@ pub(crate) enum Extensions {
     AtomicAck(Aeth, Word),
     Deth(Deth),
     DethImm(Deth, u32),
-    Xrc(Srqn),
-    XrcImm(Srqn, u32),
-    XrcIeth(Srqn, u32),
-    XrcReth(Srqn, Reth),
-    XrcRethImm(Srqn, Reth, u32),
-    XrcAtomic(Srqn, AtomicEth),
+    /// The word before the other headers: the XRCETH or the DCETH.
+    Lead(u32),
+    LeadImm(u32, u32),
+    LeadIeth(u32, u32),
+    LeadReth(u32, Reth),
+    LeadRethImm(u32, Reth, u32),
+    LeadAtomic(u32, AtomicEth),
+    DcConnect(u32, DcConnect),
 }
 
 /// Eight bytes of memory as a number, aligned like everything else here.
@@ -109,6 +150,21 @@ pub(crate) enum Extensions {
 pub(crate) struct Word(pub(crate) u64);
 
 impl Extensions {
+    /// The word before the other headers.
+    #[inline]
+    pub(crate) const fn lead(&self) -> Option<u32> {
+        match *self {
+            Self::Lead(word)
+            | Self::LeadImm(word, _)
+            | Self::LeadIeth(word, _)
+            | Self::LeadReth(word, _)
+            | Self::LeadRethImm(word, ..)
+            | Self::LeadAtomic(word, _)
+            | Self::DcConnect(word, _) => Some(word),
+            _ => None,
+        }
+    }
+
     /// Those that `opcode` carries.
     pub(crate) const fn of(opcode: Opcode, values: &ExtensionValues) -> Self {
         let ExtensionValues {
@@ -120,7 +176,14 @@ impl Extensions {
             ieth,
             deth,
             xrceth,
+            dceth,
+            dc_connect,
         } = *values;
+        let lead = if opcode.has_dceth() {
+            dceth.word()
+        } else {
+            xrceth.value()
+        };
         match opcode.class() {
             Class::None | Class::Cnp => Self::None,
             Class::Imm => Self::Imm(imm),
@@ -132,12 +195,13 @@ impl Extensions {
             Class::AtomicAck => Self::AtomicAck(aeth, Word(atomic_ack)),
             Class::Deth => Self::Deth(deth),
             Class::DethImm => Self::DethImm(deth, imm),
-            Class::Xrc => Self::Xrc(xrceth),
-            Class::XrcImm => Self::XrcImm(xrceth, imm),
-            Class::XrcIeth => Self::XrcIeth(xrceth, ieth),
-            Class::XrcReth => Self::XrcReth(xrceth, reth),
-            Class::XrcRethImm => Self::XrcRethImm(xrceth, reth, imm),
-            Class::XrcAtomic => Self::XrcAtomic(xrceth, atomic),
+            Class::Lead => Self::Lead(lead),
+            Class::LeadImm => Self::LeadImm(lead, imm),
+            Class::LeadIeth => Self::LeadIeth(lead, ieth),
+            Class::LeadReth => Self::LeadReth(lead, reth),
+            Class::LeadRethImm => Self::LeadRethImm(lead, reth, imm),
+            Class::LeadAtomic => Self::LeadAtomic(lead, atomic),
+            Class::DcConnect => Self::DcConnect(lead, dc_connect),
         }
     }
 
@@ -160,12 +224,13 @@ impl Extensions {
             }
             Class::Deth => Self::Deth(deth(rest)?),
             Class::DethImm => Self::DethImm(deth(rest)?, be32(rest)?),
-            Class::Xrc => Self::Xrc(srqn(rest)?),
-            Class::XrcImm => Self::XrcImm(srqn(rest)?, be32(rest)?),
-            Class::XrcIeth => Self::XrcIeth(srqn(rest)?, be32(rest)?),
-            Class::XrcReth => Self::XrcReth(srqn(rest)?, reth(rest)?),
-            Class::XrcRethImm => Self::XrcRethImm(srqn(rest)?, reth(rest)?, be32(rest)?),
-            Class::XrcAtomic => Self::XrcAtomic(srqn(rest)?, atomic(rest)?),
+            Class::Lead => Self::Lead(lead(opcode, rest)?),
+            Class::LeadImm => Self::LeadImm(lead(opcode, rest)?, be32(rest)?),
+            Class::LeadIeth => Self::LeadIeth(lead(opcode, rest)?, be32(rest)?),
+            Class::LeadReth => Self::LeadReth(lead(opcode, rest)?, reth(rest)?),
+            Class::LeadRethImm => Self::LeadRethImm(lead(opcode, rest)?, reth(rest)?, be32(rest)?),
+            Class::LeadAtomic => Self::LeadAtomic(lead(opcode, rest)?, atomic(rest)?),
+            Class::DcConnect => Self::DcConnect(lead(opcode, rest)?, dc_connect(rest)?),
             Class::Cnp => {
                 take::<{ crate::CNP_RESERVED_LEN }>(rest)?;
                 Self::None
@@ -198,23 +263,28 @@ impl Extensions {
                 out.deth(deth);
                 out.be32(imm);
             }
-            Self::Xrc(srqn) => out.be32(srqn.value()),
-            Self::XrcImm(srqn, word) | Self::XrcIeth(srqn, word) => {
-                out.be32(srqn.value());
+            Self::Lead(lead) => out.be32(lead),
+            Self::LeadImm(lead, word) | Self::LeadIeth(lead, word) => {
+                out.be32(lead);
                 out.be32(word);
             }
-            Self::XrcReth(srqn, reth) => {
-                out.be32(srqn.value());
+            Self::LeadReth(lead, reth) => {
+                out.be32(lead);
                 out.reth(reth);
             }
-            Self::XrcRethImm(srqn, reth, imm) => {
-                out.be32(srqn.value());
+            Self::LeadRethImm(lead, reth, imm) => {
+                out.be32(lead);
                 out.reth(reth);
                 out.be32(imm);
             }
-            Self::XrcAtomic(srqn, atomic) => {
-                out.be32(srqn.value());
+            Self::LeadAtomic(lead, atomic) => {
+                out.be32(lead);
                 out.atomic(atomic);
+            }
+            Self::DcConnect(lead, DcConnect { key, incarnation }) => {
+                out.be32(lead);
+                out.put(key.to_be_bytes());
+                out.be32(incarnation);
             }
         }
     }
@@ -250,9 +320,20 @@ fn deth(rest: &mut &[u8]) -> Option<Deth> {
     Some(Deth { qkey, src_qp })
 }
 
-fn srqn(rest: &mut &[u8]) -> Option<Srqn> {
-    let [_reserved, a, b, c] = take(rest)?;
-    Some(Srqn::from_bytes([a, b, c]))
+/// The word before the other headers. The upper byte of an XRCETH is reserved.
+fn lead(opcode: Opcode, rest: &mut &[u8]) -> Option<u32> {
+    let word = be32(rest)?;
+    Some(match opcode.has_xrceth() {
+        true => Srqn::new(word).value(),
+        false => word,
+    })
+}
+
+fn dc_connect(rest: &mut &[u8]) -> Option<DcConnect> {
+    Some(DcConnect {
+        key: u64::from_be_bytes(take(rest)?),
+        incarnation: be32(rest)?,
+    })
 }
 
 /// What is left of the room for extension headers. It has the length of those of the opcode, so that

@@ -4,7 +4,9 @@ use bitflags::bitflags;
 use thiserror::Error;
 
 use crate::aeth::Aeth;
-use crate::extension::{AtomicEth, Deth, ExtensionValues, Extensions, Reth, Word};
+use crate::extension::{
+    AtomicEth, DcConnect, Dceth, Deth, ExtensionValues, Extensions, Reth, Word,
+};
 use crate::icrc::IcrcFlow;
 use crate::ids::{Psn, Qpn, Srqn};
 use crate::lengths::{BTH_LEN, ICRC_LEN, pad_len};
@@ -129,13 +131,13 @@ impl Headers {
         let Some(imm) = ending(place, imm) else {
             let opcode = at(place, [RcSendOnly, RcSendFirst, RcSendMiddle, RcSendLast]);
             return match connection {
-                Connection::Xrc(srqn) => Self::xrc(opcode, Extensions::Xrc(srqn)),
+                Connection::Xrc(srqn) => Self::xrc(opcode, Extensions::Lead(srqn.value())),
                 _ => Self::of(opcode, connection, Extensions::None),
             };
         };
         let opcode = only_or_last(place, RcSendOnlyImm, RcSendLastImm);
         match connection {
-            Connection::Xrc(srqn) => Self::xrc(opcode, Extensions::XrcImm(srqn, imm)),
+            Connection::Xrc(srqn) => Self::xrc(opcode, Extensions::LeadImm(srqn.value(), imm)),
             _ => Self::of(opcode, connection, Extensions::Imm(imm)),
         }
     }
@@ -150,7 +152,7 @@ impl Headers {
         }
         let opcode = only_or_last(place, RcSendOnlyInvalidate, RcSendLastInvalidate);
         match srqn {
-            Some(srqn) => Self::xrc(opcode, Extensions::XrcIeth(srqn, rkey)),
+            Some(srqn) => Self::xrc(opcode, Extensions::LeadIeth(srqn.value(), rkey)),
             None => Self::new(opcode, Extensions::Ieth(rkey)),
         }
     }
@@ -173,10 +175,10 @@ impl Headers {
             Connection::Xrc(srqn) => Self::xrc(
                 opcode,
                 match (begins, imm) {
-                    (true, Some(imm)) => Extensions::XrcRethImm(srqn, reth, imm),
-                    (true, None) => Extensions::XrcReth(srqn, reth),
-                    (false, Some(imm)) => Extensions::XrcImm(srqn, imm),
-                    (false, None) => Extensions::Xrc(srqn),
+                    (true, Some(imm)) => Extensions::LeadRethImm(srqn.value(), reth, imm),
+                    (true, None) => Extensions::LeadReth(srqn.value(), reth),
+                    (false, Some(imm)) => Extensions::LeadImm(srqn.value(), imm),
+                    (false, None) => Extensions::Lead(srqn.value()),
                 },
             ),
             _ => Self::of(
@@ -197,7 +199,7 @@ impl Headers {
     pub const fn read(srqn: Option<Srqn>, reth: Reth) -> Self {
         let opcode = Opcode::RcReadRequest;
         match srqn {
-            Some(srqn) => Self::xrc(opcode, Extensions::XrcReth(srqn, reth)),
+            Some(srqn) => Self::xrc(opcode, Extensions::LeadReth(srqn.value(), reth)),
             None => Self::new(opcode, Extensions::Reth(reth)),
         }
     }
@@ -216,7 +218,7 @@ impl Headers {
 
     const fn atomic_request(opcode: Opcode, srqn: Option<Srqn>, atomic: AtomicEth) -> Self {
         match srqn {
-            Some(srqn) => Self::xrc(opcode, Extensions::XrcAtomic(srqn, atomic)),
+            Some(srqn) => Self::xrc(opcode, Extensions::LeadAtomic(srqn.value(), atomic)),
             None => Self::new(opcode, Extensions::Atomic(atomic)),
         }
     }
@@ -260,6 +262,41 @@ impl Headers {
             self.opcode = in_service(self.opcode, Service::Xrc);
         }
         self
+    }
+
+    /// Converts an RC packet to one of the dynamically connected transport; a request gets `dceth`.
+    /// Other packets are returned unchanged.
+    #[inline]
+    #[must_use]
+    pub const fn as_dc(mut self, dceth: Dceth) -> Self {
+        if !matches!(self.opcode.service(), Service::Rc) {
+            return self;
+        }
+        let word = dceth.word();
+        self.extensions = match self.extensions {
+            Extensions::None if self.opcode.is_request() => Extensions::Lead(word),
+            Extensions::Imm(imm) => Extensions::LeadImm(word, imm),
+            Extensions::Ieth(rkey) => Extensions::LeadIeth(word, rkey),
+            Extensions::Reth(reth) => Extensions::LeadReth(word, reth),
+            Extensions::RethImm(reth, imm) => Extensions::LeadRethImm(word, reth, imm),
+            Extensions::Atomic(atomic) => Extensions::LeadAtomic(word, atomic),
+            response => response,
+        };
+        self.opcode = in_service(self.opcode, Service::Dc);
+        self
+    }
+
+    /// Creates a connect request of the dynamically connected transport.
+    #[inline]
+    pub const fn connect(dceth: Dceth, connect: DcConnect) -> Self {
+        let extensions = Extensions::DcConnect(dceth.word(), connect);
+        Self::new(Opcode::DcConnect, extensions)
+    }
+
+    /// Creates a disconnect of the dynamically connected transport.
+    #[inline]
+    pub const fn disconnect(dceth: Dceth) -> Self {
+        Self::new(Opcode::DcDisconnect, Extensions::Lead(dceth.word()))
     }
 
     /// Creates a datagram.
@@ -364,8 +401,8 @@ impl Headers {
         match self.extensions {
             Extensions::Reth(reth)
             | Extensions::RethImm(reth, _)
-            | Extensions::XrcReth(_, reth)
-            | Extensions::XrcRethImm(_, reth, _) => Some(reth),
+            | Extensions::LeadReth(_, reth)
+            | Extensions::LeadRethImm(_, reth, _) => Some(reth),
             _ => None,
         }
     }
@@ -375,8 +412,8 @@ impl Headers {
         match &mut self.extensions {
             Extensions::Reth(reth)
             | Extensions::RethImm(reth, _)
-            | Extensions::XrcReth(_, reth)
-            | Extensions::XrcRethImm(_, reth, _) => Some(reth),
+            | Extensions::LeadReth(_, reth)
+            | Extensions::LeadRethImm(_, reth, _) => Some(reth),
             _ => None,
         }
     }
@@ -402,7 +439,7 @@ impl Headers {
     #[inline]
     pub const fn atomic(&self) -> Option<AtomicEth> {
         match self.extensions {
-            Extensions::Atomic(atomic) | Extensions::XrcAtomic(_, atomic) => Some(atomic),
+            Extensions::Atomic(atomic) | Extensions::LeadAtomic(_, atomic) => Some(atomic),
             _ => None,
         }
     }
@@ -410,7 +447,7 @@ impl Headers {
     /// Returns the same header for modification.
     pub const fn atomic_mut(&mut self) -> Option<&mut AtomicEth> {
         match &mut self.extensions {
-            Extensions::Atomic(atomic) | Extensions::XrcAtomic(_, atomic) => Some(atomic),
+            Extensions::Atomic(atomic) | Extensions::LeadAtomic(_, atomic) => Some(atomic),
             _ => None,
         }
     }
@@ -432,8 +469,8 @@ impl Headers {
             Extensions::Imm(imm)
             | Extensions::RethImm(_, imm)
             | Extensions::DethImm(_, imm)
-            | Extensions::XrcImm(_, imm)
-            | Extensions::XrcRethImm(_, _, imm) => Some(imm),
+            | Extensions::LeadImm(_, imm)
+            | Extensions::LeadRethImm(_, _, imm) => Some(imm),
             _ => None,
         }
     }
@@ -442,7 +479,7 @@ impl Headers {
     #[inline]
     pub const fn ieth(&self) -> Option<u32> {
         match self.extensions {
-            Extensions::Ieth(rkey) | Extensions::XrcIeth(_, rkey) => Some(rkey),
+            Extensions::Ieth(rkey) | Extensions::LeadIeth(_, rkey) => Some(rkey),
             _ => None,
         }
     }
@@ -459,13 +496,26 @@ impl Headers {
     /// Returns the shared receive queue that an XRC request is for (IBA vol 1, annex A14).
     #[inline]
     pub const fn xrceth(&self) -> Option<Srqn> {
+        match self.extensions.lead() {
+            Some(word) if self.opcode.has_xrceth() => Some(Srqn::new(word)),
+            _ => None,
+        }
+    }
+
+    /// Returns the initiator of a DC request and its connection.
+    #[inline]
+    pub const fn dceth(&self) -> Option<Dceth> {
+        match self.extensions.lead() {
+            Some(word) if self.opcode.has_dceth() => Some(Dceth::from_word(word)),
+            _ => None,
+        }
+    }
+
+    /// Returns what a DC connect request contains.
+    #[inline]
+    pub const fn dc_connect(&self) -> Option<DcConnect> {
         match self.extensions {
-            Extensions::Xrc(srqn)
-            | Extensions::XrcImm(srqn, _)
-            | Extensions::XrcIeth(srqn, _)
-            | Extensions::XrcReth(srqn, _)
-            | Extensions::XrcRethImm(srqn, ..)
-            | Extensions::XrcAtomic(srqn, _) => Some(srqn),
+            Extensions::DcConnect(_, connect) => Some(connect),
             _ => None,
         }
     }

@@ -146,10 +146,6 @@ impl Srqn {
     pub const fn value(self) -> u32 {
         self.0
     }
-
-    pub(crate) const fn from_bytes(bytes: [u8; 3]) -> Self {
-        Self(be24(bytes))
-    }
 }
 
 impl fmt::Display for Srqn {
@@ -229,7 +225,6 @@ mod tests {
         fn bytes_round_trip(value in 0..=MASK) {
             prop_assert_eq!(Psn::from_bytes(Psn::new(value).to_bytes()), Psn::new(value));
             prop_assert_eq!(Qpn::from_bytes(Qpn::new(value).to_bytes()), Qpn::new(value));
-            prop_assert_eq!(Srqn::from_bytes(Qpn::new(value).to_bytes()), Srqn::new(value));
         }
     }
 }

@@ -18,9 +18,13 @@ pub const IETH_LEN: usize = 4;
 pub const DETH_LEN: usize = 8;
 /// Length of the XRC extended transport header, bytes.
 pub const XRCETH_LEN: usize = 4;
+/// Length of the DC extended transport header, bytes.
+pub const DCETH_LEN: usize = 4;
+/// Length of what follows it in a DC connect request, bytes.
+pub const DC_CONNECT_LEN: usize = 12;
 /// Length of the reserved field between a CNP's BTH and its ICRC, bytes.
 pub const CNP_RESERVED_LEN: usize = 16;
-/// Length of the longest BTH with extension headers (an atomic request of XRC), bytes.
+/// Length of the longest BTH with extension headers (an atomic request of XRC or DC), bytes.
 pub const HEADERS_LEN_MAX: usize = BTH_LEN + XRCETH_LEN + ATOMIC_ETH_LEN;
 /// Length of the invariant CRC at the end of a packet, bytes.
 pub const ICRC_LEN: usize = 4;

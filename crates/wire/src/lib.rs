@@ -55,7 +55,7 @@ pub mod pcapng;
 mod testing;
 
 pub use aeth::{Aeth, CreditCode, NakCode, RNR_TIMER_NS, Syndrome, rnr_timer_ns};
-pub use extension::{AtomicEth, Deth, ExtensionValues, Reth};
+pub use extension::{AtomicEth, DcConnect, Dceth, Deth, ExtensionValues, Reth};
 pub use flows::{Flow, Flows};
 pub use headers::{
     BthFlags, Connection, EmitError, Headers, PKEY_DEFAULT, Place, ROCE_V2_PORT, STEERING_PROBE,
@@ -63,8 +63,9 @@ pub use headers::{
 pub use icrc::{IcrcFlow, IcrcVerifier, IdPolicy, IpPair, Verdict};
 pub use ids::{Psn, Qpn, Srqn};
 pub use lengths::{
-    AETH_LEN, ATOMIC_ACK_ETH_LEN, ATOMIC_ETH_LEN, BTH_LEN, CNP_RESERVED_LEN, DETH_LEN,
-    HEADERS_LEN_MAX, ICRC_LEN, IETH_LEN, IMM_LEN, RETH_LEN, XRCETH_LEN, pad_len,
+    AETH_LEN, ATOMIC_ACK_ETH_LEN, ATOMIC_ETH_LEN, BTH_LEN, CNP_RESERVED_LEN, DC_CONNECT_LEN,
+    DCETH_LEN, DETH_LEN, HEADERS_LEN_MAX, ICRC_LEN, IETH_LEN, IMM_LEN, RETH_LEN, XRCETH_LEN,
+    pad_len,
 };
 pub use opcode::{Opcode, Service};
 pub use packet::{Packet, ParseError};

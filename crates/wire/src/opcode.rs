@@ -4,8 +4,8 @@
 use core::fmt;
 
 use crate::lengths::{
-    AETH_LEN, ATOMIC_ACK_ETH_LEN, ATOMIC_ETH_LEN, BTH_LEN, CNP_RESERVED_LEN, DETH_LEN, IETH_LEN,
-    IMM_LEN, RETH_LEN, XRCETH_LEN,
+    AETH_LEN, ATOMIC_ACK_ETH_LEN, ATOMIC_ETH_LEN, BTH_LEN, CNP_RESERVED_LEN, DC_CONNECT_LEN,
+    DCETH_LEN, DETH_LEN, IETH_LEN, IMM_LEN, RETH_LEN, XRCETH_LEN,
 };
 
 /// Transport service that an opcode belongs to.
@@ -19,6 +19,9 @@ pub enum Service {
     Ud,
     /// Extended reliable connection.
     Xrc,
+    /// Dynamically connected transport, in Ferroce's own format among the opcodes that
+    /// manufacturers define.
+    Dc,
     /// Congestion notification of RoCEv2; belongs to no queue pair's packet sequence.
     Cnp,
 }
@@ -33,13 +36,14 @@ impl Service {
             Self::Ud => 0x60,
             Self::Cnp => 0x80,
             Self::Xrc => 0xa0,
+            Self::Dc => 0xc0,
         }
     }
 }
 
 macro_rules! opcodes {
     ($($name:ident = $value:literal, $text:literal;)*) => {
-        /// Operation of a packet: all opcodes of RC, UC, UD and XRC, and the CNP.
+        /// Operation of a packet: all opcodes of RC, UC, UD and XRC, the CNP, and those of DC.
         ///
         /// Opcodes of RD and the reserved ones have no value here.
         #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -130,6 +134,31 @@ opcodes! {
     XrcFetchAdd = 0xb4, "XRC fetch and add";
     XrcSendLastInvalidate = 0xb6, "XRC SEND last with invalidate";
     XrcSendOnlyInvalidate = 0xb7, "XRC SEND only with invalidate";
+    DcSendFirst = 0xc0, "DC SEND first";
+    DcSendMiddle = 0xc1, "DC SEND middle";
+    DcSendLast = 0xc2, "DC SEND last";
+    DcSendLastImm = 0xc3, "DC SEND last with immediate";
+    DcSendOnly = 0xc4, "DC SEND only";
+    DcSendOnlyImm = 0xc5, "DC SEND only with immediate";
+    DcWriteFirst = 0xc6, "DC RDMA WRITE first";
+    DcWriteMiddle = 0xc7, "DC RDMA WRITE middle";
+    DcWriteLast = 0xc8, "DC RDMA WRITE last";
+    DcWriteLastImm = 0xc9, "DC RDMA WRITE last with immediate";
+    DcWriteOnly = 0xca, "DC RDMA WRITE only";
+    DcWriteOnlyImm = 0xcb, "DC RDMA WRITE only with immediate";
+    DcReadRequest = 0xcc, "DC RDMA READ request";
+    DcReadResponseFirst = 0xcd, "DC RDMA READ response first";
+    DcReadResponseMiddle = 0xce, "DC RDMA READ response middle";
+    DcReadResponseLast = 0xcf, "DC RDMA READ response last";
+    DcReadResponseOnly = 0xd0, "DC RDMA READ response only";
+    DcAcknowledge = 0xd1, "DC acknowledge";
+    DcAtomicAcknowledge = 0xd2, "DC atomic acknowledge";
+    DcCompareSwap = 0xd3, "DC compare and swap";
+    DcFetchAdd = 0xd4, "DC fetch and add";
+    DcSendLastInvalidate = 0xd6, "DC SEND last with invalidate";
+    DcSendOnlyInvalidate = 0xd7, "DC SEND only with invalidate";
+    DcConnect = 0xd8, "DC connect";
+    DcDisconnect = 0xd9, "DC disconnect";
 }
 
 // Every packet asks several of the questions below, some of them more than once: each answer is a
@@ -147,7 +176,7 @@ static BY_BYTE: [Option<Opcode>; 256] = {
     table
 };
 
-/// Which extension headers packets carry. Each opcode belongs to one class; the XRCETH comes first, and
+/// Which extension headers packets carry. Each opcode belongs to one class; the XRCETH or DCETH comes first, and
 /// the others in the order of the names.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Class {
@@ -161,12 +190,13 @@ pub(crate) enum Class {
     AtomicAck,
     Deth,
     DethImm,
-    Xrc,
-    XrcImm,
-    XrcIeth,
-    XrcReth,
-    XrcRethImm,
-    XrcAtomic,
+    Lead,
+    LeadImm,
+    LeadIeth,
+    LeadReth,
+    LeadRethImm,
+    LeadAtomic,
+    DcConnect,
     /// A reserved field.
     Cnp,
 }
@@ -239,9 +269,10 @@ static OPERATIONS: [Opcode; 256] = {
     let mut index = 0;
     while index < Opcode::ALL.len() {
         let opcode = Opcode::ALL[index];
-        if let Some(operation) = opcode.of_service(Service::Rc) {
-            table[opcode as usize] = operation;
-        }
+        table[opcode as usize] = match opcode.of_service(Service::Rc) {
+            Some(operation) => operation,
+            None => opcode,
+        };
         index += 1;
     }
     table
@@ -276,7 +307,7 @@ impl Opcode {
         Self::from_u8(self.as_u8() & 0x1f | service.bits())
     }
 
-    /// Returns the same operation of RC, which has those of all services; a CNP is returned
+    /// Returns the same operation of RC; a CNP and the two operations that only DC has are returned
     /// unchanged.
     #[inline]
     pub const fn operation(self) -> Self {
@@ -291,6 +322,7 @@ impl Opcode {
             0x20..=0x3f => Service::Uc,
             0x60..=0x7f => Service::Ud,
             0xa0..=0xbf => Service::Xrc,
+            0xc0..=0xdf => Service::Dc,
             _ => Service::Cnp,
         }
     }
@@ -426,6 +458,12 @@ impl Opcode {
         matches!(self.service(), Service::Xrc) && self.is_request()
     }
 
+    /// Carries a DCETH.
+    #[inline]
+    pub const fn has_dceth(self) -> bool {
+        matches!(self.service(), Service::Dc) && self.is_request()
+    }
+
     /// May carry payload (possibly of length 0).
     #[inline]
     pub const fn has_payload(self) -> bool {
@@ -455,20 +493,24 @@ impl Opcode {
         if matches!(self, Self::Cnp) {
             return Class::Cnp;
         }
-        let (xrc, deth, imm) = (self.has_xrceth(), self.has_deth(), self.has_imm());
+        if matches!(self, Self::DcConnect) {
+            return Class::DcConnect;
+        }
+        let lead = self.has_xrceth() || self.has_dceth();
+        let (deth, imm) = (self.has_deth(), self.has_imm());
         match (self.has_reth(), self.has_atomic_eth(), self.has_aeth()) {
-            (true, ..) if xrc && imm => Class::XrcRethImm,
-            (true, ..) if xrc => Class::XrcReth,
+            (true, ..) if lead && imm => Class::LeadRethImm,
+            (true, ..) if lead => Class::LeadReth,
             (true, ..) if imm => Class::RethImm,
             (true, ..) => Class::Reth,
-            (_, true, _) if xrc => Class::XrcAtomic,
+            (_, true, _) if lead => Class::LeadAtomic,
             (_, true, _) => Class::Atomic,
             (.., true) if self.has_atomic_ack() => Class::AtomicAck,
             (.., true) => Class::Aeth,
-            _ if self.has_ieth() && xrc => Class::XrcIeth,
+            _ if self.has_ieth() && lead => Class::LeadIeth,
             _ if self.has_ieth() => Class::Ieth,
-            _ if xrc && imm => Class::XrcImm,
-            _ if xrc => Class::Xrc,
+            _ if lead && imm => Class::LeadImm,
+            _ if lead => Class::Lead,
             _ if deth && imm => Class::DethImm,
             _ if deth => Class::Deth,
             _ if imm => Class::Imm,
@@ -483,6 +525,12 @@ impl Opcode {
         }
         if self.has_xrceth() {
             len += XRCETH_LEN;
+        }
+        if self.has_dceth() {
+            len += DCETH_LEN;
+        }
+        if matches!(self, Self::DcConnect) {
+            len += DC_CONNECT_LEN;
         }
         if self.has_reth() {
             len += RETH_LEN;
@@ -529,7 +577,7 @@ mod tests {
             }
         }
         assert_eq!(known, Opcode::ALL);
-        assert_eq!(known.len(), 23 + 12 + 2 + 23 + 1);
+        assert_eq!(known.len(), 23 + 12 + 2 + 23 + 1 + 23 + 2);
     }
 
     #[test]
@@ -541,6 +589,7 @@ mod tests {
                 3 => Service::Ud,
                 4 => Service::Cnp,
                 5 => Service::Xrc,
+                6 => Service::Dc,
                 other => panic!("{opcode}: unexpected service bits {other}"),
             };
             assert_eq!(opcode.service(), expected, "{opcode}");
@@ -552,12 +601,14 @@ mod tests {
         for &opcode in Opcode::ALL {
             assert_eq!(opcode.of_service(opcode.service()), Some(opcode));
             let operation = |opcode: Opcode| opcode.name().split_once(' ').unwrap().1;
-            for service in [Service::Uc, Service::Xrc] {
+            for service in [Service::Uc, Service::Xrc, Service::Dc] {
                 if let Some(other) = opcode.of_service(service) {
                     assert_eq!(operation(other), operation(opcode));
                 }
             }
-            if opcode != Opcode::Cnp {
+            if [Opcode::DcConnect, Opcode::DcDisconnect].contains(&opcode) {
+                assert_eq!(opcode.operation(), opcode);
+            } else if opcode != Opcode::Cnp {
                 assert_eq!(operation(opcode.operation()), operation(opcode));
                 assert_eq!(opcode.operation().service(), Service::Rc);
             }
@@ -590,6 +641,8 @@ mod tests {
             );
             let xrceth = name.starts_with("XRC") && opcode.is_request();
             assert_eq!(opcode.has_xrceth(), xrceth, "{name}");
+            let dceth = name.starts_with("DC") && opcode.is_request();
+            assert_eq!(opcode.has_dceth(), dceth, "{name}");
             assert_eq!(opcode.has_deth(), name.starts_with("UD"), "{name}");
             if opcode != Opcode::Cnp {
                 assert_ne!(opcode.is_request(), opcode.is_response(), "{name}");
@@ -608,16 +661,16 @@ mod tests {
                 16,
                 &[
                     0x03, 0x05, 0x09, 0x0d, 0x0f, 0x10, 0x11, 0x16, 0x17, 0x23, 0x29, 0xa0, 0xa1,
-                    0xa7, 0xad, 0xb1,
+                    0xa7, 0xad, 0xb1, 0xc0, 0xd1, 0xd9,
                 ],
             ),
             (20, &[0x64, 0xa5, 0xa9, 0xb6]),
             (24, &[0x12, 0x65, 0xb2]),
-            (28, &[0x06, 0x0a, 0x0c, 0x26, 0x2a, 0x81]),
+            (28, &[0x06, 0x0a, 0x0c, 0x26, 0x2a, 0x81, 0xd8]),
             (32, &[0x0b, 0x2b, 0xa6, 0xaa, 0xac]),
             (36, &[0xab]),
             (40, &[0x13, 0x14]),
-            (44, &[0xb3, 0xb4]),
+            (44, &[0xb3, 0xb4, 0xd3, 0xd4]),
         ] {
             for &byte in opcodes {
                 let opcode = Opcode::from_u8(byte).unwrap();

@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 
 use crate::{
-    Aeth, AtomicEth, BthFlags, Deth, ExtensionValues, Headers, IcrcFlow, IpPair, Opcode, Psn, Qpn,
-    ROCE_V2_PORT, Reth, Srqn, Syndrome,
+    Aeth, AtomicEth, BthFlags, DcConnect, Dceth, Deth, ExtensionValues, Headers, IcrcFlow, IpPair,
+    Opcode, Psn, Qpn, ROCE_V2_PORT, Reth, Srqn, Syndrome,
 };
 
 /// Headers with the extensions of the opcode, every field distinct.
@@ -33,6 +33,14 @@ pub(crate) fn sample(opcode: Opcode) -> Headers {
             src_qp: Qpn::new(0x91_9293),
         },
         xrceth: Srqn::new(0xa1_a2a3),
+        dceth: Dceth {
+            connection: 0xb0,
+            initiator: Qpn::new(0xb1_b2b3),
+        },
+        dc_connect: DcConnect {
+            key: 0xc1c2_c3c4_c5c6_c7c8,
+            incarnation: 0xd1d2_d3d4,
+        },
     };
     let mut headers = Headers::with_values(opcode, &values);
     headers.pkey = 0x8001;
@@ -89,6 +97,14 @@ pub(crate) fn any_headers() -> impl Strategy<Value = Headers> {
                 ieth,
                 deth,
                 xrceth: Srqn::new(srqn),
+                dceth: Dceth {
+                    connection: flags,
+                    initiator: Qpn::new(srqn),
+                },
+                dc_connect: DcConnect {
+                    key: atomic_ack,
+                    incarnation: imm,
+                },
             };
             let mut headers = Headers::with_values(opcode, &values);
             headers.pkey = pkey;

@@ -5,7 +5,7 @@
 
 use ferroce_wire::{
     AtomicEth, BthFlags, Deth, IcrcFlow, IcrcVerifier, IdPolicy, IpPair, Opcode, Packet, Qpn, Reth,
-    Srqn, Verdict,
+    Service, Srqn, Verdict,
 };
 use serde_json::Value;
 
@@ -75,7 +75,9 @@ fn vectors() -> Vec<(String, Vec<u8>, Value)> {
 #[test]
 fn the_vectors_cover_every_opcode() {
     let packets = vectors();
-    for &opcode in Opcode::ALL {
+    // The format of DC is Ferroce's own.
+    let is_public = |opcode: &&Opcode| opcode.service() != Service::Dc;
+    for &opcode in Opcode::ALL.iter().filter(is_public) {
         let count = packets
             .iter()
             .filter(|packet| packet.2["opcode"] == opcode.as_u8())

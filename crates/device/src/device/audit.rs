@@ -23,9 +23,13 @@ impl Hca {
     /// device.
     pub fn audit(&self) {
         for (index, entry) in self.qps.iter() {
-            assert_eq!(self.qp_index(entry.qp.qpn()), Some(index));
+            let is_own = self.qp_index(entry.qp.qpn()) == Some(index);
+            assert_eq!(is_own, entry.is_shown());
             self.audit_qp(entry);
         }
+        let responders = self.qps.iter().filter(|(_, entry)| !entry.is_shown());
+        let responders = responders.map(|(index, entry)| (index, entry.qp.qpn()));
+        self.connections.audit(responders.collect());
         self.scheduler.audit(self.common.now, &self.qps);
         self.audit_users();
         self.audit_bounds();

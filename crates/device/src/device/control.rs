@@ -78,6 +78,7 @@ impl Hca {
         self.common.policy.range_bound_exclusive = personality.range_bound_exclusive;
         self.common.policy.rnr_ticks = personality.rnr_ticks;
         self.common.policy.slow_restart = personality.slow_restart;
+        self.common.policy.dc_half_handshake = settings.dc_half_handshake();
         let floor = settings.ack_timeout_floor(self.common.state.function());
         self.common.policy.change(settings.policy_kind(), floor);
         self.congestion.set(&settings);

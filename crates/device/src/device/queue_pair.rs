@@ -23,7 +23,7 @@ pub(crate) struct Found<'a> {
 
 impl<'a> Found<'a> {
     #[inline]
-    pub(super) fn at(
+    pub(crate) fn at(
         index: u32,
         qps: &'a mut Table<Box<QpEntry>>,
         common: &'a mut Common,

@@ -1,7 +1,7 @@
 //! Incoming packets: the impaired link, their destination, and permission checks.
 
 use ferroce_transport::{Counter, Path, Time, frame_bytes};
-use ferroce_wire::{Opcode, Qpn, Service};
+use ferroce_wire::{Headers, Opcode, Qpn, Service};
 
 use super::Hca;
 use super::queue_pair::Found;
@@ -71,6 +71,8 @@ impl Hca {
             self.common.state.count(Counter::RxUnknownQp, 1);
         } else if qpn == Qpn::GSI {
             self.deliver_mad(packet);
+        } else if let Some(dceth) = packet.headers.dceth() {
+            self.deliver_to_target(packet, dceth);
         } else {
             self.deliver_to(qpn, packet);
         }
@@ -98,7 +100,10 @@ impl Hca {
     }
 
     fn deliver_to(&mut self, qpn: Qpn, packet: &Received<'_>) {
-        let index = self.qp_index(qpn);
+        self.deliver_at(self.qp_index(qpn), packet);
+    }
+
+    pub(super) fn deliver_at(&mut self, index: Option<u32>, packet: &Received<'_>) {
         let (qps, common, scheduler) = (&mut self.qps, &mut self.common, &mut self.scheduler);
         let found = index.and_then(|index| Found::at(index, qps, common, scheduler));
         let Some(mut found) = found else {
@@ -150,6 +155,22 @@ fn check(entry: &QpEntry, common: &Common, packet: &Received<'_>) -> Result<(), 
     if qp_type.is_connected() && !entry.path.is_some_and(is_peer) {
         return Err(Counter::RxWrongPeer);
     }
+    check_pkey(headers)
+}
+
+/// Whether a target may have the request, or why not.
+pub(super) fn check_target(entry: &QpEntry, packet: &Received<'_>) -> Result<(), Counter> {
+    if !entry.is_target() {
+        return Err(Counter::RxWrongService);
+    }
+    if !entry.qp.takes_packets() {
+        return Err(Counter::RxWrongState);
+    }
+    check_pkey(packet.headers)
+}
+
+#[inline]
+fn check_pkey(headers: &Headers) -> Result<(), Counter> {
     // The default partition, as full or limited member.
     if headers.pkey | 0x8000 != ferroce_wire::PKEY_DEFAULT {
         return Err(Counter::RxWrongPkey);

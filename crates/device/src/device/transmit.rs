@@ -175,6 +175,10 @@ impl Hca {
                 self.scheduler.port.pop(priority);
                 continue;
             };
+            if found.entry.qp.wants_target() && found.turn_to_target() {
+                self.conclude();
+                continue;
+            }
             let polled = found.poll_transmit(&self.congestion, &self.config.host, now, out);
             let made = polled != Polled::Nothing;
             let has_more = made && !found.entry.is_quiet();
@@ -224,6 +228,19 @@ impl Found<'_> {
             self.charge(congestion, host, now, out);
         }
         Polled::Packet
+    }
+
+    /// Has a DCI follow the path to the target of its next request, and wait for the port anew: it may
+    /// have another priority on that path. False if it has no request for a target.
+    #[cold]
+    fn turn_to_target(&mut self) -> bool {
+        let Some(path) = self.run(|qp, host| qp.turn_to_target(host)) else {
+            return false;
+        };
+        self.end_turn(false);
+        self.follow(Some(path));
+        self.make_ready();
+        true
     }
 
     /// Ends its turn; see [`Scheduler::end_turn`](crate::scheduler::Scheduler::end_turn).

@@ -243,6 +243,11 @@ impl Accelerations {
         let is_forced = self.image.is_set(&reg::ACK_DSCP_FORCE);
         is_forced.then(|| self.image.get(&reg::ACK_DSCP) as u8)
     }
+
+    /// Whether a DCI sends to a target before that has accepted the connection.
+    pub(crate) fn dc_half_handshake(&self) -> bool {
+        self.image.is_set(&reg::DC_HALF_HANDSHAKE_EN)
+    }
 }
 
 /// The function's place in [`Accelerations::floor_disabled`].

@@ -57,6 +57,7 @@ impl Hca {
             recv_cq: None,
             srq: None,
             xrcd: Some(xrcd),
+            dc_key: None,
         };
         self.insert_qp(QpType::XrcRecv, objects, QpCap::NONE, false)
     }

@@ -68,7 +68,8 @@ impl Hca {
 
     /// Returns the queue pairs and their associated objects.
     pub fn look_at_qps(&self) -> impl Iterator<Item = QpLook<'_>> {
-        self.qps.iter().map(|(_, entry)| QpLook {
+        let shown = self.qps.iter().filter(|(_, entry)| entry.is_shown());
+        shown.map(|(_, entry)| QpLook {
             qp: &entry.qp,
             pd: entry.objects.pd,
             send_cq: entry.objects.send_cq,

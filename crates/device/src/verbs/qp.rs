@@ -9,7 +9,7 @@ use ferroce_wire::Qpn;
 use super::mw::expect_kind;
 use super::{in_range, no_such, not_busy};
 use crate::cq::{CqId, Unpolled};
-use crate::device::Hca;
+use crate::device::{Found, Hca};
 use crate::error::{Object, VerbsError};
 use crate::ids::PdId;
 use crate::limits;
@@ -17,6 +17,7 @@ use crate::mr::{MwId, MwType};
 use crate::packet::is_unicast;
 use crate::posted::Posted;
 use crate::queue_pair::QpEntry;
+use crate::secret::Draw;
 use crate::services::{QpObjects, QpServices};
 use crate::srq::SrqId;
 
@@ -71,7 +72,7 @@ impl Hca {
     /// for.
     pub fn create_qp(&mut self, init: &QpInit) -> Result<Qpn, VerbsError> {
         self.check_qp_init(init)?;
-        let receives = init.qp_type != QpType::XrcSend;
+        let receives = !matches!(init.qp_type, QpType::XrcSend | QpType::Dci);
         let recv_pd = match init.srq.filter(|_| receives) {
             Some(srq) => self.srq(srq)?.pd,
             None => init.pd,
@@ -83,12 +84,36 @@ impl Hca {
             recv_cq: receives.then_some(init.recv_cq),
             srq: init.srq.filter(|_| receives),
             xrcd: None,
+            dc_key: None,
         };
         let mut cap = granted(init.cap);
         if !receives {
             (cap.max_recv_wr, cap.max_recv_sge) = (0, 0);
         }
         self.insert_qp(init.qp_type, objects, cap, init.signal_all)
+    }
+
+    /// Makes a target of the dynamically connected transport (DCT) in RESET. Initiators that know its
+    /// access key send to its shared receive queue and access the memory of its protection domain.
+    pub fn create_dct(&mut self, init: &QpInit, key: u64) -> Result<Qpn, VerbsError> {
+        let init = QpInit {
+            qp_type: QpType::Dct,
+            send_cq: init.recv_cq,
+            cap: QpCap::NONE,
+            ..*init
+        };
+        self.check_objects(&init)?;
+        let srq = init.srq.ok_or(VerbsError::NeedsDcKey)?;
+        let objects = QpObjects {
+            pd: Some(init.pd),
+            recv_pd: Some(self.srq(srq)?.pd),
+            send_cq: None,
+            recv_cq: Some(init.recv_cq),
+            srq: Some(srq),
+            xrcd: None,
+            dc_key: Some(key),
+        };
+        self.insert_qp(QpType::Dct, objects, init.cap, false)
     }
 
     pub(super) fn insert_qp(
@@ -102,6 +127,9 @@ impl Hca {
         let (port_mtu, host) = (self.config.port_mtu, &self.config.host);
         let policy = &self.common.policy;
         let extended_retry_count = self.settings().personality().extended_retry_count;
+        self.connections.initiators += u64::from(qp_type == QpType::Dci);
+        let secret = self.config.secret.unwrap_or_default();
+        let incarnation = secret.draw(Draw::DcIncarnation, self.connections.initiators) as u32;
         let index = self.qps.insert_with(|index| {
             let config = QpConfig {
                 qpn: Qpn::new(numbers.number(index)),
@@ -114,6 +142,7 @@ impl Hca {
                 read_bytes: host.read_bytes,
                 in_bursts: host.in_bursts,
                 extended_retry_count,
+                incarnation,
             };
             Box::new(QpEntry::new(Qp::new(config, policy), objects))
         });
@@ -134,12 +163,18 @@ impl Hca {
         ] {
             in_range(field, value.into(), 0, max.into())?;
         }
-        if init.qp_type == QpType::XrcRecv {
-            return Err(VerbsError::NeedsXrcDomain);
+        match init.qp_type {
+            QpType::XrcRecv => return Err(VerbsError::NeedsXrcDomain),
+            QpType::Dct | QpType::DcResponder => return Err(VerbsError::NeedsDcKey),
+            QpType::Rc | QpType::Uc | QpType::Ud | QpType::XrcSend | QpType::Dci => {}
         }
+        self.check_objects(init)
+    }
+
+    fn check_objects(&mut self, init: &QpInit) -> Result<(), VerbsError> {
         self.pd_users(init.pd)?;
         self.cq(init.send_cq)?;
-        if init.qp_type == QpType::XrcSend {
+        if matches!(init.qp_type, QpType::XrcSend | QpType::Dci) {
             return Ok(());
         }
         self.cq(init.recv_cq)?;
@@ -154,7 +189,7 @@ impl Hca {
     }
 
     /// Adds `by` to the user counts of what a queue pair is tied to.
-    fn count_users(&mut self, objects: QpObjects, by: i32) -> Result<(), VerbsError> {
+    pub(crate) fn count_users(&mut self, objects: QpObjects, by: i32) -> Result<(), VerbsError> {
         let bump = |users: &mut u32| *users = users.wrapping_add_signed(by);
         if let Some(pd) = objects.pd {
             bump(self.pd_users(pd)?);
@@ -184,12 +219,31 @@ impl Hca {
             entry.handles -= 1;
             return Ok(());
         }
+        if self.qps.get(index).is_some_and(|it| it.is_target()) {
+            self.disconnect_all(qpn);
+        }
         let mut entry = self.qps.remove(index).ok_or_else(unknown)?;
         self.scheduler.forget(self.common.now, index, &mut entry);
         self.conclude();
         self.forget_completions(qpn, entry.objects);
         self.common.keys.unbind_all_of(qpn);
         self.count_users(entry.objects, -1)
+    }
+
+    /// Removes a responder of a DCT; the message that it was receiving is flushed.
+    pub(crate) fn remove_responder(&mut self, index: u32) {
+        let (qps, common, scheduler) = (&mut self.qps, &mut self.common, &mut self.scheduler);
+        if let Some(mut found) = Found::at(index, qps, common, scheduler) {
+            let to_error = QpModify::to(QpState::Err, Attr::empty(), QpAttr::default());
+            // Every responder has a transition to ERR.
+            let _ = found.run(|qp, host| qp.modify(&to_error, host));
+        }
+        if let Some(mut entry) = self.qps.remove(index) {
+            self.scheduler.forget(self.common.now, index, &mut entry);
+            let counted = self.count_users(entry.objects, -1);
+            debug_assert!(counted.is_ok(), "{counted:?}");
+        }
+        self.conclude();
     }
 
     fn forget_completions(&mut self, qpn: Qpn, objects: QpObjects) {
@@ -237,7 +291,7 @@ impl Hca {
         let mut found = self.find(qpn).ok_or_else(unknown)?;
         if let Some(Path { dest, .. }) = path
             && !is_unicast(dest)
-            && found.entry.qp.config().qp_type.is_connected()
+            && found.entry.qp.config().qp_type.has_fixed_peer()
         {
             return Err(VerbsError::NotUnicast { dest });
         }
@@ -245,7 +299,13 @@ impl Hca {
         found.settle();
         let reset = change.mask.contains(Attr::STATE) && change.state == QpState::Reset;
         if changed.is_ok() && (path.is_some() || reset) {
-            found.follow(path);
+            match found.entry.qp.config().qp_type {
+                // It follows the addresses of its requests.
+                QpType::Dci if !reset => {}
+                // What it sends has this traffic class.
+                QpType::Dct => found.entry.path = path,
+                _ => found.follow(path),
+            }
         }
         if changed.is_ok() && reset {
             found.entry.unpolled = Unpolled::default();
@@ -273,7 +333,8 @@ impl Hca {
 
     /// The queue pairs.
     pub fn qps(&self) -> impl Iterator<Item = &Qp> {
-        self.qps.iter().map(|(_, entry)| &entry.qp)
+        let shown = self.qps.iter().filter(|(_, entry)| entry.is_shown());
+        shown.map(|(_, entry)| &entry.qp)
     }
 
     /// Posts a send request. A BIND_MW is for windows of type 2.

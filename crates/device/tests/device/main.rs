@@ -2,6 +2,7 @@
 
 mod ack_dscp;
 mod datagram;
+mod dc;
 mod drops;
 mod histogram_registers;
 mod lifetime;

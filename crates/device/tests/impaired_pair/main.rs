@@ -6,6 +6,7 @@
 //! `FERROCE_RUNS` says how many random scenarios to try, `FERROCE_SEED` where to begin; a
 //! failing one prints its seed, and `FERROCE_SEED=<seed> FERROCE_RUNS=1` repeats it.
 
+mod dc;
 mod oracle;
 mod play;
 mod scenario;
@@ -40,6 +41,21 @@ fn seeded_runs_of_unreliable_services() {
     assert!(2 * delivered >= sent || runs < 100, "most are lost");
     assert!(delivered < sent || runs < 100, "nothing is lost");
     println!("{delivered} of {sent} messages were received");
+}
+
+#[test]
+fn seeded_runs_of_the_dynamically_connected_transport() {
+    let (mut sent, mut done, mut connects) = (0, 0, 0);
+    let runs = seeds::each(1000, |seed| {
+        let outcome = dc::play(seed);
+        sent += outcome.sent;
+        done += outcome.done;
+        connects += outcome.connects;
+    });
+    assert!(2 * done >= sent || runs < 100, "{done} of {sent} messages");
+    assert!(done < sent || runs < 100, "no run with an error");
+    assert!(connects > 2 * runs || runs < 100, "{connects} connections");
+    println!("{done} of {sent} messages arrived over {connects} connections");
 }
 
 #[test]

@@ -17,6 +17,12 @@ const MIGRATION: Attr = Attr::ALT_PATH.union(Attr::PATH_MIG_STATE);
 /// What the move `from` one state `to` another takes, if there is such a move.
 pub(crate) fn transition(qp_type: QpType, from: QpState, to: QpState) -> Option<Needs> {
     use QpState::{Err, Init, Reset, Rtr, Rts, Sqd, Sqe};
+    match qp_type {
+        QpType::Dci => return initiator(from, to),
+        QpType::Dct => return target(from, to),
+        QpType::DcResponder => return responder(to),
+        QpType::Rc | QpType::Uc | QpType::Ud | QpType::XrcSend | QpType::XrcRecv => {}
+    }
     let (required, optional) = match (from, to) {
         (Reset, Err) => return None,
         (_, Reset | Err) => (NONE, NONE),
@@ -32,6 +38,47 @@ pub(crate) fn transition(qp_type: QpType, from: QpState, to: QpState) -> Option<
     };
     Some(Needs { required, optional })
 }
+
+/// As mlx5 of Linux has it: a DCI is never drained, and has no access flags, as nothing reaches it.
+fn initiator(from: QpState, to: QpState) -> Option<Needs> {
+    use QpState::{Err, Init, Reset, Rtr, Rts};
+    let port = Attr::PKEY_INDEX | Attr::PORT;
+    let retries = Attr::RETRY_CNT | Attr::RNR_RETRY | Attr::MAX_QP_RD_ATOMIC;
+    let (required, optional) = match (from, to) {
+        (Reset, Err) => return None,
+        (_, Reset | Err) => (NONE, NONE),
+        (Reset, Init) => (port, NONE),
+        (Init, Init) => (NONE, port),
+        (Init, Rtr) => (Attr::PATH_MTU, Attr::PKEY_INDEX | Attr::AV),
+        (Rtr, Rts) => (Attr::SQ_PSN | Attr::TIMEOUT | retries, Attr::MIN_RNR_TIMER),
+        (Rts, Rts) => (NONE, Attr::MIN_RNR_TIMER),
+        _ => return None,
+    };
+    Some(Needs { required, optional })
+}
+
+/// As mlx5 of Linux has it: a DCT becomes ready to receive, and stays that until it is destroyed.
+fn target(from: QpState, to: QpState) -> Option<Needs> {
+    let required = match (from, to) {
+        (QpState::Reset, QpState::Init) => Attr::ACCESS_FLAGS | Attr::PKEY_INDEX | Attr::PORT,
+        (QpState::Init, QpState::Rtr) => Attr::MIN_RNR_TIMER | Attr::AV | Attr::PATH_MTU,
+        _ => return None,
+    };
+    Some(Needs {
+        required,
+        optional: NONE,
+    })
+}
+
+/// The device makes it ready, and nothing but an error changes it.
+fn responder(to: QpState) -> Option<Needs> {
+    (to == QpState::Err).then_some(Needs {
+        required: NONE,
+        optional: NONE,
+    })
+}
+
+// Types of DC have tables of their own, above.
 
 fn initial(qp_type: QpType) -> Attr {
     let own = match qp_type {
@@ -49,6 +96,7 @@ fn ready_to_receive(qp_type: QpType) -> (Attr, Attr) {
         QpType::Rc | QpType::XrcRecv => (path | responder, optional),
         QpType::Uc | QpType::XrcSend => (path, optional),
         QpType::Ud => (NONE, Attr::PKEY_INDEX | Attr::QKEY),
+        QpType::Dci | QpType::Dct | QpType::DcResponder => (NONE, NONE),
     }
 }
 
@@ -58,6 +106,7 @@ fn ready_to_send(qp_type: QpType) -> Attr {
         QpType::Rc | QpType::XrcSend => Attr::SQ_PSN | Attr::TIMEOUT | retries,
         QpType::XrcRecv => Attr::SQ_PSN | Attr::TIMEOUT,
         QpType::Uc | QpType::Ud => Attr::SQ_PSN,
+        QpType::Dci | QpType::Dct | QpType::DcResponder => NONE,
     }
 }
 
@@ -67,6 +116,7 @@ fn while_sending(qp_type: QpType) -> Attr {
         QpType::Rc | QpType::XrcRecv => connected | Attr::MIN_RNR_TIMER,
         QpType::Uc | QpType::XrcSend => connected,
         QpType::Ud => Attr::CUR_STATE | Attr::QKEY,
+        QpType::Dci | QpType::Dct | QpType::DcResponder => NONE,
     }
 }
 
@@ -80,6 +130,7 @@ fn while_drained(qp_type: QpType) -> Attr {
         QpType::XrcRecv => connected | Attr::PORT | Attr::TIMEOUT | responder,
         QpType::Uc => connected,
         QpType::Ud => Attr::PKEY_INDEX | Attr::QKEY,
+        QpType::Dci | QpType::Dct | QpType::DcResponder => NONE,
     }
 }
 
@@ -119,6 +170,36 @@ mod tests {
                     _ => legal.contains(&(from, to)),
                 };
                 let exists = transition(qp_type, from, to).is_some();
+                assert_eq!(exists, expected, "{qp_type} {from:?} -> {to:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_types_of_dc_have_fewer_transitions() {
+        let own = [
+            (
+                QpType::Dci,
+                vec![
+                    (Reset, Init),
+                    (Init, Init),
+                    (Init, Rtr),
+                    (Rtr, Rts),
+                    (Rts, Rts),
+                ],
+            ),
+            (QpType::Dct, vec![(Reset, Init), (Init, Rtr)]),
+            (QpType::DcResponder, vec![]),
+        ];
+        for (qp_type, legal) in own {
+            for (from, to) in STATES.iter().flat_map(|from| STATES.map(|to| (*from, to))) {
+                let stops = match qp_type {
+                    QpType::Dci => to == Reset || to == Err && from != Reset,
+                    QpType::Dct => false,
+                    _ => to == Err,
+                };
+                let exists = transition(qp_type, from, to).is_some();
+                let expected = stops || legal.contains(&(from, to));
                 assert_eq!(exists, expected, "{qp_type} {from:?} -> {to:?}");
             }
         }
@@ -268,6 +349,37 @@ mod tests {
                 "PORT AV TIMEOUT MAX_DEST_RD_ATOMIC ALT_PATH ACCESS_FLAGS PKEY_INDEX \
                  MIN_RNR_TIMER PATH_MIG_STATE"
                     .into(),
+            ),
+            (QpType::Dci, Reset, Init, port.into(), String::new()),
+            (QpType::Dci, Init, Init, String::new(), port.into()),
+            (
+                QpType::Dci,
+                Init,
+                Rtr,
+                "PATH_MTU".into(),
+                "AV PKEY_INDEX".into(),
+            ),
+            (
+                QpType::Dci,
+                Rtr,
+                Rts,
+                "TIMEOUT RETRY_CNT RNR_RETRY SQ_PSN MAX_QP_RD_ATOMIC".into(),
+                "MIN_RNR_TIMER".into(),
+            ),
+            (QpType::Dci, Rts, Rts, String::new(), "MIN_RNR_TIMER".into()),
+            (
+                QpType::Dct,
+                Reset,
+                Init,
+                format!("{port} ACCESS_FLAGS"),
+                String::new(),
+            ),
+            (
+                QpType::Dct,
+                Init,
+                Rtr,
+                "AV PATH_MTU MIN_RNR_TIMER".into(),
+                String::new(),
             ),
         ];
         let set = |names: &str| -> Attr {

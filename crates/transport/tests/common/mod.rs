@@ -154,6 +154,7 @@ impl Setup {
             read_bytes: 128 << 10,
             in_bursts: true,
             extended_retry_count: self.extended_retry_count,
+            incarnation: 0,
         };
         Side {
             qp: Qp::new(config, &self.policy),

@@ -73,6 +73,11 @@ fn golden_extensions() {
     let aeth = [0x1f, 0x11, 0x22, 0x33];
     let imm = [0x61, 0x62, 0x63, 0x64];
     let deth = [0x81, 0x82, 0x83, 0x84, 0, 0x91, 0x92, 0x93];
+    let dceth = [0xb0, 0xb1, 0xb2, 0xb3];
+    #[rustfmt::skip]
+    let connect = [
+        0xc1, 0xc2, 0xc3, 0xc4, 0xc5, 0xc6, 0xc7, 0xc8, 0xd1, 0xd2, 0xd3, 0xd4,
+    ];
     #[rustfmt::skip]
     let atomic = [
         0x21, 0x22, 0x23, 0x24, 0x25, 0x26, 0x27, 0x28, 0x29, 0x2a, 0x2b, 0x2c,
@@ -95,6 +100,11 @@ fn golden_extensions() {
         (Opcode::UcSendLastImm, vec![&imm]),
         (Opcode::UdSendOnlyImm, vec![&deth, &imm]),
         (Opcode::Cnp, vec![&[0; 16]]),
+        (Opcode::DcSendOnly, vec![&dceth]),
+        (Opcode::DcWriteOnlyImm, vec![&dceth, &reth, &imm]),
+        (Opcode::DcAcknowledge, vec![&aeth]),
+        (Opcode::DcConnect, vec![&dceth, &connect]),
+        (Opcode::DcDisconnect, vec![&dceth]),
     ] {
         let mut expected = vec![opcode.as_u8()];
         expected.extend_from_slice(&bth);
@@ -135,6 +145,8 @@ fn extensions_are_those_of_the_opcode() {
             headers.ieth().is_some(),
             headers.deth().is_some(),
             headers.xrceth().is_some(),
+            headers.dceth().is_some(),
+            headers.dc_connect().is_some(),
         ];
         let carried = [
             opcode.has_reth(),
@@ -145,6 +157,8 @@ fn extensions_are_those_of_the_opcode() {
             opcode.has_ieth(),
             opcode.has_deth(),
             opcode.has_xrceth(),
+            opcode.has_dceth(),
+            opcode == Opcode::DcConnect,
         ];
         assert_eq!(present, carried, "{opcode}");
         let mut changed = headers;
@@ -191,6 +205,11 @@ fn constructors_make_every_opcode() {
     for response in responses.into_iter().chain(acknowledges) {
         made.extend([response, response.as_xrc_response()]);
     }
+    let dceth = of(Opcode::DcSendOnly).dceth().unwrap();
+    let connect = of(Opcode::DcConnect).dc_connect().unwrap();
+    made.extend(made.clone().iter().map(|packet| packet.as_dc(dceth)));
+    made.push(Headers::connect(dceth, connect));
+    made.push(Headers::disconnect(dceth));
     made.push(Headers::datagram(deth, None));
     made.push(Headers::datagram(deth, Some(imm)));
     for headers in &made {
@@ -202,6 +221,7 @@ fn constructors_make_every_opcode() {
     }
     let send = Headers::send(Connection::Uc, Place::Last, None);
     assert_eq!(send.as_xrc_response(), send, "not a response");
+    assert_eq!(send.as_dc(dceth), send, "not of RC");
 }
 
 #[test]
