@@ -1,9 +1,9 @@
 //! Packets of arbitrary bytes.
 
 use ferroce_wire::{
-    Aeth, AtomicEth, BthFlags, Deth, ExtensionValues, HEADERS_LEN_MAX, Headers, ICRC_LEN, IcrcFlow,
-    DcConnect, Dceth, IcrcVerifier, IdPolicy, IpPair, Opcode, Packet, Psn, Qpn, ROCE_V2_PORT, Reth, Srqn, Syndrome,
-    Verdict, cnp,
+    Aeth, AtomicEth, BthFlags, DcConnect, Dceth, Deth, ExtensionValues, HEADERS_LEN_MAX, Headers,
+    ICRC_LEN, IcrcFlow, IcrcVerifier, IdPolicy, IpPair, Opcode, Packet, Psn, Qpn, ROCE_V2_PORT,
+    Reth, Srqn, Syndrome, Verdict, cnp,
 };
 
 use crate::Cursor;
