@@ -403,8 +403,8 @@ impl Place {
         Other::at(&format!("{} {device}", self.path().display()), len, task)
     }
 
-    /// A registry with a device `a` whose queue pairs retransmit after the shortest timeouts. Its
-    /// link is the default one, or that of `FERROCE_LINK`: the test holds for all.
+    /// A registry with a device `a` that has the personality of [`impatient`]. Its link is the
+    /// default one, or that of `FERROCE_LINK`: the test holds for all.
     pub fn with_device(address: IpAddr) -> Self {
         let link = std::env::var("FERROCE_LINK").ok();
         let link = link.map(|link| link.parse().unwrap());
