@@ -112,7 +112,7 @@ fn every_opcode(name: &str) -> Capture {
     Capture::new(name, Opcode::ALL, |number| 64 + usize::from(number % 4))
 }
 
-/// tshark 4.0 knows the opcodes of XRC, but not what follows their BTH.
+/// tshark 4.0 knows the opcodes of XRC, but nothing of what follows their BTH.
 fn is_dissected(opcode: Opcode) -> bool {
     opcode.service() != Service::Xrc
 }
