@@ -128,7 +128,7 @@ fn output_of_card_tools_is_imported_and_checked() {
         good(format!("adp encode {card}")),
         good(format!("adp encode {file}"))
     );
-    // What emit prints goes in again.
+    // The output of emit can be read again.
     for tool in ["mlxreg", "mlxreg-raw", "mstreg", "ferroce"] {
         let command = scratch(
             "command",

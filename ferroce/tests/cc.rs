@@ -1,4 +1,4 @@
-//! `ferroce cc` on a device that nobody has open.
+//! `ferroce cc` on a device that no program has open.
 
 mod common;
 
@@ -29,7 +29,7 @@ fn settings_are_shown_in_every_vocabulary() {
     ] {
         let shown = parameters(&place, &format!("show --names {whose}"));
         assert_eq!(shown[name], 20, "{whose}");
-        // What is printed can be set.
+        // The output can be set again.
         let lines = place.good(format!("cc show -d fr0 --names {whose}"));
         let assignments: Vec<&str> = lines.lines().skip(1).map(str::trim).collect();
         assert!(assignments.len() > 15, "{lines}");
@@ -54,7 +54,7 @@ fn shown_parameters_can_be_set_from_a_file() {
     fs::write(&file, "# of a card\n\nRPG_GD_P1 = 10\nRPG_GD_P1 = 9\n").unwrap();
     let error = place.bad(2, format!("cc set -d fr0 --from {path}"));
     has(&error, [&format!("{path}:4: invalid rpg_gd 9")]);
-    // Those of all devices are not for one.
+    // A file of several devices is not for one device.
     fs::write(&file, "dev fr0\nrpg_gd=10\ndev fr1\nrpg_gd=11\n").unwrap();
     let error = place.bad(2, format!("cc set -d fr0 --from {path}"));
     has(&error, [&format!("{path}:3: parameters of another device")]);

@@ -1,4 +1,4 @@
-//! Colour, and how wide output is: on a terminal, in a pipe, and as asked for.
+//! Colour and width of the output: on a terminal, in a pipe, and as requested.
 
 mod common;
 
@@ -11,7 +11,7 @@ use nix::pty::{Winsize, openpty};
 
 use common::Place;
 
-/// What the terminal of a command gets, standard error included.
+/// The output of a command on a terminal, standard error included.
 fn on_terminal(columns: u16, mut command: Command) -> String {
     let size = Winsize {
         ws_row: 24,
@@ -80,7 +80,7 @@ fn terminals_get_colour_and_pipes_do_not() {
             assert!(!has_colour(&String::from_utf8(text).unwrap()), "{args}");
         }
     }
-    // What is for programs has none.
+    // Output for programs has no colour.
     assert!(!has_colour(&on_terminal(
         80,
         command(&place, "reg list -j")
@@ -132,7 +132,7 @@ fn output_is_as_wide_as_the_terminal() {
             assert!(widest(&text) <= Some(columns.into()), "{args}: {text}");
         }
     }
-    // One device a line, for grep.
+    // One device per line, for grep.
     let piped = place.good(["dev"]);
     assert_eq!(piped.lines().count(), 1, "{piped}");
     let broken = on_terminal(80, command(&place, "dev"));

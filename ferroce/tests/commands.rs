@@ -7,7 +7,7 @@ use std::path::Path;
 
 use common::{Place, has};
 
-/// The rows of a page's table of old spellings: what was written, and what is.
+/// The rows of a page's table of old spellings: the old and the new one.
 fn old_spellings() -> Vec<(String, String)> {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/commands.md");
     let page = fs::read_to_string(page).unwrap();
@@ -38,9 +38,9 @@ fn old_spellings_work_and_say_the_new_one() {
     }
 }
 
-/// A profile goes, and the histogram keeps what it has counted.
+/// The profile is removed, and the histogram keeps its counts.
 #[test]
-fn adp_reset_is_the_way_back() {
+fn adp_reset_removes_the_profile() {
     let place = Place::with("a", "127.63.1.77");
     assert_eq!(place.run("stat hist set a -n 3 -b0 7 -t 0").0, 0);
     let before = place.good("reg get a ADP_RETX_HISTOGRAM_CONFIG");
@@ -56,7 +56,7 @@ fn adp_reset_is_the_way_back() {
     assert_eq!(before, after);
 }
 
-/// What a shell that completes the last of these words is told.
+/// The proposals for a shell that completes the last of these words.
 fn proposed(place: &Place, words: &str) -> Vec<String> {
     let mut shell = place.command([vec!["--", "ferroce"], words.split(' ').collect()].concat());
     shell

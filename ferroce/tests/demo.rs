@@ -11,7 +11,7 @@ use serde_json::Value;
 
 const FERROCE: &str = env!("CARGO_BIN_EXE_ferroce");
 
-/// A profile that gives up when the QP's timeout and retry count say so.
+/// A profile whose total follows from the QP's timeout and retry count.
 const QP_TOTAL: &str = "time_base = 4\nqp_total_timeout = true\ntimeout_init_low_bound = 8\n\
     [[timeout_range]]\nrange_low_bound = 8\nrange_size = 4\ntimeout_retry_num = 1\n\
     dec_mode = \"TO_LOW_BOUND\"\n";
@@ -42,7 +42,7 @@ fn demo_json(args: impl Words) -> Value {
     report
 }
 
-/// The keys in the order of the alphabet.
+/// The keys in alphabetical order.
 fn keys(value: &Value) -> Vec<&str> {
     let keys = value.as_object().unwrap().keys();
     let mut keys: Vec<_> = keys.map(String::as_str).collect();
@@ -108,7 +108,7 @@ fn a_short_demo_reports_every_policy() {
         let latency = |of: &str| number(&run[format!("latency_{of}_us")]);
         assert!(0.0 < latency("p50"));
         assert!(latency("p50") <= latency("p99") && latency("p99") <= latency("max"));
-        // A blackout of 30 ms cannot pass unseen.
+        // A blackout of 30 ms must be visible.
         assert!(latency("max") > 29_000.0);
         assert!(count(&run["retransmissions"]) > 0);
         check_histogram(run);
@@ -141,7 +141,7 @@ fn check_histogram(run: &Value) {
     );
     let sum: u64 = bins.iter().map(|bin| count(&bin["count"])).sum();
     assert_eq!(sum, count(&run["timeouts"]));
-    // Where the timers of each policy can run out.
+    // The range of each policy's timers.
     let (least_ns, most_ns) = match run["policy"].as_str().unwrap() {
         "ib" => (256_000_000, 512_000_000),
         // The shortest wait, 4 ms, is as short as 0.75 of that on a card (F14), in the bin from 2 ms.
@@ -169,7 +169,7 @@ fn the_report_for_people_has_a_row_and_a_column_for_each_policy() {
     assert!(header.ends_with("profile"), "{out}");
     has(&out, ["seed 1\n"]);
     assert!(out.lines().all(|line| line.chars().count() <= 80), "{out}");
-    // What a busy machine makes it say before that moves the line's end.
+    // What the demo prints before that on a busy machine moves the end of the line.
     let words = out.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
         words.ends_with("Every byte that arrived was right."),
@@ -184,7 +184,7 @@ fn a_blackout_longer_than_the_total_fails_every_policy() {
         &addresses(3),
         "--bytes",
         "1M",
-        // Sequence NAKs spend the retry count too; here only timers shall.
+        // Sequence NAKs use up the retry count as well; only timers are wanted here.
         "--loss",
         "0",
         "--retry-cnt",
@@ -202,7 +202,7 @@ fn a_blackout_longer_than_the_total_fails_every_policy() {
             (1..1 << 20).contains(&count(&run["payload_bytes"])),
             "{run}"
         );
-        // Once 268 ms under a profile, twice under the others; never the blackout's end.
+        // 268 ms once under a profile, twice under the others; never the end of the blackout.
         assert!((0.25..30.0).contains(&number(&run["elapsed_s"])), "{run}");
         assert!(count(&run["timeouts"]) > 0);
     }
@@ -219,7 +219,7 @@ fn a_good_link_needs_no_timer() {
         "0",
         "--loss",
         "0",
-        // Longer than a busy machine keeps the program waiting.
+        // Longer than a busy machine delays the program.
         "--timeout",
         "20",
         "-j",
@@ -250,7 +250,7 @@ fn the_capture_is_whole() {
         at += length;
     }
     assert_eq!(at, bytes.len());
-    // Three times 100 KiB in packets of at most 4 KiB, and something the other way.
+    // Three times 100 KiB in packets of at most 4 KiB, and acknowledgements.
     assert!(packets > 3 * 25 * 11 / 10, "{packets}");
     assert_eq!(report["runs"].as_array().unwrap().len(), 3);
 }
@@ -297,7 +297,7 @@ fn the_congestion_demo_shows_how_queue_pairs_share() {
         .collect();
     assert_eq!(qps, [1, 2, 3, 2]);
     for phase in phases {
-        // Null where the machine could not carry the traffic.
+        // Null if the machine could not carry the traffic.
         assert_eq!(phase["busy"].is_null(), phase["jain"].is_null());
         let [busy, jain] = ["busy", "jain"].map(|key| phase[key].as_f64().unwrap_or(0.0));
         assert!(busy >= 0.0 && (0.0..=1.0 + 1e-9).contains(&jain), "{phase}");
@@ -308,7 +308,7 @@ fn the_congestion_demo_shows_how_queue_pairs_share() {
             .iter()
             .any(|sample| count(&sample["queue_bytes"]) > 0)
     );
-    // A busy machine may count in one phase what was carried in another, but not more in all.
+    // A busy machine may count the traffic of one phase in another, but not more in all.
     let bytes = samples
         .iter()
         .flat_map(|it| it["carried_bytes"].as_array().unwrap());
@@ -365,7 +365,7 @@ fn of_two_congestion_demos_on_the_same_addresses_one_runs() {
 
 #[test]
 fn an_interface_that_is_down_is_an_error() {
-    // A new network namespace has a loopback interface that is down.
+    // In a new network namespace, the loopback interface is down.
     let output = Command::new("unshare")
         .args(["-rn", FERROCE, "demo"])
         .output();
@@ -383,7 +383,7 @@ fn an_interface_that_is_down_is_an_error() {
     );
 }
 
-/// Whatever the machine is busy with, there is the same verdict or none.
+/// On a busy machine, the verdict is the same or missing.
 #[test]
 #[ignore = "ten whole demos beside busy loops; ./test soak"]
 fn a_busy_machine_changes_no_verdict() {

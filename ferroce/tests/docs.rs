@@ -1,4 +1,4 @@
-//! The manual's examples are what the program prints.
+//! The manual's examples show what the program prints.
 //!
 //! Every ```` ```console ```` block of docs/*.md and README.md whose commands all begin with
 //! `$ ferroce`, or with variables and then `ferroce`, is run, in order, through a shell, and what follows each command must be its output,
@@ -63,7 +63,7 @@ fn every_example_prints_what_the_manual_says() {
     );
 }
 
-/// README.md shows the demo as a terminal does: it is the run that docs/demo.md has.
+/// README.md shows the demo as a terminal does: it is the run on the page docs/demo.md.
 #[test]
 fn the_picture_of_the_demo_is_the_run_on_its_page() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
@@ -84,7 +84,7 @@ fn the_picture_of_the_demo_is_the_run_on_its_page() {
     );
 }
 
-/// The page with the outputs as they are now.
+/// The page with the current outputs.
 fn rewritten(page: &str, directory: &Path) -> String {
     let mut text = String::new();
     let mut lines = page.lines();
@@ -120,7 +120,7 @@ fn rewritten_block(block: &[&str], directory: &Path) -> String {
         .collect()
 }
 
-/// Whether a command is `ferroce`, behind variables for its environment or not.
+/// Whether a command is `ferroce`, perhaps after environment variables.
 fn is_ours(command: &str) -> bool {
     let is_variable = |word: &str| {
         let name = word.split_once('=').map(|(name, _)| name);

@@ -1,4 +1,4 @@
-//! `ferroce explain timeout`: from what an application sets to the seconds.
+//! `ferroce explain timeout`: from an application's settings to the seconds.
 
 mod common;
 
@@ -108,19 +108,19 @@ fn settings_without_effect_are_flagged() {
     assert_eq!(qp(disabled, 14, 7), [""; 0]);
     let explained = explain(disabled);
     assert_eq!(explained["minimum_timeout"], Value::Null);
-    //= F15: and an initial wait before those, of 0.51 to 1.16 timeouts.
+    //= F15: plus an initial wait before those, of 0.51 to 1.16 timeouts.
     let waits_ns = 8 * 67_108_864_u64;
     assert_eq!(explained["exact_ns"], waits_ns + 34_225_520);
     assert_eq!(explained["device_min_ns"], explained["exact_ns"]);
     assert_eq!(explained["device_ns"], waits_ns + 77_846_282);
     assert_eq!(explained["waits"][0]["event"], "initial");
-    //= F14: coarse timers end the ladder of T=14, R=7 within this.
+    //= F14: coarse timers end the ladder of T=14, R=7 within this time.
     let explained = explain("--timeout 14 --retry-cnt 7");
     assert_eq!(explained["device_ns"], 3_758_096_384_u64);
     assert_eq!(explained["device_min_ns"], 3_490_709_504_u64);
 }
 
-/// A command of its own, so that it has an environment of its own.
+/// Runs the command in a process, with environment variables of its own.
 fn with_variables(variables: &[(&str, &str)], args: impl Words) -> (bool, String) {
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_ferroce"))
         .args(["explain", "timeout"])
@@ -134,7 +134,7 @@ fn with_variables(variables: &[(&str, &str)], args: impl Words) -> (bool, String
 }
 
 #[test]
-fn the_environment_is_read_and_said() {
+fn the_environment_is_read_and_reported() {
     let timeout_22 = [("NCCL_IB_TIMEOUT", "22")];
     for app in ["nccl", "env"] {
         let (good, text) = with_variables(&timeout_22, format!("--from {app}"));
@@ -242,7 +242,7 @@ fn the_multiplier_of_plain_timers_is_explained() {
 }
 
 proptest::proptest! {
-    //= D7: as many waits as the policy makes, for every retry count.
+    //= D7: the policy's number of waits, for every retry count.
     #[test]
     fn explain_and_trace_agree(
         timeout in 0u8..32, retry_cnt in 0u8..8, ib: bool, multiplier in 1u8..5, floor: bool,

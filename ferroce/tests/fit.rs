@@ -4,7 +4,7 @@ mod common;
 
 use common::{bad, good, good_json, has, scratch};
 
-/// A search that takes little time.
+/// A short search.
 const SMALL: &str = "adp fit --outages lognormal:median=100ms,p99=2s --timeout 20 --count 10 \
                      --rounds 2 --steps 6 --evidence 20";
 
@@ -33,7 +33,7 @@ fn a_fitted_profile_comes_with_its_evidence_and_the_command() {
             "mlxreg -d mlx5_0 --yes --reg_name ROCE_ACCL",
         ],
     );
-    // What is written is the profile that was printed, and `adp check` has nothing to say about it.
+    // The file holds the profile that was printed, and `adp check` has no findings.
     let written = std::fs::read_to_string(&*file).unwrap();
     has(&text, [written.trim_end()]);
     let checked = good_json(format!("adp check {file} --timeout 20 --json"));
@@ -67,7 +67,7 @@ fn a_search_goes_on_from_its_state() {
     good(first.replace("--rounds 2", "--rounds 1"));
     let resumed = good(small(&format!("--state {state}")));
     assert_eq!(resumed, whole);
-    // A third time there is nothing to search.
+    // The third time there is nothing left to search.
     assert_eq!(good(small(&format!("--state {state}"))), whole);
 
     let errors = bad(small(&format!("--state {state} --seed 2")));

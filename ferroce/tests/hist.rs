@@ -10,7 +10,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 #[test]
-fn a_signal_ends_watching_and_is_no_failure() {
+fn a_signal_ends_watching_without_failure() {
     let place = Place::with("a", "127.31.1.3");
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
         let mut child = place
@@ -27,7 +27,8 @@ fn a_signal_ends_watching_and_is_no_failure() {
     }
 }
 
-/// Reads the histogram every second, does something after the first read, and expects that to end it.
+/// Reads the histogram every second, makes a change after the first read, and expects that to end
+/// it.
 fn ends_when(place: &Place, change: impl Words, code: i32, said: &str) {
     let args = "stat hist set a -j -n 2 -t 1 -r 60";
     let mut command = place.command(args);
@@ -45,7 +46,7 @@ fn ends_when(place: &Place, change: impl Words, code: i32, said: &str) {
 }
 
 #[test]
-fn a_device_that_goes_is_missed() {
+fn a_removed_device_is_reported() {
     let place = Place::with("a", "127.40.63.2");
     ends_when(&place, "dev del a", 2, "no device \"a\"");
 }

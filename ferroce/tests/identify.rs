@@ -145,7 +145,7 @@ fn offloaded_frames_and_probes_are_explained() {
     }
 }
 
-/// Between 300 single losses lies an outage of a second: it decides, but not with certainty.
+/// Among 300 single losses there is an outage of a second: it decides, but not with certainty.
 #[test]
 fn the_longest_of_many_outages_decides() {
     let directory = tempfile::tempdir().unwrap();
@@ -174,8 +174,8 @@ fn the_longest_of_many_outages_decides() {
     assert_eq!(json["queue_pairs"][0]["outages_left_out"], 236);
 }
 
-/// A timeout that cuts all waits of an outage hides a profile, but single losses show it: no timer of
-/// 268 ms expires after 262 ms.
+/// A timeout that cuts off all waits of an outage hides a profile, but single losses show it: no
+/// timer of 268 ms expires after 262 ms.
 #[test]
 fn single_waits_that_are_too_short_show_a_profile() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Every command that prints facts prints them as JSON, and each of these documents is what its schema
-//! says. docs/json.md is the promise.
+//! Every command that prints facts can print them as JSON, and each of these documents matches its
+//! schema. docs/json.md promises this.
 
 mod common;
 
@@ -15,8 +15,8 @@ use ferroce_runtime::{AttachOptions, Device};
 use ferroce_wire::pcapng::Writer;
 use serde_json::Value;
 
-/// Commands with -j, and the schema of what they print; `@` is the directory of the test. `a` is a
-/// device that a program has open, and `b` one that nothing has.
+/// Commands with -j, and the schemas of their output; `@` is the directory of the test. `a` is a
+/// device that a program has open, and `b` one that no program has open.
 const DOCUMENTS: &[(&str, &str)] = &[
     ("adp check link-flap", "adp.check"),
     (
@@ -105,7 +105,7 @@ const DOCUMENTS: &[(&str, &str)] = &[
     ("version", "version"),
 ];
 
-/// Those that take too long to be run twice, or need libraries: the test that holds them to their
+/// Commands that take too long to be run twice, or need libraries, and the tests that check their
 /// schemas.
 const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("adp fit", "adp.fit", "fit.rs"),
@@ -200,7 +200,7 @@ fn each_command_prints_what_its_schema_says() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// The words that lead to the command that these arguments mean.
+/// The name of the command that these arguments select.
 fn path(matches: &ArgMatches) -> String {
     match matches.subcommand() {
         None => String::new(),
@@ -323,7 +323,7 @@ fn fields_missing_in_a_schema_are_noticed() {
 
 const MANUAL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/json.md");
 
-/// `UPDATE_DOCS=1` writes the table of schemas and the examples of docs/json.md anew.
+/// `UPDATE_DOCS=1` writes the table of schemas and the examples of docs/json.md again.
 #[test]
 fn the_manual_lists_all_schemas_and_its_examples_hold() {
     let old = fs::read_to_string(MANUAL).unwrap();
@@ -364,7 +364,7 @@ fn the_manual_lists_all_schemas_and_its_examples_hold() {
     }
 }
 
-/// What jq picks by `.key` and `[number]`.
+/// What jq selects by `.key` and `[number]`.
 fn picked<'a>(document: &'a Value, path: &str) -> &'a Value {
     let mut value = document;
     for key in path.split('.').skip(1) {

@@ -1,4 +1,4 @@
-//! `ferroce mlxreg`: texts and tables of the register tool, and its habits.
+//! `ferroce mlxreg`: texts, tables and behaviour of the register tool.
 
 mod common;
 
@@ -63,7 +63,7 @@ fn options_come_in_the_forms_of_c_programs() {
 }
 
 proptest::proptest! {
-    /// No command line makes the tool panic. Without a device it ends before it touches one.
+    /// No command line makes the tool panic. It has no device, so it changes nothing.
     #[test]
     fn any_options_are_taken_or_refused(
         args in proptest::collection::vec(
@@ -89,9 +89,9 @@ proptest::proptest! {
     }
 }
 
-/// The question leaves time for that.
+/// The device is removed while the tool waits for the answer.
 #[test]
-fn a_device_that_goes_before_the_answer_is_missed() {
+fn a_device_removed_before_the_answer_is_reported() {
     let place = place(10);
     let mut command = place.command(args("--reg_name ROCE_ACCL -s roce_adp_retrans_en=0"));
     command.stdin(Stdio::piped()).stdout(Stdio::piped());

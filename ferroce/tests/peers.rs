@@ -1,4 +1,4 @@
-//! What `ferroce dev show` says of the peers of programs.
+//! What `ferroce dev show` prints about the peers of programs.
 
 mod common;
 
@@ -43,7 +43,7 @@ impl Node {
         }
     }
 
-    /// A queue pair that is connected to one of the other's.
+    /// A queue pair that is connected to one of the other device's.
     fn connect(&self, other: &Self) -> Qpn {
         let (own, others) = (self.endpoint(), other.endpoint());
         let attr = QpAttr {
@@ -93,7 +93,7 @@ fn dev_show_says_what_carries_packets_to_each_peer() {
         let qpns = [(); 2].map(|()| a.connect(other));
         a.write(qpns[0], other);
     }
-    // Nothing is sent to itself yet.
+    // It has not sent anything to itself yet.
     a.connect(&a);
     let peer = |peer: &str, link: &str, qps: u32| {
         let (pid, comm) = (std::process::id(), &shown("a")["peers"][0]["comm"]);

@@ -1,11 +1,11 @@
-//! `ferroce adp plot`: pictures of every ladder there is.
+//! `ferroce adp plot`: pictures of all kinds of ladders.
 
 mod common;
 
 use common::{good, run, scratch};
 use proptest::prelude::*;
 
-/// A profile file of one to four ranges, ordered, otherwise anything.
+/// A profile file of one to four ranges in order, with any other values.
 fn any_profile() -> impl Strategy<Value = String> {
     let range = (0..=255_u8, 0..=255_u8, 0..=1023_u16);
     let ranges = prop::collection::vec(range, 1..=4);

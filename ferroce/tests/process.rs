@@ -1,4 +1,4 @@
-//! What only shows when the program runs as a process: pipes and files.
+//! Behaviour that shows only when the program runs as a process: pipes and files.
 
 mod common;
 
@@ -50,8 +50,8 @@ fn a_file_may_be_standard_input() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_failure() {
-    // Far more than a pipe holds.
+fn a_closed_pipe_is_not_a_failure() {
+    // Far more than a pipe can hold.
     let profile = "time_base = 4\nqp_total_timeout = false\nretx_total_timeout = 60\n\
         timeout_init_low_bound = 8\n[[timeout_range]]\nrange_low_bound = 8\n\
         timeout_retry_num = 1\ndec_mode = 0\n";
@@ -87,7 +87,7 @@ fn an_output_that_cannot_be_written_is_a_failure_of_its_own() {
 }
 
 #[test]
-fn a_register_dump_is_no_profile_file() {
+fn a_register_dump_is_not_a_profile_file() {
     let output = Command::new(FERROCE)
         .args(["adp", "check", FERROCE])
         .output()

@@ -14,7 +14,7 @@ fn fast() -> String {
     )
 }
 
-/// The bytes of ROCE_ACCL, read as mlxreg reads a register that it does not know.
+/// The bytes of ROCE_ACCL, as mlxreg reads a register that it does not know.
 fn raw(place: &Place) -> String {
     let args = "mlxreg -d a --reg_id 0x402c --reg_len 0x80 -g";
     let text = place.good(args);
@@ -22,7 +22,7 @@ fn raw(place: &Place) -> String {
     dwords.map(|(_, dword)| dword).collect()
 }
 
-/// As they are called in commands for cards.
+/// The PCI addresses that commands for cards use.
 #[test]
 fn devices_have_pci_addresses_for_names() {
     let place = Place::with("a", "127.40.63.1");
@@ -51,7 +51,7 @@ fn devices_have_pci_addresses_for_names() {
 }
 
 #[test]
-fn a_profile_is_applied_shown_and_taken_away() {
+fn a_profile_is_applied_shown_and_removed() {
     let place = Place::with("a", "127.63.1.4");
     let show = || place.good("adp show -d a");
     assert_eq!(
@@ -68,7 +68,7 @@ fn a_profile_is_applied_shown_and_taken_away() {
     );
 }
 
-/// What is emitted for the tools is what the tool takes, and makes what `apply` makes.
+/// The tool accepts the emitted commands, and they have the effect of `apply`.
 #[test]
 fn emitted_commands_write_the_profile() {
     let vectors: Value = serde_json::from_str(VECTORS).unwrap();
@@ -125,7 +125,7 @@ fn showing_what_a_card_would_get_needs_no_card() {
         ],
     );
 
-    // Of a profile it is what a device has after it was applied there.
+    // For a profile, it is the register of a device to which it was applied.
     let file = fast();
     let text = good(format!("adp apply {file} -d {card} --dry-run"));
     let lines = text

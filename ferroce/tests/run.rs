@@ -1,4 +1,4 @@
-//! `ferroce run` and its kin, with programs of the system and libraries that do nothing.
+//! `ferroce run` and related commands, with programs of the system and libraries without code.
 
 mod common;
 
@@ -23,15 +23,15 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
-/// Ferroce with a registry of its own, and with libraries that are real ones but empty: what they
-/// do is not what is tested here.
+/// Ferroce with a registry of its own, and with libraries that are valid but empty: their function
+/// is not tested here.
 struct Installation {
     directory: TempDir,
 }
 
 impl Installation {
     fn new() -> Self {
-        // On the file system of what was built: a copy could not be run while another test starts a
+        // On the file system of the build: a copy could not be executed while another test starts a
         // program, which has it open for writing until it runs.
         let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let (bin, lib) = (
@@ -94,7 +94,7 @@ impl Installation {
         self.command(args).output().unwrap()
     }
 
-    /// Standard output of what succeeds without a remark.
+    /// Standard output of a command that succeeds without a remark.
     #[track_caller]
     fn good(&self, args: impl Words) -> String {
         let output = self.output(&args);
@@ -110,8 +110,8 @@ impl Installation {
     }
 }
 
-/// Where the libraries are that show the devices in /sys and /dev, built as the program was: cargo
-/// does not build them for these tests, since nothing can depend on a library for C.
+/// The directory of the libraries that show the devices in /sys and /dev, built like the program:
+/// cargo does not build them for these tests, since nothing can depend on a library for C.
 fn preloaded() -> &'static Path {
     static BUILT: LazyLock<PathBuf> = LazyLock::new(|| {
         let home = Path::new(env!("CARGO_BIN_EXE_ferroce")).parent().unwrap();
@@ -226,7 +226,7 @@ fn devices_look_like_the_hardware_that_is_asked_for() {
         run("--as rxe", files),
         "/sys/devices/virtual/infiniband/rxe0\nrxe\nlo\n\nrdma_cm\nuverbs0\nuverbs1\n"
     );
-    // The devices themselves stay what they are.
+    // The devices themselves do not change.
     assert!(installation.good("dev show").contains("0: fr0: "));
     let (code, error) = installation.bad("run --as hfi1 -- true");
     assert_eq!(code, Some(2), "{error}");
@@ -251,7 +251,7 @@ fn counters_are_read_as_they_are() {
     assert_eq!(reads.line(), "0");
 
     device.join().unwrap();
-    // Another port of this host would be another user's.
+    // A sender at another port of this host would be another user's.
     let socket = UdpSocket::bind((address(0, 3), device.address().port())).unwrap();
     socket.send_to(b"no packet", device.address()).unwrap();
     let counted = || device.state().counter(Counter::RxMalformed);
@@ -260,7 +260,7 @@ fn counters_are_read_as_they_are() {
         assert!(begun.elapsed() < Duration::from_secs(60));
         thread::sleep(Duration::from_millis(5));
     }
-    // Longer than files may be behind.
+    // Longer than the delay of files.
     thread::sleep(Duration::from_millis(20));
     reads.child.stdin.take().unwrap().write_all(b"\n").unwrap();
     assert_eq!(reads.line(), "1");
@@ -307,7 +307,7 @@ fn parameters_are_files_that_act_or_refuse() {
         );
     };
 
-    // One that leaves it to the C library to write what it prints.
+    // A program that writes through the C library's buffer.
     let mut cc = Command::new("cc");
     cc.args(["-x", "c", "-", "-o"])
         .arg(ferroce.path("print"))
@@ -317,7 +317,7 @@ fn parameters_are_files_that_act_or_refuse() {
     cc.stdin.take().unwrap().write_all(source).unwrap();
     assert!(cc.wait().unwrap().success());
 
-    // Each way to write: a shell's own, by a stream, by a program, from another directory.
+    // Every way to write: by the shell, by a stream, by a program, from another directory.
     let ways = rows(
         r#"
         11 => dash => echo 11 > $e/roce_rp/rpg_ai_rate
@@ -356,7 +356,7 @@ fn parameters_are_files_that_act_or_refuse() {
     );
     assert_eq!(is_set("fr1", "cnp_dscp"), "7");
 
-    // The switches of priorities, point by point.
+    // The switches of priorities, for each point.
     good(
         "bash",
         "for p in 0 1 2; do echo 0 > $e/roce_np/enable/$p; done; cat $e/roce_*/enable/2",
@@ -367,7 +367,7 @@ fn parameters_are_files_that_act_or_refuse() {
     good("bash", "echo 0 | tee $e/roce_rp/enable/*", "0\n");
     assert_eq!(is_set("fr0", "roce_rp/enable"), "0");
 
-    // What is set elsewhere is read.
+    // Settings made elsewhere are read.
     ferroce.good("cc set -d fr0 rpg_gd=10");
     good("dash", "cat $e/roce_rp/rpg_gd", "10\n");
 
@@ -387,7 +387,7 @@ fn parameters_are_files_that_act_or_refuse() {
                 "{script}: {err}"
             );
         }
-        // A refusal is over with its command.
+        // A refusal has no effect on later commands.
         good(
             shell,
             "echo 9 > $e/roce_rp/rpg_gd 2> /dev/null; echo 11 > $e/roce_rp/rpg_gd; cat $e/roce_rp/rpg_gd",
@@ -484,7 +484,7 @@ fn the_exit_code_is_the_programs() {
     }
     let output = ferroce.output(["run", "--stats", "sh", "-c", "kill -TERM $$"]);
     assert_eq!(output.status.code(), Some(128 + 15));
-    // In place of ferroce the program ends as it would without.
+    // The program replaces ferroce, and ends as it would without it.
     let output = ferroce.output(["run", "sh", "-c", "kill -TERM $$"]);
     assert_eq!(output.status.signal(), Some(15));
 
@@ -558,10 +558,10 @@ fn settings_in_force_fit_one_line() {
     assert_eq!(line, "note: in force on fr0: port down\n");
 }
 
-/// Runs end in whichever order, and with equal settings, too: each leaves what the others have set,
-/// and the last one what was there before the first.
+/// Runs end in any order, and with equal settings as well: each keeps the settings of the others,
+/// and the last one restores those from before the first.
 #[test]
-fn runs_that_overlap_put_back_what_was_there_before_all_of_them() {
+fn overlapping_runs_restore_the_settings_before_the_first() {
     for (first, second) in [("loss=1%", "loss=1%"), ("loss=1%", "loss=2%")] {
         for first_ends_first in [true, false] {
             let ferroce = Installation::new();
@@ -588,7 +588,7 @@ fn runs_that_overlap_put_back_what_was_there_before_all_of_them() {
     }
 }
 
-/// A program under `ferroce run` that one talks to line by line.
+/// A program under `ferroce run` that the test talks to line by line.
 struct Talking {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
@@ -616,12 +616,12 @@ impl Talking {
         waits
     }
 
-    /// What it says next.
+    /// Its next line.
     fn line(&mut self) -> String {
         self.lines.next().unwrap().unwrap()
     }
 
-    /// Closes its input and waits until it ends; returns its exit code and what the run has said.
+    /// Closes its input and waits until it ends; returns its exit code and the output of the run.
     fn end(mut self) -> (Option<i32>, String) {
         drop(self.child.stdin.take());
         let output = self.child.wait_with_output().unwrap();
@@ -775,7 +775,7 @@ fn a_dry_run_on_a_card_reads_and_does_not_write() {
         "{write}"
     );
     has(write, ["\n0000: 08050000 00000000 0000402c 00000000\n"]);
-    // Selected is what is named; the rest is as it was read.
+    // The named fields are selected; the rest is as it was read.
     has(write, ["\n0010: 00000200 00001401 41000fa0 "]);
     assert_eq!(ferroce.good("reg get ROCE_ACCL -d fr0"), before);
 }

@@ -1,4 +1,4 @@
-//! `ferroce serve`: what it refuses. What it answers is tested with a real Prometheus.
+//! `ferroce serve`: what it refuses. Its answers are tested with a real Prometheus.
 
 mod common;
 
@@ -7,7 +7,7 @@ use std::net::TcpListener;
 use common::{has, run};
 
 #[test]
-fn a_taken_port_is_named_with_the_way_out() {
+fn a_port_in_use_is_named_with_a_remedy() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let (code, _, text) = run(format!("serve --metrics {address}"));

@@ -1,9 +1,9 @@
-//! The same two hosts on sockets and in the fabric: what is lost by the same script is noticed, waited
-//! for and sent again alike, and ends alike.
+//! The same two hosts on sockets and in the fabric: losses by the same script lead to the same
+//! naks, waits and retransmissions, and to the same result.
 //!
-//! On sockets the script is a relay between the two devices: each takes it for its peer. In the fabric
-//! it is a rule. Waits are tens of milliseconds; a busy machine may add as much, and then a timer too
-//! many runs out on sockets. Only runs on a machine that had time must therefore be like the fabric's.
+//! On sockets, the script is a relay between the two devices: each takes it for its peer. In the
+//! fabric, it is a rule. Waits are tens of milliseconds. A busy machine may add as much, and then
+//! an additional timer expires on sockets, so only undisturbed runs have to match the fabric.
 
 mod common;
 
@@ -52,11 +52,11 @@ struct Script {
 struct Course {
     /// Requests, lost ones included, in the order in which they were sent.
     requests: Vec<(Opcode, u32)>,
-    /// What B said was missing.
+    /// PSNs that B reported as missing.
     naks: Vec<u32>,
-    /// Waits that ran out, and whether each was the last one.
+    /// Expired waits, and whether each was the last one.
     waits: Vec<(Span, bool)>,
-    /// What A has counted, see [`COUNTERS`].
+    /// A's counters, see [`COUNTERS`].
     counted: Vec<u64>,
     outcome: Option<(WcStatus, u32)>,
 }
@@ -99,7 +99,7 @@ enum Policy {
     Profile,
 }
 
-/// What both devices are made with, in either world.
+/// The configuration of both devices, in either world.
 fn device(policy: Policy) -> HcaConfig {
     HcaConfig {
         seed: 7,
@@ -176,8 +176,8 @@ fn request(kind: Kind, local: &MrInfo, remote: &MrInfo) -> SendWr {
     wr
 }
 
-/// The last wait of a profile is what is left of its total; on sockets the waits before it have taken
-/// some milliseconds more, so that its length is left out.
+/// The last wait of a profile is the rest of its total. On sockets, the previous waits have taken a
+/// few milliseconds more, so its length is left out.
 fn note(course: &mut Course, policy: Policy, event: Event) {
     if let Event::TimerExpired { expiry, .. } = event {
         let is_rest = expiry.fatal && matches!(policy, Policy::Profile);
@@ -200,8 +200,8 @@ fn counted(hca: &Hca) -> Vec<u64> {
     COUNTERS.map(|counter| hca.state().counter(counter)).into()
 }
 
-/// Far enough that all of a message has left before the answer to its first packet arrives, as it has
-/// on sockets, where it leaves in one call.
+/// Long enough that the whole message has left before the answer to its first packet arrives, as on
+/// sockets, where it leaves in one call.
 const CABLE: CableSpec = CableSpec::new(Rate::from_mbps(100_000), Span::from_micros(20));
 
 fn in_fabric(policy: Policy, script: Script, kind: Kind) -> Course {
@@ -210,7 +210,7 @@ fn in_fabric(policy: Policy, script: Script, kind: Kind) -> Course {
         switch: SwitchConfig::default(),
         seed: 1,
     };
-    // A socket's buffer bounds what is in flight, so it does here as well.
+    // A socket's buffer limits what is in flight, so the same limit applies here.
     let devices = [A, B].map(|_| sharing(Hca::new(device(policy)), Bounds::default()));
     let mut fabric = Fabric::new(config, devices).unwrap();
     let observer = Observer::new(script);
@@ -299,7 +299,7 @@ fn relay(
 fn on_sockets(policy: Policy, script: Script, kind: Kind, test: u8) -> Course {
     let address = |host| IpAddr::V4(common::address(test, host));
     let ends = [0, 1].map(|host| SocketAddr::new(address(host), ROCE_V2_PORT));
-    // Where each of the two hears the other.
+    // The relay's sockets for the two devices.
     let ears = [2, 3].map(|host| {
         let socket = UdpSocket::bind((address(host), ROCE_V2_PORT)).unwrap();
         socket
@@ -403,7 +403,7 @@ const SCRIPTS: &[(&str, Kind, Script)] = &[
     ),
 ];
 
-/// Long enough for some timeouts, and they end far from the next of any policy here.
+/// Long enough for a few timeouts, and far from the next timer of any policy here.
 const OUTAGES_MS: [u64; 2] = [170, 400];
 
 #[track_caller]

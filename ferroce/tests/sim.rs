@@ -1,4 +1,4 @@
-//! `ferroce sim`: what it prints, writes and refuses.
+//! `ferroce sim`: its output, its files and its refusals.
 
 mod common;
 
@@ -46,7 +46,7 @@ fn file(text: &str) -> (tempfile::TempDir, String) {
 }
 
 #[test]
-fn a_run_says_what_became_of_its_jobs() {
+fn a_run_reports_the_results_of_its_jobs() {
     let (_directory, path) = file(SMALL);
     let text = good(format!("sim run {path}"));
     has(
@@ -132,7 +132,7 @@ fn results_are_written_whole_and_the_same() {
     assert!(text("timeouts.csv").lines().count() > 1);
     assert!(text("links.csv").lines().count() > 1);
     assert_eq!(text("qps.csv").lines().count(), 4);
-    // Tables join: a host is called the same in all of them.
+    // Tables can be joined: a host has the same name in all of them.
     let hosts = ["h0", "h1", "h2", "h3"];
     for (name, columns) in [
         ("timeouts.csv", "host"),
@@ -180,7 +180,7 @@ fn results_are_written_whole_and_the_same() {
     assert_eq!(left, ["it.toml", "one", "other", "own"], "no drafts");
 }
 
-/// What a table in Parquet says, in the form of the other one.
+/// A table in Parquet, in the form of CSV.
 fn parquet_as_csv(path: &Path) -> String {
     let reader = SerializedFileReader::try_from(path).unwrap();
     let schema = reader.metadata().file_metadata().schema_descr_ptr();
@@ -261,7 +261,7 @@ fn port_traffic_is_captured() {
     );
 }
 
-/// On a disk without room there is all of the results or none of them.
+/// On a full disk there are either all of the results or none.
 #[test]
 fn a_full_disk_leaves_nothing_behind() {
     let (directory, path) = file(SMALL);
@@ -349,7 +349,7 @@ fn assert_balanced(html: &str) {
     assert!(open.is_empty(), "{open:?}");
 }
 
-/// The page as a browser has it, if there is one.
+/// The page as rendered by a browser, if there is one.
 fn in_browser(page: &Path) -> Option<String> {
     let profile = tempfile::tempdir().unwrap();
     for browser in ["chromium", "chromium-browser", "google-chrome"] {
@@ -455,7 +455,7 @@ fn total(summary: &Value, of: &str) -> u64 {
     summary["totals"][of].as_u64().unwrap()
 }
 
-/// Within a tenth: the answers are rounded, and engines get better.
+/// Within a tenth: the answers are rounded, and engines change.
 #[track_caller]
 fn about(value: f64, stated: f64) {
     assert!(

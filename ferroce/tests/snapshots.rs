@@ -1,8 +1,8 @@
-//! What commands print is as the files in `tests/snapshots/` have it, and fits the terminal.
+//! The output of commands matches the files in `tests/snapshots/`, and fits the terminal.
 //!
-//! A file has commands and their output, on devices of its own. To add a command, write its line into the
-//! file. `UPDATE_SNAPSHOTS=1 cargo test -p ferroce --test snapshots` writes the files anew; look at
-//! `git diff` then.
+//! A file has commands and their output, on devices of its own. To add a command, write its line
+//! into the file. `UPDATE_SNAPSHOTS=1 cargo test -p ferroce --test snapshots` writes the files
+//! again; then check `git diff`.
 
 mod common;
 
@@ -15,7 +15,7 @@ use common::Place;
 use ferroce::cli::Cli;
 use ferroce_testing::said;
 
-/// Files of commands that are refused, on more devices than fr0.
+/// Files with commands that are refused, on more devices than fr0.
 const REFUSALS: [&str; 2] = ["refusals", "refusals-mlxreg"];
 
 fn file(name: &str) -> PathBuf {
@@ -70,7 +70,8 @@ fn transcript(name: &str, commands: &[&str]) -> String {
     text
 }
 
-/// The help of every command that does something; mlxreg has that of another tool.
+/// The help of every command without subcommands, except for mlxreg, whose help is that of another
+/// tool.
 fn helps(command: &Command, path: &str, found: &mut Vec<String>) {
     found.push(format!("{path} --help").trim_start().to_owned());
     let shown = command.get_subcommands().filter(|it| !it.is_hide_set());
@@ -86,7 +87,7 @@ fn check(name: &str, commands: &[&str]) -> Result<(), String> {
     if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
         fs::write(&path, &text).unwrap();
     }
-    // Complaints and remarks are prose, which a terminal may break; so may the commands be.
+    // Errors and remarks are prose, which a terminal may wrap; so may commands be.
     let is_prose = |line: &str| {
         let labels = [
             "$ ",
@@ -120,7 +121,7 @@ fn check(name: &str, commands: &[&str]) -> Result<(), String> {
 }
 
 #[test]
-fn usual_output_fits_the_terminal_and_is_as_it_was() {
+fn usual_output_matches_its_snapshot_and_fits_the_terminal() {
     let files = fs::read_dir(file("").parent().unwrap()).unwrap();
     let wrong = files.filter_map(|it| {
         let path = it.unwrap().path();
@@ -140,9 +141,9 @@ fn usual_output_fits_the_terminal_and_is_as_it_was() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// A change of help is read once more as it appears.
+/// A change of help has to be reviewed in its final form.
 #[test]
-fn help_is_as_it_was_and_says_what_each_word_is() {
+fn help_matches_its_snapshot_and_describes_each_word() {
     let mut commands = Vec::new();
     helps(&Cli::command(), "", &mut commands);
     assert!(commands.len() > 60, "{commands:?}");
@@ -150,7 +151,7 @@ fn help_is_as_it_was_and_says_what_each_word_is() {
     let same = check("help", &commands);
     assert!(same.is_ok(), "{same:?}");
     let text = fs::read_to_string(file("help")).unwrap();
-    // An example that is broken over lines cannot be copied, and its remark loses its column.
+    // A wrapped example cannot be copied, and its remark loses its column.
     let examples = text.split("Examples:\n").skip(1);
     let examples = examples.filter_map(|it| it.split("\n\n").next());
     for line in examples.flat_map(str::lines) {
@@ -159,7 +160,7 @@ fn help_is_as_it_was_and_says_what_each_word_is() {
     }
     let lines: Vec<_> = text.lines().map(str::trim).collect();
     for pair in lines.windows(2) {
-        // Short help stands on the line of its word.
+        // Short help is on the line of its option.
         let is_word = pair[0].starts_with(['<', '[']) && !pair[0].contains("  ");
         let is_word = is_word && !pair[0].contains(": ");
         assert!(!is_word || !pair[1].is_empty(), "{} has no help", pair[0]);

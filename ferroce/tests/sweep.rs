@@ -1,4 +1,4 @@
-//! `ferroce sweep` from plan to table, and what is left of it when things go wrong.
+//! `ferroce sweep` from plan to table, and the files that are left when it fails.
 
 mod common;
 
@@ -59,7 +59,7 @@ fn path(directory: &TempDir, name: &str) -> String {
     directory.path().join(name).to_str().unwrap().to_owned()
 }
 
-/// The names of a sweep's files that begin so.
+/// The names of a sweep's files that begin with `first`.
 fn files(directory: &TempDir, first: &str) -> Vec<PathBuf> {
     let files = fs::read_dir(directory.path().join("out")).unwrap();
     let files = files.map(|file| file.unwrap().path());
@@ -153,7 +153,7 @@ fn survival_is_drawn() {
     fs::write(&sweep_file, assumption).unwrap();
     let (code, _, err) = run(format!("sweep run {sweep_file} -o {out}"));
     assert_eq!(code, 0, "{err}");
-    // What differs is the plan, and the points of the one before are part of it.
+    // The plan differs, and the points of the previous one are part of it.
     has(&err, ["had another plan", "20 had results"]);
     let (code, _, err) = run(&collect);
     assert_eq!(code, 0, "{err}");
@@ -227,7 +227,7 @@ fn stopped_or_killed_runs_leave_whole_results() {
         (1, &0.into(), &0.into())
     );
 
-    // A smaller sweep over the same scenario takes what is there.
+    // A smaller sweep over the same scenario uses the existing results.
     write_sweep(directory.path(), 15);
     let sweep = path(&directory, "sweep.toml");
     let (code, _, err) = run(format!("sweep run {sweep} -o {out}"));
@@ -238,11 +238,11 @@ fn stopped_or_killed_runs_leave_whole_results() {
 }
 
 #[test]
-fn a_full_disk_is_said_and_leaves_nothing_half_written() {
+fn a_full_disk_is_reported_and_leaves_no_partial_files() {
     let directory = place(10);
     let (sweep, out) = (path(&directory, "sweep.toml"), path(&directory, "out"));
     assert_eq!(run(format!("sweep plan {sweep} -o {out}")).0, 0);
-    // Files of half a KiB at most, as if there were no more room; without the signal.
+    // Files of at most half a KiB, as on a full disk; without the signal.
     let script = "trap '' XFSZ; ulimit -f 1; exec \"$0\" sweep run \"$1\"";
     let output = Command::new("sh")
         .args(["-c", script, FERROCE, &out])
@@ -259,7 +259,7 @@ fn a_full_disk_is_said_and_leaves_nothing_half_written() {
     assert_eq!(run(format!("sweep collect {out}")).0, 0);
 }
 
-/// A directory with programs of these texts, to stand first in PATH.
+/// A directory with programs of these texts, for the front of PATH.
 fn programs(programs: &[(&str, &str)]) -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     for (name, text) in programs {
@@ -270,7 +270,7 @@ fn programs(programs: &[(&str, &str)]) -> TempDir {
     directory
 }
 
-/// What `launch` hands to sbatch, and what it makes of the answer. A real one is in interop.
+/// What `launch` passes to sbatch, and how it reads the answer. A real one is in interop.
 #[test]
 fn a_launch_submits_one_array() {
     let directory = place(10);

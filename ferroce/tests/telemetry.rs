@@ -1,4 +1,4 @@
-//! What is told of devices: `ferroce status`, `stat`, the exporter, the tree of files.
+//! What is reported of devices: `ferroce status`, `stat`, the exporter, the tree of files.
 
 mod common;
 
@@ -48,7 +48,7 @@ fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-/// Of `ferroce status`, without what depends on the machine.
+/// The warnings of `ferroce status`, without those that depend on the machine.
 fn warnings(status: &Value) -> Vec<&str> {
     let warnings = status["warnings"].as_array().unwrap().iter();
     let warnings = warnings.map(|it| it.as_str().unwrap());
@@ -56,7 +56,7 @@ fn warnings(status: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn status_tells_what_is_set_and_who_is_there() {
+fn status_shows_settings_and_programs() {
     let (place, device) = place(1);
     add_qps(&device, 3);
     place.good("impair set fr1 loss=1%,delay=50us");
@@ -114,7 +114,7 @@ fn status_tells_what_is_set_and_who_is_there() {
 }
 
 #[test]
-fn status_waits_for_no_program_that_is_silent_or_stopped() {
+fn status_does_not_wait_for_silent_or_stopped_programs() {
     let (place, device) = place(2);
     let mut holder = Holder::start(&place);
     let condition = |pid: u32| {
@@ -124,7 +124,7 @@ fn status_waits_for_no_program_that_is_silent_or_stopped() {
         program.unwrap_or_else(|| panic!("{status}"))["condition"].clone()
     };
     holder.signal(Signal::SIGSTOP);
-    // Nothing answers while the device is in these hands.
+    // The device is locked, so nothing answers.
     let ours = std::process::id();
     device.with(|_| {
         assert_eq!(condition(ours), "silent");
@@ -223,7 +223,7 @@ fn counters_that_are_zero_are_left_out_for_people() {
         "{all}"
     );
     assert_eq!(place.good("stat -a show fr1"), all);
-    // Programs get all.
+    // Programs get all counters.
     let counters = json(&place.good("stat show fr1 -j"));
     assert_eq!(counters["devices"][0]["counters"]["rx_malformed"], 0);
 
@@ -251,7 +251,7 @@ fn counters_are_watched_as_rates() {
     let mut looks = BufReader::new(child.stdout.take().unwrap()).lines();
     looks.next().unwrap().unwrap();
     device.with(|hca| hca.count(ferroce_device::Counter::RxMalformed, 10));
-    // It is in one of the looks, whole, as a rate.
+    // It is in one of the samples, completely, as a rate.
     let seen = looks
         .by_ref()
         .map(|look| json(&look.unwrap()))
@@ -273,7 +273,7 @@ fn counters_are_watched_as_rates() {
 
 const OF_FR1: &str = r#"device="fr1""#;
 
-/// The exporter's answer once no process of fr1 is silent; on a busy machine they are late.
+/// The exporter's answer once every process of fr1 has answered; on a busy machine they are late.
 fn told(exporter: &Exporter) -> String {
     let silent = format!(r#"ferroce_silent_processes{{{OF_FR1},port="1"}}"#);
     let mut page = exporter.page();
@@ -288,7 +288,7 @@ fn told(exporter: &Exporter) -> String {
 }
 
 #[test]
-fn thousands_of_queue_pairs_are_as_many_lines_as_none() {
+fn the_number_of_lines_does_not_depend_on_queue_pairs() {
     let (place, device) = place(6);
     let exporter = Exporter::start(&place);
     let lines = |page: &str| page.lines().count();
@@ -307,7 +307,7 @@ fn thousands_of_queue_pairs_are_as_many_lines_as_none() {
     assert!(many.ends_with("# EOF\n"));
     let plain = exporter.answer(b"GET /metrics HTTP/1.0\r\nAccept: text/plain\r\n\r\n");
     assert!(plain.contains("\nferroce_queue_pairs{") && !plain.contains("# EOF"));
-    // One that does not answer costs the others nothing.
+    // A process that does not answer does not affect the others.
     let silent = format!(r#"ferroce_silent_processes{{{OF_FR1},port="1"}}"#);
     let page = device.with(|_| exporter.page());
     assert_eq!([metric(&page, &silent), metric(&page, &reset)], [1.0, 0.0]);
@@ -360,9 +360,9 @@ fn settings_in_force_are_a_label() {
     assert_eq!(changes(), 2.0);
 }
 
-/// What bad clients send is refused or broken off, and the others are answered.
+/// Invalid requests of clients are refused or cut off, and the others are answered.
 #[test]
-fn bad_requests_are_refused_and_spoil_nothing() {
+fn bad_requests_are_refused_without_side_effects() {
     let place = Place::with("fr1", &address(8, 1).to_string());
     let exporter = Exporter::start(&place);
     let status = |request: &[u8]| {
@@ -402,15 +402,15 @@ fn bad_requests_are_refused_and_spoil_nothing() {
             });
         }
     });
-    // A body that was not asked for, and that never comes.
+    // A body that was not requested, and that never arrives.
     let mut body = TcpStream::connect(&exporter.address).unwrap();
     let head = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000000\r\n\r\nx";
     body.write_all(head).unwrap();
     assert!(told(&exporter).ends_with("# EOF\n"));
 }
 
-/// More clients than it serves at a time, none of which sends a whole request: each is broken off, and
-/// the next ones come to their turn.
+/// More clients than it serves at a time, none of which sends a whole request: each is cut off, and
+/// then the next ones are served.
 #[test]
 fn slow_clients_do_not_keep_others_out() {
     let place = Place::with("fr1", &address(9, 1).to_string());
@@ -422,7 +422,7 @@ fn slow_clients_do_not_keep_others_out() {
     };
     let silent: Vec<_> = (0..20).map(|_| begun(b"")).collect();
     let slow: Vec<_> = (0..20).map(|_| begun(b"GET /metrics HT")).collect();
-    // They wait between two requests.
+    // They are idle between two requests.
     let resting: Vec<_> = (0..20)
         .map(|_| begun(b"GET /nothing HTTP/1.1\r\nHost: a\r\n\r\n"))
         .collect();
@@ -431,7 +431,7 @@ fn slow_clients_do_not_keep_others_out() {
     assert!(exporter.page().ends_with("# EOF\n"));
 }
 
-/// A tree that is not kept up to date is worse than none.
+/// A tree that is no longer updated is worse than none.
 #[test]
 fn a_watched_tree_is_removed_at_a_signal() {
     let place = Place::with("fr1", &address(10, 1).to_string());
@@ -448,7 +448,7 @@ fn a_watched_tree_is_removed_at_a_signal() {
         until("the tree", || state.exists());
         kill(Pid::from_raw(child.id().cast_signed()), signal).unwrap();
         assert_eq!(child.wait().unwrap().code(), Some(0), "{signal}");
-        // The directory itself goes if it came with the tree.
+        // The directory itself is removed if it was created with the tree.
         assert_eq!(tree.exists(), is_there, "{signal}");
         let left = fs::read_dir(&tree).map(Iterator::count);
         assert!(!is_there || left.unwrap() == 0);

@@ -1,4 +1,4 @@
-//! Whatever is wrong with a number or a file, the complaint does not name types of the program.
+//! Errors about a number or a file do not name types of the program.
 
 mod common;
 
@@ -9,7 +9,7 @@ use clap::{ArgAction, Command, CommandFactory as _};
 use common::{Place, Words, has, run};
 use ferroce::cli::Cli;
 
-/// What a Rust program says of its own types.
+/// Words that a Rust program uses for its own types.
 const OURS: [&str; 17] = [
     "target type",
     "invalid digit",
@@ -63,7 +63,7 @@ fn numbers_on_the_command_line() {
             ] {
                 let value = format!("--{option}={value}");
                 let mut args: Vec<&str> = path.iter().map(String::as_str).collect();
-                // What is accepted is not to be done.
+                // An accepted command must not be executed.
                 args.extend([value.as_str(), "--no-such-option"]);
                 let (code, _, err) = run(&args);
                 assert_eq!(code, 2, "{args:?}");
@@ -167,7 +167,7 @@ fn files_of_devices() {
     }
 }
 
-/// What programs of this project write is not for people, but may have been edited by one.
+/// Files that programs of this project write are not for people, but may have been edited.
 #[test]
 fn files_of_our_own() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What is seen from outside of a queue pair that congestion control slows down.
+//! What other programs can see of a queue pair that congestion control slows down.
 
 mod common;
 
@@ -87,7 +87,7 @@ fn silent(page: &str) -> f64 {
     metric(page, &format!("ferroce_cc_silent_processes{{{OF_FR1}}}"))
 }
 
-/// What `ferroce cc rates` prints once all have told.
+/// The output of `ferroce cc rates` once all processes have answered.
 fn watched(place: &Place, args: &str) -> String {
     watched_in(80, place, args)
 }
@@ -113,8 +113,8 @@ fn watched_in(columns: usize, place: &Place, args: &str) -> String {
     }
 }
 
-/// A place with a device on which CNPs act for long: from 1000 Mb/s they leave half, and it goes up
-/// again by 1 Mb/s only after a while.
+/// A place with a device on which the effect of CNPs lasts: they halve 1000 Mb/s, and the rate
+/// rises by 1 Mb/s only after a while.
 fn place_with_device(test: u8) -> (Place, Device) {
     let place = Place::with("fr1", &address(test, 1).to_string());
     place.good(
@@ -204,10 +204,10 @@ fn a_queue_pair_that_is_slowed_down_is_seen_from_outside() {
 }
 
 #[test]
-fn a_process_is_asked_only_if_it_may_have_something_to_tell() {
+fn a_process_is_asked_only_if_it_may_have_limited_queue_pairs() {
     let (place, device) = place_with_device(1);
     let exporter = Exporter::start(&place);
-    // Nothing answers while the device is in these hands.
+    // The device is locked, so nothing answers.
     let unanswered = || device.with(|_| exporter.census());
     assert_eq!(unanswered(), (0.0, 0.0), "no CNP");
     let qpn = congested(&device);
@@ -250,6 +250,6 @@ fn a_process_is_asked_only_if_it_may_have_something_to_tell() {
             && lines[1].starts_with("warning: fr1: process"),
         "{seen}"
     );
-    // It answers what it owes, and is asked again.
+    // The process answers the old question, and is asked again.
     assert_eq!(limited(&exporter.told()), 1.0);
 }

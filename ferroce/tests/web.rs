@@ -1,4 +1,4 @@
-//! `ferroce serve`: the page's API, who may use it, and how much of it.
+//! `ferroce serve`: the page's API, its clients, and its limits.
 
 mod common;
 
@@ -61,10 +61,10 @@ impl Server {
         stream
     }
 
-    /// The whole answer to bytes as they are; nothing if the server has hung up.
+    /// The whole answer to these bytes; empty if the server has closed the connection.
     fn send(&self, request: &[u8]) -> String {
         let mut stream = self.stream();
-        // It may have answered and hung up before it has read all.
+        // It may have answered and closed the connection before it has read everything.
         let _ = stream.write_all(request);
         let mut text = Vec::new();
         let _ = stream.read_to_end(&mut text);
@@ -140,7 +140,7 @@ fn the_page_loads_nothing_from_elsewhere() {
 }
 
 #[test]
-fn devices_are_told_as_they_are() {
+fn devices_are_shown_as_they_are() {
     let server = Server::new(2, "");
     let device = server.devices();
     assert_eq!(device["port"]["is_up"], true);
@@ -153,7 +153,7 @@ fn devices_are_told_as_they_are() {
     assert_eq!(device["counters"]["rdma_tx_packets"], 0);
     server.place.good("impair set web0 loss=1%");
     server.place.good("adp apply link-flap -d web0");
-    // The next look at the devices is due.
+    // The next sample of the devices is due.
     std::thread::sleep(Duration::from_millis(300));
     let device = server.devices();
     assert_eq!(device["impairment"]["egress"], "loss=1%");
@@ -167,9 +167,9 @@ fn devices_are_told_as_they_are() {
     has(&about, ["\"allow_changes\":false"]);
 }
 
-/// The time of each answer is that of the look at the devices.
+/// Each answer has the time of its sample.
 #[test]
-fn devices_are_looked_at_four_times_a_second_at_most() {
+fn devices_are_sampled_at_most_four_times_a_second() {
     let server = Server::new(18, "");
     let begun = Instant::now();
     let mut looks = Vec::new();
@@ -186,10 +186,9 @@ fn devices_are_looked_at_four_times_a_second_at_most() {
     }
 }
 
-/// A page that is opened later shows what was counted before, and the errors of programs that have
-/// ended.
+/// A page that is opened later shows earlier counts, and errors of programs that have ended.
 #[test]
-fn the_past_is_told() {
+fn past_counts_and_errors_are_shown() {
     let server = Server::new(15, "");
     let history = || {
         let (status, text) = server.get("/api/history");
@@ -224,7 +223,7 @@ fn the_past_is_told() {
     device.wait(cq, 1, &mut done, patience).unwrap();
     drop(device);
 
-    // The page looks more rarely than the server keeps what it has looked at.
+    // The page samples less often than the server keeps samples.
     std::thread::sleep(Duration::from_millis(300));
     let errors = server.devices()["errors"].clone();
     assert_eq!(errors["count"], 1);
@@ -434,7 +433,7 @@ fn other_sites_and_other_names_are_refused() {
     assert_eq!(status, 415);
 }
 
-/// Prometheus calls the server as its configuration does.
+/// Prometheus uses the address or name in its configuration.
 #[test]
 fn metrics_are_scraped_by_address_and_by_known_names() {
     let own = Server::new(13, "");
@@ -491,7 +490,7 @@ fn a_body_has_a_bound() {
     let refused = server.ask("POST", "/api/design", JSON, &large);
     assert_eq!(refused.0, 413);
     assert!(complaint(&refused).contains("larger than 262144 bytes"));
-    // One that does not say how long it is, and does not end.
+    // A body without a length, which does not end.
     let head = format!(
         "POST /api/design HTTP/1.1\r\nHost: {}\r\n{JSON}Transfer-Encoding: chunked\r\n\r\n",
         server.at
@@ -504,9 +503,9 @@ fn a_body_has_a_bound() {
     assert_eq!(server.ask("POST", "/api/design", JSON, &fits).0, 200);
 }
 
-/// Ten seconds for a head, and as many for a body.
+/// Ten seconds for a header, and ten for a body.
 #[test]
-fn a_request_that_does_not_come_is_given_up() {
+fn an_incomplete_request_times_out() {
     let server = Server::new(19, "");
     let host = format!("Host: {}\r\n{JSON}", server.at);
     let heads = [
@@ -561,10 +560,10 @@ fn bad_requests_end_the_connection_not_the_server() {
 }
 
 #[test]
-fn clients_that_say_nothing_do_not_keep_others_out() {
+fn silent_clients_do_not_keep_others_out() {
     let server = Server::new(12, "");
     let begun = Instant::now();
-    // One with a request under way, before all others.
+    // A connection with a request in progress, before all others.
     let head = format!("POST /api/design HTTP/1.1\r\nHost: {}\r\n{JSON}", server.at);
     let head = format!(
         "{head}Connection: close\r\nContent-Length: {}\r\n\r\n",
@@ -572,9 +571,9 @@ fn clients_that_say_nothing_do_not_keep_others_out() {
     );
     let mut busy = server.stream();
     busy.write_all(head.as_bytes()).unwrap();
-    // Its head is read before the server answers another one.
+    // Its header is read before the server answers another one.
     assert_eq!(server.get("/api/about").0, 200);
-    // As many as are served at a time, and more than that.
+    // The most that are served at a time, and more.
     let mut silent: Vec<_> = (0..40).map(|_| server.stream()).collect();
     let slow: Vec<_> = (0..4)
         .map(|_| {
@@ -591,7 +590,7 @@ fn clients_that_say_nothing_do_not_keep_others_out() {
     let mut text = String::new();
     busy.read_to_string(&mut text).unwrap();
     assert!(text.starts_with("HTTP/1.1 200"), "{text}");
-    // Not because their time was up.
+    // Their time had not expired.
     assert!(begun.elapsed() < Duration::from_secs(10));
     drop((silent, slow));
 }

@@ -1,6 +1,6 @@
-//! What commands print on a terminal of 80 columns has no longer line, whatever it is about.
+//! No line of a command's output is longer than a terminal of 80 columns, whatever its input.
 //!
-//! `tests/snapshots.rs` has what they usually print; this has what makes it wide.
+//! `tests/snapshots.rs` has the usual output; this has what makes it wide.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::process::Command;
 
 const COLUMNS: usize = 80;
 
-/// The program on a terminal of 80 columns: all that it prints.
+/// The whole output of the program on a terminal of 80 columns.
 fn print(directory: &Path, args: &str) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_ferroce"))
         .args(args.split_whitespace())
@@ -22,13 +22,13 @@ fn print(directory: &Path, args: &str) -> String {
 
 #[track_caller]
 fn fits(text: &str, args: &str) {
-    // A complaint is one sentence, which the terminal breaks.
+    // An error is one sentence, which the terminal wraps.
     let is_wide = |line: &&str| line.chars().count() > COLUMNS && !line.starts_with("error: ");
     let wide: Vec<_> = text.lines().filter(is_wide).collect();
     assert!(wide.is_empty(), "{args:?}: {wide:#?}");
 }
 
-/// A directory with the files of the project that commands read, and what it is.
+/// A directory with the project's files that commands read, and its path.
 fn place() -> (tempfile::TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
@@ -163,7 +163,7 @@ link = "all"
 probability = "1%"
 "#;
 
-/// As many axes as a table has room for, and more.
+/// The most axes that a table has room for, and more.
 const SWEEP: &str = r#"
 title = "How a small incast fares with losses on all links, by timeout, retry count, size and seed"
 scenario = "scenario.toml"

@@ -1,4 +1,4 @@
-//! What programs are told about work that goes well.
+//! The answers that correct programs get.
 
 use ferroce_interop::lab::Lab;
 
@@ -19,7 +19,7 @@ fn arming_a_completion_queue_announces_waiting_completions() {
     finished.answers(include_str!("../programs/events.txt"));
 }
 
-/// Calls that came after the headers of this machine, and regions of memfds.
+/// Calls that are newer than the headers of this machine, and regions of memfds.
 #[test]
 fn newer_calls_work_or_are_refused_as_without_the_feature() {
     let lab = Lab::new("newer-calls");

@@ -1,7 +1,8 @@
-//! Programs that do what they may not: each gets the answer of the manual page, or of a card, and
-//! one line on standard error that says why.
+//! Programs that make invalid calls: each gets the answer of the manual page, or of a card, and one
+//! line on standard error that gives the reason.
 //!
-//! `programs/bad_*.c` do it, and `programs/bad_*.txt` have a line for each case with the answer.
+//! `programs/bad_*.c` make the calls, and `programs/bad_*.txt` have a line with the answer for each
+//! case.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,9 +12,9 @@ use std::thread;
 use ferroce_interop::lab::{Finished, Lab};
 use ferroce_testing::{has, skip};
 
-/// What begins the part of a case on standard error.
+/// Begins the part of a case on standard error.
 const CASE: &str = "== ";
-/// A refusal by the header itself, of which the library learns nothing.
+/// A refusal by the header itself, which does not reach the library.
 const BY_THE_HEADER: &str = "EPERM";
 
 /// The library's lines by case.
@@ -31,7 +32,7 @@ fn told(stderr: &str) -> BTreeMap<&str, Vec<&str>> {
     cases
 }
 
-/// Whether an answer is an error number of the library: then it has to say why.
+/// Whether an answer is an error number of the library, which must then give the reason.
 fn is_refusal(answer: &str) -> bool {
     answer.starts_with('E') && answer != BY_THE_HEADER
 }
@@ -55,14 +56,14 @@ fn check(program: &str, expected: &str) -> Finished {
                 "one line about the call, for {case:?}: {lines:#?}"
             );
         } else if !answer.starts_with("needs") {
-            // Those are series of calls, some of which are refused.
+            // Those are series of calls, a few of which are refused.
             assert!(lines.is_empty(), "{case:?} is no error: {lines:#?}");
         }
     }
     finished
 }
 
-/// What was said about a case.
+/// The library's line about a case.
 fn line_of<'a>(finished: &'a Finished, case: &str) -> &'a str {
     told(&finished.stderr)[case][0]
 }
@@ -92,7 +93,7 @@ fn invalid_attributes_of_a_transition_change_nothing() {
     );
 }
 
-/// Not all of it is bad: what a program is told about work that goes well is held to the same list.
+/// Correct calls are checked against the same kind of list.
 #[test]
 fn queries_show_the_state_and_completions_the_failures() {
     check("answers", include_str!("../programs/answers.txt"));
@@ -133,7 +134,7 @@ fn extended_calls_and_rarer_objects_are_checked_as_well() {
     );
 }
 
-/// The level of `FERROCE_LOG` decides what is said: what a program may try on purpose is silent.
+/// `FERROCE_LOG` sets the level: calls that a program may try on purpose are silent.
 #[test]
 fn the_log_level_applies() {
     let said = |level: &str| {
@@ -151,7 +152,7 @@ fn the_log_level_applies() {
     assert_eq!(said("info"), [1, 1]);
 }
 
-/// Runs a script in namespaces of its own, as their root; `None` if it may not make these here.
+/// Runs a script in namespaces of its own, as their root; `None` if it may not create these here.
 fn in_namespaces(lab: &Lab, flags: &str, script: &str) -> Option<(bool, String)> {
     let library = lab.path().join("prefix/lib/ferroce");
     let output = Command::new("unshare")
@@ -165,7 +166,7 @@ fn in_namespaces(lab: &Lab, flags: &str, script: &str) -> Option<(bool, String)>
         .unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
     if stderr.contains("unshare:") {
-        // The thread of a test has its name.
+        // The thread of a test is named after it.
         skip(
             thread::current().name().unwrap_or("bad_input"),
             stderr.trim(),
@@ -185,7 +186,7 @@ fn one_line(text: &str) -> &str {
     line
 }
 
-/// Makes `/dev/shm` vanish: `/dev` has nothing but what every program needs.
+/// Hides `/dev/shm`: `/dev` has only what every program needs.
 const WITHOUT_DEV_SHM: &str = "mkdir $LAB/dev && touch $LAB/dev/null $LAB/dev/urandom
     mount --bind /dev/null $LAB/dev/null && mount --bind /dev/urandom $LAB/dev/urandom
     mount --rbind $LAB/dev /dev && test ! -e /dev/shm";
@@ -207,7 +208,7 @@ fn without_dev_shm_devices_are_in_the_runtime_directory() {
 #[test]
 fn without_dev_shm_and_runtime_directory_devices_are_in_tmp() {
     let lab = Lab::new("no-run");
-    // The lab itself is in /tmp and stays in reach.
+    // The lab itself is in /tmp and stays accessible.
     let script = format!(
         "{WITHOUT_DEV_SHM}
         mount --bind $LAB /mnt && mount -t tmpfs -o mode=1777 none /tmp
@@ -251,8 +252,8 @@ fn a_dev_shm_that_cannot_be_written_to_is_refused_in_one_line() {
     );
 }
 
-/// Any loopback address stands for this host, as in Linux: a peer that is not there would only be told
-/// as one that does not listen.
+/// Any loopback address is this host, as in Linux. Without this line, an absent peer would look
+/// like one that does not listen.
 #[test]
 fn a_loopback_address_without_a_device_is_named() {
     let lab = Lab::new("absent");
@@ -268,7 +269,7 @@ fn a_loopback_address_without_a_device_is_named() {
     );
 }
 
-/// A directory of devices that was made before its file system could no longer be written to.
+/// A directory of devices that was created before its file system became read-only.
 #[test]
 fn commands_on_a_read_only_directory_name_it_and_what_to_do() {
     let lab = Lab::new("ro-dir");
@@ -295,7 +296,8 @@ fn commands_on_a_read_only_directory_name_it_and_what_to_do() {
     }
 }
 
-/// A system that lets users make no namespaces: only `--ns` needs one, and says how to do without.
+/// A system that does not let users create namespaces: only `--ns` needs one, and says how to do
+/// without.
 #[test]
 fn without_namespace_privileges_only_ns_is_refused() {
     let lab = Lab::new("no-ns");
@@ -319,7 +321,7 @@ fn without_namespace_privileges_only_ns_is_refused() {
     );
 }
 
-/// A release that the C library of the machine cannot start, as an installer meets it.
+/// A release that does not run with the C library of the machine, as an installer finds it.
 #[test]
 fn installers_name_the_c_library_if_the_program_cannot_start() {
     let lab = Lab::new("old-libc");

@@ -1,5 +1,5 @@
-//! The page of calls names every function of the headers and of the libraries once, and refuses what
-//! the libraries refuse.
+//! The page of calls names every function of the headers and of the libraries once, and lists as
+//! refused what the libraries refuse.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -26,7 +26,7 @@ fn project(path: &str) -> String {
     read(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path))
 }
 
-/// Each call of the page's first tables with its answer there.
+/// Each call of the page's first tables, with its answer there.
 fn page() -> BTreeMap<String, String> {
     let text = project("docs/calls.md");
     let mut calls = BTreeMap::new();
@@ -47,7 +47,8 @@ fn page() -> BTreeMap<String, String> {
     calls
 }
 
-/// The functions that a header declares at the beginning of a line, or a line after their type.
+/// The functions that a header declares at the beginning of a line, or on the line after their
+/// type.
 fn declared(header: &str, prefixes: &[&str]) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for line in header.lines() {
@@ -85,7 +86,7 @@ fn the_page_says_of_each_symbol_what_the_library_does() {
         let [name, nodes, kind] = line.split(' ').collect::<Vec<_>>()[..] else {
             continue;
         };
-        // Only the public ones; some have a leading underscore, and headers call them without it.
+        // Only the public ones; a few have a leading underscore, and headers call them without it.
         if !nodes.starts_with("1.") || line.starts_with('#') {
             continue;
         }

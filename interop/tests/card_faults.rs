@@ -1,9 +1,9 @@
-//! Each fault that a ConnectX was measured with, made by plain verbs between two devices, ends as on
-//! the card.
+//! Each fault that was measured on a ConnectX, caused by plain verbs between two devices, ends as
+//! on the card.
 //!
-//! `programs/card_faults.c` prints a line for each: the case, what the card did, what this device did,
-//! and whether that agrees. `programs/card_faults.txt` has them, with figures that differ from run to
-//! run left out; `FERROCE_UPDATE=1` writes it anew.
+//! `programs/card_faults.c` prints a line for each: the case, the card's behaviour, this device's
+//! behaviour, and whether they agree. `programs/card_faults.txt` has these lines without the
+//! figures that differ from run to run; `FERROCE_UPDATE=1` writes it again.
 
 use std::fs;
 use std::path::Path;
@@ -34,7 +34,7 @@ fn faults_end_as_on_the_card() {
         let printed = lab.run([program]).success();
         printed.lines().map(lasting).collect()
     };
-    // A timer that runs out on a busy machine repeats something.
+    // A timer that expires on a busy machine retransmits a packet.
     let strays = |lines: &Vec<String>| {
         let strays = lines.iter().filter(|line| !line.ends_with("| yes"));
         let strays: Vec<&String> = strays.collect();
@@ -48,7 +48,7 @@ fn faults_end_as_on_the_card() {
     let expected = fs::read_to_string(&file).expect("a file of ours");
     assert_eq!(table, expected, "FERROCE_UPDATE=1 writes it anew");
 
-    // The program has ended, and the device tells what it has seen: the last error is the invalid
+    // The program has ended, and the device reports what it recorded: the last error is the invalid
     // request.
     let seen = lab.ferroce("explain error -d fr0 -j").success();
     let seen: Value = serde_json::from_str(&seen).expect("JSON");
@@ -60,7 +60,7 @@ fn faults_end_as_on_the_card() {
     );
     assert_eq!(seen["cause"]["name"], last["name"]);
     assert_eq!(seen["side"], "requester");
-    // Those that gave up say how long they waited, and with which attributes.
+    // Those that gave up report how long they waited, and with which attributes.
     let all = seen["errors"].as_array().expect("a list");
     let gave_up = all.iter().find(|it| it["name"] == "IBV_WC_RETRY_EXC_ERR");
     let gave_up = gave_up.unwrap_or_else(|| panic!("one of them: {seen}"));

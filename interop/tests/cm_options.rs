@@ -1,15 +1,15 @@
-//! Options and parameters of connections by rdma_cm, and what its calls refuse: C programs, compiled
-//! against Debian's librdmacm.
+//! Options and parameters of rdma_cm connections, and the calls that it refuses: C programs,
+//! compiled against Debian's librdmacm.
 
 use std::fmt::Write as _;
 
 use ferroce_interop::lab::{Lab, free_port};
 
-/// What both queue pairs of a connection have: timeout, `retry_cnt`, `rnr_retry`, `min_rnr_timer`
-/// and traffic class; the client's first.
+/// The attributes of both queue pairs of a connection: timeout, `retry_cnt`, `rnr_retry`,
+/// `min_rnr_timer` and traffic class; the client's first.
 type Ends = [[u8; 5]; 2];
 
-/// Makes a connection for each case and compares what its queue pairs have.
+/// Makes a connection for each case and compares the attributes of its queue pairs.
 fn connections(lab: &Lab, cases: &[(&str, Ends)]) {
     let program = lab.compile("cm_options");
     let address = lab.address();
@@ -23,7 +23,7 @@ fn connections(lab: &Lab, cases: &[(&str, Ends)]) {
     assert_eq!(lab.run(&command).success(), expected);
 }
 
-/// With what is left as it is.
+/// With the default values of the other attributes.
 fn timeouts(client: u8, server: u8) -> Ends {
     [[client, 7, 7, 0, 0], [server, 7, 7, 0, 0]]
 }
@@ -73,7 +73,7 @@ fn retries_are_what_the_connection_says_and_seven_at_most() {
         ("retry=7,rnr=7,peer_rnr=7", ends(7, 7, 7)),
         ("retry=9,rnr=9,peer_rnr=9", ends(7, 7, 7)),
         ("retry=255,rnr=255,peer_rnr=255", ends(7, 7, 7)),
-        // Retries are the client's to say.
+        // The client decides the retries.
         ("retry=4,rnr=1,peer_retry=2,peer_rnr=0", ends(4, 0, 1)),
     ];
     connections(&Lab::new("cm-retries"), &cases);
@@ -96,18 +96,18 @@ macro_rules! calls {
     };
 }
 
-/// Runs a group of calls of `cm_calls.c`, which looks at their results itself.
+/// Runs a group of calls of `cm_calls.c`, which checks their results itself.
 fn calls(group: &str) {
     let mut lab = Lab::new(group);
     let address = lab.address();
     if group == "families" {
         lab.set("FERROCE_DEVICES", &format!("fr0@{address},fr1@::1"));
-        // There is one such address only, and other tests have devices on it, too.
+        // There is only one such address, and other tests have devices on it as well.
         let port = free_port().to_string();
         lab.ferroce(format!("dev add fr1 ::1 port {port}"))
             .success();
     }
-    // The program does what it may not, and looks at the error numbers.
+    // The program makes invalid calls, and checks the error numbers.
     lab.set("FERROCE_LOG", "off");
     let program = lab.compile("cm_calls");
     let output = lab.run([program.to_str().unwrap(), group, &address]);

@@ -1,4 +1,4 @@
-//! Many processes with many queue pairs on one device, and what they leave behind: nothing.
+//! Many processes with many queue pairs on one device leave nothing behind.
 
 use std::fs;
 use std::path::Path;
@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use ferroce_interop::lab::Lab;
 
-/// Sockets of processes that have left, which one that stays keeps: two for each of eight places.
+/// Sockets of exited processes that one process keeps: two for each of eight places.
 const KEPT_MAX: i64 = 16;
-/// A ring to the other process of a pair, and one from it: traffic may come to use all of them.
+/// A ring to the other process of a pair, and one from it: traffic may use all of them in the end.
 const RINGS_KIB: i64 = 2 * 4096;
 
-/// Runs `crowd` and returns how many descriptors and kilobytes a process gained at most.
+/// Runs `crowd` and returns the most descriptors and kilobytes that a process gained.
 fn crowd(lab: &Lab, link: &str, [pairs, qps, seconds]: [u32; 3]) -> [i64; 2] {
     let program = lab.compile("crowd");
-    // Sixty-four processes on two cores that others use as well take minutes.
+    // Sixty-four processes on two shared cores take minutes.
     let time = Duration::from_secs(600 + u64::from(seconds));
     let sizes = [pairs, qps, seconds].map(|number| number.to_string());
     let [pairs, qps, seconds] = [&sizes[0], &sizes[1], &sizes[2]];
@@ -35,14 +35,14 @@ fn crowd(lab: &Lab, link: &str, [pairs, qps, seconds]: [u32; 3]) -> [i64; 2] {
     [descriptors, kilobytes]
 }
 
-/// How many files there are below a directory, and the bytes of those that processes share.
+/// The number of files below a directory, and the bytes of those that processes share.
 fn files(directory: &Path) -> (usize, u64) {
     let mut sum = (0, 0);
     for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
         let meta = entry.metadata().unwrap();
         let (count, bytes) = match meta.is_dir() {
             true => files(&entry.path()),
-            // The files in /sys hold counters as text, which may get longer.
+            // The files in /sys hold counters as text, which may grow.
             false if entry.path().extension().is_some_and(|end| end == "state") => (1, meta.len()),
             false => (1, 0),
         };
@@ -57,7 +57,7 @@ fn sixty_four_processes_with_a_thousand_queue_pairs_each() {
     crowd(&lab, "auto", [32, 1000, 0]);
 }
 
-/// `FERROCE_CHURN_SECONDS` says for how long; `./test soak` takes minutes.
+/// `FERROCE_CHURN_SECONDS` sets the time; `./test soak` takes minutes.
 fn short_lived_objects_leave_nothing(link: &str, gained_max: i64) {
     let seconds = std::env::var("FERROCE_CHURN_SECONDS").map_or(5, |text| text.parse().unwrap());
     let lab = Lab::new("churn");
@@ -77,7 +77,7 @@ fn short_lived_objects_leave_nothing(link: &str, gained_max: i64) {
     );
 }
 
-/// Tables and queues reach their size within the first rounds, the allocator's arenas later.
+/// Tables and queues reach their size in the first rounds, the allocator's arenas later.
 const TABLES_KIB: i64 = 4096;
 
 #[test]

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use ferroce_interop::lab::{Finished, Lab, Ready, free_port};
 use ferroce_testing::has;
 
-/// The cases of `programs/debugged.c` in which no checker may find anything.
+/// The cases of `programs/debugged.c` in which no checker may report anything.
 const CLEAN: [&str; 4] = ["whole", "open_at_end", "threads", "opened_after_threads"];
 
 fn built(lab: &Lab, options: &str) -> String {
@@ -62,7 +62,7 @@ fn valgrind_can_start_ferroce() {
 fn a_valgrind_that_is_too_old_is_refused() {
     let lab = Lab::new("valgrind-old");
     let old = lab.path().join("valgrind");
-    // By a process of its own: a file that this one has open for writing cannot be executed.
+    // In another process: a file that this one has open for writing cannot be executed.
     let script = format!(
         "printf '#!/bin/sh\\necho valgrind-3.13.0\\n' >'{}'",
         old.display()
@@ -96,8 +96,8 @@ fn ours(xml: &str) -> Vec<&str> {
         .collect()
 }
 
-/// Runs a program of perftest under memcheck, and another one when it is ready, and expects no error
-/// of ours.
+/// Runs a program of perftest under memcheck, and another one when it is ready, and expects no
+/// error in Ferroce.
 fn pair_under_valgrind(name: &str, args: &str) {
     let lab = Lab::new(name);
     let logs = lab.path().join("state");
@@ -149,7 +149,7 @@ fn sanitizers_report_only_the_program_s_own_errors() {
         for case in CLEAN {
             quiet(&lab.run([&program, case]).finish());
         }
-        // Nor does it matter what starts them.
+        // How they are started makes no difference.
         let script = format!("{program} whole && {program} gone");
         quiet(&lab.run(["sh", "-c", &script]).finish());
         if overflow {
@@ -175,7 +175,7 @@ fn thread_sanitizer_reports_races_of_the_program_only() {
     assert!(done.stderr.contains("in counts"), "{done}");
 }
 
-/// What a peer is told that writes to a process while a breakpoint holds it for seconds.
+/// The result of a peer that writes to a process while a breakpoint holds it for seconds.
 fn peer_of_a_breakpoint(case: &str, non_stop: &str) -> String {
     let lab = Lab::new("gdb");
     let program = built(&lab, "");
@@ -236,14 +236,14 @@ fn strace_shows_the_system_calls_of_the_device() {
         let is_send = |line: &&str| line.contains("sendmsg(") || line.contains("sendmmsg(");
         done.stderr.lines().filter(is_send).count()
     };
-    // The threads' 400 messages, each of which waits for the one before to be acknowledged.
+    // The threads' 400 messages, each of which waits until the previous one is acknowledged.
     let in_memory = traced("");
     let over_udp = traced("--link udp");
     assert!(over_udp >= 400, "{over_udp}");
     assert!(in_memory < over_udp, "{in_memory} and {over_udp}");
 }
 
-/// rr needs more of the processor than many machines have; it says so before the program starts.
+/// rr requires more of the processor than many machines have; it says so before the program starts.
 #[test]
 fn rr_records_or_says_what_the_machine_lacks() {
     let lab = Lab::new("rr");
@@ -260,7 +260,7 @@ fn rr_records_or_says_what_the_machine_lacks() {
 #[test]
 fn tests_in_a_workspace_with_devices_are_collected() {
     let lab = Lab::new("pytest");
-    // The place of the devices is the lab's state, here as the workspace of a project.
+    // The devices are in the lab's state, here as the workspace of a project.
     let workspace = lab.path().join("state");
     lab.run("ibv_devinfo").success();
     let test =

@@ -1,5 +1,5 @@
-//! tshark reads what a device records of its own traffic over real sockets, and what passes a port of the
-//! simulated fabric.
+//! tshark reads what a device records of its own traffic over real sockets, and what passes a port
+//! of the simulated fabric.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -31,7 +31,7 @@ struct End {
 }
 
 impl End {
-    /// `host` is a number of its own; the process adds another, so that two runs do not meet.
+    /// `host` is a number of its own; the process adds another, so that two runs do not collide.
     fn open(host: u8, tap: &Tap) -> Self {
         let run = (std::process::id() % 250) as u8;
         let address = IpAddr::from([127, 49, run, host]);
@@ -81,7 +81,7 @@ impl End {
     }
 }
 
-/// Records traffic of every kind, which `impairment` disturbs, between two devices.
+/// Records traffic of every kind between two devices, disturbed by `impairment`.
 fn record(path: &Path, hosts: [u8; 2], impairment: &Impairment) {
     let tap = Tap::create(path, TapDirection::Sent).unwrap();
     let (a, b) = (End::open(hosts[0], &tap), End::open(hosts[1], &tap));
@@ -140,7 +140,7 @@ fn record(path: &Path, hosts: [u8; 2], impairment: &Impairment) {
     tap.finish().unwrap();
 }
 
-/// A captured packet as tshark takes it apart.
+/// A captured packet as tshark dissects it.
 struct Seen {
     flow: IcrcFlow,
     ip_id: u16,
@@ -217,8 +217,8 @@ fn every_packet_is_well_formed_and_its_icrc_right() {
     }
 }
 
-/// What the impaired link damages is recorded as it leaves, damage and all, and nothing else is
-/// wrong.
+/// A packet that the impaired link damages is recorded as it leaves, with the damage, and nothing
+/// else is wrong.
 #[test]
 fn damage_is_in_the_capture() {
     let dir = TempDir::new().unwrap();
@@ -303,7 +303,7 @@ fn marks_and_cnps_are_well_formed() {
         "infiniband.bth.psn",
     ];
     let cnps = fields(&path, "infiniband.bth.opcode == 0x81", columns);
-    // Marked packets may still have come after the count was taken.
+    // Marked packets may have arrived after the count was taken.
     let answers = sent as usize..=marked.len();
     assert!(
         sent > 0 && answers.contains(&cnps.len()),
@@ -329,7 +329,7 @@ fn marks_and_cnps_are_well_formed() {
     }
 }
 
-/// What passes a port of a simulated switch, both ways.
+/// The packets that pass a port of a simulated switch, in both directions.
 #[test]
 fn a_port_of_the_fabric_is_well_formed() {
     let scenario = r#"
@@ -366,7 +366,7 @@ fn a_port_of_the_fabric_is_well_formed() {
         (1..all.len() / 10).contains(&bad),
         "{bad} damaged by the cable of h2"
     );
-    // h2 is behind the spine, h0 is not: 1 is what comes in, 2 what goes out.
+    // h2 is behind the spine, h0 is not: 1 is incoming, 2 outgoing.
     for (source, direction) in [("10.0.0.3", 1), ("10.0.0.1", 2)] {
         let rows = fields(
             &path,

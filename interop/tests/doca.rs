@@ -1,5 +1,5 @@
-//! The DOCA libraries, called from C: `programs/doca_adp_retx.c`, compiled by way of the pkg-config
-//! files that `ferroce install` lays out.
+//! The DOCA libraries, called from C: `programs/doca_adp_retx.c`, compiled with the pkg-config
+//! files that `ferroce install` installs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ fn build(command: &mut Command, package: &str) -> String {
     stdout.into_owned()
 }
 
-/// The program, compiled with what pkg-config says.
+/// Compiles the program with the flags of pkg-config.
 fn compile(lab: &Lab) -> String {
     let flags = build(
         Command::new("pkg-config")
@@ -59,7 +59,7 @@ fn compile(lab: &Lab) -> String {
     program.to_str().unwrap().to_owned()
 }
 
-/// Waits for a file in the directory where programs run.
+/// Waits for a file in the working directory of programs.
 fn wait_for(lab: &Lab, file: &str, mut running: Running) -> Running {
     let started = Instant::now();
     while !lab.path().join("state").join(file).exists() {
@@ -84,8 +84,8 @@ fn retransmissions(lab: &Lab) -> u64 {
         .unwrap()
 }
 
-/// Two programs that talk over a bad link. Whose peer has ended while its last acknowledgement was
-/// lost fails, and has waited all the same.
+/// Two programs that exchange messages over a bad link. One fails if its peer has exited and the
+/// last acknowledgement was lost; it has waited in that case as well.
 fn lossy_transfer(lab: &Lab) {
     let port = free_port();
     let number = port.to_string();
@@ -104,7 +104,7 @@ fn wrong_calls_get_the_errors_of_the_headers() {
         let checks = ran.stdout.split(' ').next().unwrap_or_default();
         let is_complete = checks.parse().is_ok_and(|checks: u32| checks > 250);
         assert!(ran.status.success() && is_complete, "{way:?}: {ran}");
-        // Only cards leave it to their user to find out which field they have refused.
+        // Only cards leave it to their user to find out which field was refused.
         let refused = match way.is_empty() {
             true => "vhca_id is 7",
             false => {
@@ -185,8 +185,8 @@ fn a_lost_device_is_reported_and_the_context_can_end() {
     }
 }
 
-/// Cards of a system that is made up: one without a node, and a virtual function of it whose node
-/// may not be opened.
+/// Cards of a fictitious system: one without a node, and a virtual function of it whose node may
+/// not be opened.
 #[test]
 fn unreachable_cards_are_listed_with_a_remedy() {
     let lab = Lab::new("doca-cards");
@@ -331,7 +331,7 @@ fn meson_builds_with_the_same_files() {
     lab.run([program.to_str().unwrap(), "table", PCI]).success();
 }
 
-/// What the header declares is what the library has.
+/// The library has exactly the functions that the header declares.
 #[test]
 fn the_library_has_the_27_functions_of_its_header() {
     let lab = Lab::new("doca-exports");

@@ -1,4 +1,5 @@
-//! What users read is plain English: constructs that had to be mended once do not come back.
+//! The texts of the project are plain English: constructs that were corrected once do not come
+//! back.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -182,7 +183,7 @@ fn lines(directory: &Path, ending: &str) -> Vec<(String, String)> {
     numbered
 }
 
-/// The text of pages: what a program prints or an operator types is not theirs.
+/// The text of pages, without blocks of what a program prints or a user types.
 fn without_blocks(page: Vec<(String, String)>) -> Vec<(String, String)> {
     let mut is_in_block = false;
     let mut text = page;
@@ -315,7 +316,7 @@ fn messages_are_plain() {
         code.retain(|(place, line)| {
             let is_comment = line.trim_start().starts_with("//");
             let is_shown = place.contains("/src/") && !place.contains("test");
-            // Identifiers may say what they like.
+            // Identifiers are not checked.
             is_shown && !is_comment && line.contains(['"', '\\'])
         });
         check("messages", &[SLIPS], code);

@@ -1,4 +1,4 @@
-//! Exporters read from files what programs have done.
+//! Exporters read the activity of programs from files.
 
 use std::fs;
 
@@ -43,7 +43,7 @@ fn node_exporter_reports_real_traffic() {
     let counters = lab.ferroce("stat -j").success();
     let counters: serde_json::Value = serde_json::from_str(&counters).unwrap();
     let sent = &counters["devices"][0]["counters"]["rdma_tx_packets"];
-    // Four KiB each way, so at least one packet for each of them.
+    // Four KiB in each direction, so at least one packet each.
     assert!(sent.as_u64() >= Some(200), "{counters}");
     until("the exporter to follow", || {
         (packets() == sent.as_f64()).then_some(())
@@ -58,8 +58,8 @@ fn node_exporter_reports_real_traffic() {
     watch.kill();
 }
 
-/// What node_exporter tells is in our own exporter's answer, by the same name and, once all files are
-/// written, as the same number.
+/// Everything that node_exporter reports is in Ferroce's own metrics, under the same name and, once
+/// all files are written, with the same number.
 fn offered_by_ours_too(lab: &Lab, told: impl Fn() -> String) {
     let web = free_port();
     let ours = lab.ferroce(format!("serve --metrics 127.0.0.1:{web}"));

@@ -1,5 +1,5 @@
-//! What the libraries export: what their lists say, all that the rdma-core of this machine exports, and
-//! what programs find in its newest release, but for the names that the manual says are missing.
+//! What the libraries export: their lists, everything that the rdma-core of this machine exports,
+//! and the names of its newest release, except for those that the manual lists as missing.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -55,8 +55,8 @@ fn is_as_listed(name: &str, listed: &BTreeSet<String>, debian: &str) {
         !theirs.is_empty(),
         "{debian}: apt-get install libibverbs1 librdmacm1"
     );
-    // Old versions of names are from before 2007, and no program has them any more; a register
-    // function of drivers is not for programs.
+    // Old versions of names are from before 2007, and no program uses them any more; a function
+    // that registers drivers is not for programs.
     let lacking: Vec<_> = theirs
         .iter()
         .filter(|symbol| symbol.contains("@@"))

@@ -1,4 +1,4 @@
-//! What a dashboard shows when links flap: each query of ours, asked of a real Prometheus while it happens.
+//! The dashboard while links flap: each of its queries, sent to a real Prometheus meanwhile.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -12,14 +12,14 @@ use ferroce_interop::lab::{Lab, Ready, Running, free_port, until};
 use ferroce_interop::prometheus::{Prometheus, Series, dashboards};
 use serde_json::Value;
 
-/// Queries of the dashboard that answer only if something is wrong that is not wrong here.
+/// Queries of the dashboard that have an answer only in case of a problem that does not occur here.
 const ONLY_IN_TROUBLE: [&str; 1] = ["ferroce_silent_processes"];
 
 /// Flaps under each policy.
 const FLAPS: f64 = 3.0;
 
-/// Links flap under the firmware's own timeouts, and then under a profile. With `FERROCE_DRAW=FILE` the
-/// picture of docs/outages.md is written.
+/// Links flap under the firmware's own timeouts, and then under a profile. With
+/// `FERROCE_DRAW=FILE`, the picture of docs/outages.md is written.
 #[test]
 fn every_query_answers_while_links_flap() {
     let lab = Lab::new("flap");
@@ -60,7 +60,7 @@ fn every_query_answers_while_links_flap() {
         if ONLY_IN_TROUBLE.iter().any(|it| query.contains(it)) {
             continue;
         }
-        // A label that is new needs a second sample.
+        // A new label needs a second sample.
         until(&query, || {
             answer = prometheus.query(&query).ok()?;
             (!answer.is_empty()).then_some(())
@@ -73,7 +73,7 @@ fn every_query_answers_while_links_flap() {
     }
     let fires = "ALERTS{alertname=\"RdmaLinkFlaps\",alertstate=\"firing\"}";
     until(fires, || prometheus.value(fires));
-    // One that is late is left out of an answer.
+    // A late sample is left out of an answer.
     let working = "sum(ferroce_queue_pairs{state=~\"RTR|RTS\"}) == 2";
     until(working, || prometheus.value(working));
     let applied = "ferroce_adp_profile_info{policy=\"profile\",profile=\"link-flap\"}";
@@ -108,7 +108,7 @@ fn flap(lab: &Lab) {
         .success();
 }
 
-/// The picture to be written, if there is to be one.
+/// The file for the picture, if one is requested.
 fn drawn() -> Option<OsString> {
     std::env::var_os("FERROCE_DRAW")
 }
@@ -118,7 +118,7 @@ fn now() -> f64 {
     now.expect("after 1970").as_secs_f64()
 }
 
-/// A query as Grafana sends it, with all instances and devices chosen.
+/// A query as Grafana sends it, with all instances and devices selected.
 fn asked(expr: &str) -> String {
     expr.replace("$instance", ".*")
         .replace("$device", ".*")
@@ -126,7 +126,7 @@ fn asked(expr: &str) -> String {
         .replace("$__interval", "1s")
 }
 
-/// Those of all panels of all dashboards.
+/// The queries of all panels of all dashboards.
 fn dashboard_queries() -> BTreeSet<String> {
     let mut queries = BTreeSet::new();
     for entry in fs::read_dir(dashboards()).unwrap() {
@@ -144,7 +144,8 @@ fn dashboard_queries() -> BTreeSet<String> {
     queries
 }
 
-/// Names and queries of all rules that Prometheus has loaded, of alerts what they compare with a bound.
+/// Names and queries of all rules that Prometheus has loaded; of alerts, the side compared with a
+/// bound.
 fn rule_queries(prometheus: &Prometheus) -> Vec<(String, String)> {
     let answer: Value = serde_json::from_str(&prometheus.get("/api/v1/rules")).unwrap();
     let groups = answer["data"]["groups"].as_array().unwrap();
@@ -165,7 +166,8 @@ fn rule_queries(prometheus: &Prometheus) -> Vec<(String, String)> {
     rules
 }
 
-/// What an alert compares with a bound, which has an answer also while the alert is at rest.
+/// The side of an alert that is compared with a bound; it has an answer even if the alert does not
+/// fire.
 fn left_side(query: &str) -> &str {
     let mut depth = 0;
     for (at, c) in query.char_indices() {
@@ -179,7 +181,7 @@ fn left_side(query: &str) -> &str {
     query
 }
 
-/// After a change of bins no quantile mixes the old ones with the new ones, and the change is seen.
+/// After a change of bins, no quantile mixes old and new ones, and the change is visible.
 fn other_bins_are_seen(lab: &Lab, prometheus: &Prometheus) {
     let quantile = "device:ferroce_adp_retx_wait_seconds:p99";
     until(quantile, || prometheus.value(quantile));
@@ -192,7 +194,7 @@ fn other_bins_are_seen(lab: &Lab, prometheus: &Prometheus) {
     assert_eq!(until(changes, || prometheus.value(changes)), 1.0);
 }
 
-/// Draws panels of the dashboard as Prometheus answers for them.
+/// Draws panels of the dashboard from Prometheus's answers.
 fn draw(prometheus: &Prometheus, file: &Path, (from, to): (f64, f64)) {
     let path = dashboards().join("ferroce.json");
     let dashboard: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();

@@ -19,7 +19,7 @@ impl Card {
     fn new(name: &str) -> Self {
         let mut lab = Lab::new(name);
         lab.set("FERROCE_DEVICES", "");
-        // As far apart from other labs' as the lab's own address, and from that.
+        // As far from other labs' addresses as the lab's own address, and from that one.
         let own: Ipv4Addr = lab.address().parse().unwrap();
         let [_, number, high, low] = own.octets();
         let at = |net| Ipv4Addr::new(127, 192 + number % 16 * 4 + net, high, low).to_string();
@@ -51,7 +51,7 @@ impl Card {
             .collect()
     }
 
-    /// Has a device count the waits of a function in two bins, below 2 ms and above.
+    /// Makes a device count the waits of a function in two bins, below 2 ms and above.
     fn count(&self, device: &str, vhca_id: &str) {
         let options = "-u msec -n 2 -b0 2 -b1 1 -t 0 -vid";
         let hist = format!("stat hist set {device} {options} {vhca_id}");
@@ -134,7 +134,7 @@ fn rdma_cm_finds_a_vf_by_its_address() {
     assert_eq!(card.counter("fr1", "rdma_rx_packets"), 0);
 }
 
-/// A program that is shown a VF only sees nothing else, and its PF cannot go meanwhile.
+/// A program that is given only a VF sees nothing else, and its PF cannot be removed meanwhile.
 #[test]
 fn a_program_can_be_given_a_vf_alone() {
     let card = Card::new("vf-alone");
@@ -153,7 +153,7 @@ fn a_program_can_be_given_a_vf_alone() {
         let refused = lab.ferroce(command).finish();
         assert!(refused.stderr.contains("fr1v1 is in use"), "{refused}");
     }
-    // The link is the card's, for the time of the run.
+    // The impairment is the card's, during the run.
     let client = "--device fr1v0 --impair delay=100us";
     let client = lab.run_with(client, format!("{pingpong} 127.0.0.1"));
     client.success();

@@ -3,7 +3,7 @@
 use ferroce_interop::lab::{Lab, Ready, free_port};
 use ferroce_testing::has;
 
-/// A line of `ibv_devinfo`, without what is in front of the colon.
+/// The value in a line of `ibv_devinfo`.
 fn field<'a>(printed: &'a str, name: &str) -> &'a str {
     let line = printed.lines().find(|line| line.trim().starts_with(name));
     let line = line.unwrap_or_else(|| panic!("{name}: {printed}"));

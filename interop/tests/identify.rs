@@ -1,7 +1,7 @@
-//! `ferroce identify` is given captures of our own, made by tcpdump with segmentation offload and by
-//! `ferroce run --pcap`, of queue pairs whose link is bad: it is never certain and wrong, and leaves
-//! open only what too few waits show, except where a busy machine stretches waits. `FERROCE_CAPTURES` says
-//! how many captures; with `--nocapture` the test prints what was made of them.
+//! `ferroce identify` on captures by tcpdump with segmentation offload and by `ferroce run --pcap`,
+//! of queue pairs whose link is bad: it is never certain and wrong, and leaves open only what too
+//! few waits show, except where a busy machine stretches waits. `FERROCE_CAPTURES` sets the number
+//! of captures; with `--nocapture` the test prints the results.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,9 +9,9 @@ use std::{env, thread};
 
 use ferroce_interop::captures::{Case, Verdict, judge};
 
-/// Captures that are made if nothing else is said.
+/// The default number of captures.
 const CAPTURES: usize = 8;
-/// Captures made at a time.
+/// Captures made concurrently.
 const AT_A_TIME: usize = 2;
 
 #[test]

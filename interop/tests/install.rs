@@ -1,4 +1,4 @@
-//! What `ferroce install` lays out, as the programs see it that it is for: shells and `man`.
+//! What `ferroce install` installs, as used by shells and `man`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ fn names(directory: &Path) -> Vec<String> {
     names
 }
 
-/// What the generator of the pages writes for each list, and what `man` shows all the same.
+/// The complaint of `man` about each generated list, which it still shows completely.
 const KNOWN: &str = "skipping paragraph macro: br";
 
 #[test]
@@ -68,7 +68,7 @@ fn bash_zsh_and_fish_complete_what_is_typed() {
     let share = share(&lab);
     let of = |path: &str| share.join(path).display().to_string();
 
-    // The files ask the program itself, by the name that the user types.
+    // The files run the program itself, by the name that the user types.
     let path = format!("PATH='{}':$PATH", program().parent().unwrap().display());
 
     let bash = format!(
@@ -78,7 +78,7 @@ fn bash_zsh_and_fish_complete_what_is_typed() {
     );
     assert_eq!(BASH.run(&["--norc", "-c", &bash], b"").trim_end(), "check");
 
-    // zsh completes at a prompt only; that it takes the file for the command can be asked.
+    // zsh completes only at a prompt; whether it uses the file for the command can be queried.
     let zsh = format!(
         "fpath=('{}' $fpath); autoload -U compinit; compinit -u -D; print $_comps[ferroce]
          autoload +X _ferroce",
@@ -102,7 +102,7 @@ fn uninstall_removes_only_installed_files() {
     fs::create_dir_all(prefix.join("bin")).unwrap();
     fs::write(prefix.join("bin/theirs"), "").unwrap();
     let shown = prefix.display().to_string();
-    // In this user's name: the lab's programs may run as another one.
+    // As this user: the lab's programs may run as another one.
     let ferroce = |args: [&str; 2]| {
         let ran = Command::new(program()).args(args).output().unwrap();
         let [out, err] = [ran.stdout, ran.stderr].map(|it| String::from_utf8(it).unwrap());

@@ -40,7 +40,7 @@ fn a_disk_of_tgt_for_libiscsi() {
     let url = format!("iser://{}:{rdma}/{TARGET}/1", lab.address());
     let inquiry = lab.run(["iscsi-inq", "-i", INITIATOR, &url]).success();
     has(&inquiry, ["Product:VIRTUAL-DISK"]);
-    // libiscsi may crash when it has disconnected, so its output counts.
+    // libiscsi may crash after it has disconnected, so its output counts.
     let common = ["iscsi-test-cu", "-i", INITIATOR, "--dataloss", "-t"];
     for (suite, test) in [("SCSI.OrWrite", "Verify"), ("SCSI.Read16", "Simple")] {
         let args = [&common[..], &[suite, &url]].concat();

@@ -16,7 +16,7 @@ fn all_kinds_of_end_points_are_offered() {
     }
 }
 
-/// What libfabric tries on purpose is no news.
+/// What libfabric tries on purpose is not reported.
 #[test]
 fn looking_for_devices_is_silent() {
     let lab = Lab::new("fi-silent");

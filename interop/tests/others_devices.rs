@@ -1,4 +1,5 @@
-//! A device is its user's alone, and what is wrong with a place for devices is said in one line.
+//! A device belongs to one user, and a problem with the directory of devices is reported in one
+//! line.
 
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
@@ -25,7 +26,7 @@ fn own_directory(path: &Path) {
     chown(path, Some(STRANGER), Some(STRANGER)).unwrap();
 }
 
-/// The library's only line among what a program printed.
+/// The library's only line in the output of a program.
 fn one_line(stderr: &[u8]) -> String {
     let text = String::from_utf8_lossy(stderr);
     let lines: Vec<&str> = text
@@ -62,7 +63,7 @@ fn check_modes(directory: &Path) {
     }
 }
 
-/// Where a lab's devices are, in its network namespace.
+/// The directory of a lab's devices, in its network namespace.
 fn devices(lab: &Lab) -> PathBuf {
     let entries = fs::read_dir(lab.path().join("state")).unwrap();
     let mut paths = entries.map(|entry| entry.unwrap().path());
@@ -123,7 +124,7 @@ fn an_address_in_use_by_another_user_is_refused_in_one_line() {
     // A program that only queries a device does not bind its address.
     let port = free_port().to_string();
     let holder = lab.run(["ibv_rc_pingpong", "-g", "1", "-p", &port]);
-    // A process is among the device's before it has the address.
+    // A process registers with the device before it has the address.
     let address: Ipv4Addr = lab.address().parse().unwrap();
     let bound = format!(
         " {:08X}:{:04X} ",
@@ -153,7 +154,7 @@ fn an_address_in_use_by_another_user_is_refused_in_one_line() {
     holder.kill();
 }
 
-/// Wherever the disk ends, the program gets an error and one line, or all it needs.
+/// Wherever space runs out, the program gets an error and one line, or everything that it needs.
 #[test]
 fn programs_survive_a_disk_of_any_remaining_size() {
     let lab = Lab::new("fuller");
@@ -190,7 +191,7 @@ fn programs_survive_a_disk_of_any_remaining_size() {
     assert_eq!(lines.count(), refused, "{stderr}");
 }
 
-/// The shared file is on a disk without room.
+/// The shared file is on a full disk.
 #[test]
 fn a_full_disk_is_refused_in_one_line() {
     let lab = Lab::new("full");

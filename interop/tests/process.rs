@@ -1,9 +1,9 @@
-//! The user's process is the user's: what a program does to itself while it has a device open. Memory
-//! that goes away, handlers of its own, threads that are cancelled, limits.
+//! The user's process stays the user's: what a program may do to itself while it has a device open.
+//! It unmaps memory, installs signal handlers, cancels threads, and sets limits.
 
 use ferroce_interop::lab::Lab;
 
-/// How often each case runs; `./test soak` says more.
+/// How many times each case runs; `./test soak` sets more.
 fn rounds() -> u32 {
     std::env::var("FERROCE_PROCESS_ROUNDS").map_or(1, |text| text.parse().unwrap())
 }
@@ -13,7 +13,7 @@ fn quietly(program: &str, case: &str) {
     run(Lab::new(case), program, case);
 }
 
-/// The same of one that does what it may not, and looks at the error numbers.
+/// The same for a program that makes invalid calls, and checks the error numbers.
 fn refused(program: &str, case: &str) {
     let mut lab = Lab::new(case);
     lab.set("FERROCE_LOG", "off");
@@ -40,7 +40,7 @@ macro_rules! cases {
     };
 }
 
-/// The same where the device reaches memory by system calls.
+/// The same where the device accesses memory by system calls.
 fn checked(program: &str, case: &str) {
     let mut lab = Lab::new(&format!("{case}-checked"));
     lab.set("FERROCE_CHECKED", "1");
@@ -82,7 +82,7 @@ mod threads {
     );
 }
 
-/// The same of one that has to know how often a process has a device open at most.
+/// The same for a program that needs the largest number of opens of a device in one process.
 fn on_so_many_cores(program: &str, case: &str) {
     let mut lab = Lab::new(case);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);

@@ -26,7 +26,7 @@ fn pingpong(program: &str, options: &str) {
 fn perftest(program: &str, options: &str) -> [String; 2] {
     let lab = Lab::new(program);
     for name in ["xrc_domain", "xrc_domain_client", "xrc_domain_server"] {
-        // perftest's name for an XRC domain; another user's would be in the way.
+        // perftest's name for an XRC domain; a file of another user would be in the way.
         let _ = fs::remove_file(std::env::temp_dir().join(name));
     }
     let port = free_port();
@@ -37,7 +37,7 @@ fn perftest(program: &str, options: &str) -> [String; 2] {
     };
     let client = format!("{common} {peer}");
     let outputs = lab.pair(&common, ready, &client);
-    // Of a latency test only the client prints a table.
+    // Only the client of a latency test prints a table.
     let [_, client] = &outputs;
     check_figures(client, &options.words());
     outputs
@@ -71,7 +71,7 @@ fn check_figures(output: &str, options: &[&str]) {
     let requests = option("-n").unwrap() * option("-q").unwrap_or(1);
     for row in rows {
         assert_eq!(row[1] as usize, requests, "{output}");
-        // Requests a second, or the time that nearly all took.
+        // Requests a second, or the time of the 99.9th percentile.
         assert!(row.len() >= 5 && row[row.len() - 1] > 0.0, "{output}");
     }
 }
@@ -251,7 +251,7 @@ fn datagrams_by_udaddy() {
     }
 }
 
-/// How the kernel shows a group that is joined.
+/// A joined group as the kernel shows it.
 fn in_igmp(group: &str) -> String {
     let group: Ipv4Addr = group.parse().unwrap();
     format!("{:08X}", u32::from_le_bytes(group.octets()))

@@ -19,8 +19,8 @@ fn queue_pairs(capture: &Path) -> HashSet<String> {
     rows.into_iter().map(qp).collect()
 }
 
-/// Takes off the block that a killed process has written in part: the kernel ends a `write` of
-/// several pages after any of them. What it leaves is less than a packet.
+/// Removes the block that a killed process has written in part: the kernel ends a `write` of
+/// several pages after any of them. The rest is less than a packet.
 fn keep_whole_blocks(capture: &Path) {
     const PACKET_BLOCK_MAX: usize = 8 << 10;
     let bytes = fs::read(capture).unwrap();

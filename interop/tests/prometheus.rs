@@ -123,8 +123,8 @@ fn the_rules_do_what_they_say() {
     }
 }
 
-/// Counters of Ferroce that the dashboard leaves out: what its panels show of them comes from the
-/// counters that cards have, too.
+/// Counters of Ferroce that are not on the dashboard: its panels show the same from the counters
+/// that cards also have.
 const NOT_ON_THE_DASHBOARD: [&str; 7] = [
     "ferroce_rdma_rx_bytes_total",
     "ferroce_rdma_rx_packets_total",

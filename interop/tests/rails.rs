@@ -1,5 +1,5 @@
-//! Two rails that fail over and back while ports flap, as programs do that have two ports; and a card
-//! that is pulled out.
+//! Two rails that fail over and back while ports flap, as in programs with two ports; and a card
+//! that is removed.
 
 use std::env;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use ferroce_testing::has;
 
 /// The devices of [`two_rails`](../programs/two_rails.c): from and to, of each rail.
 const DEVICES: [&str; 4] = ["from0", "to0", "from1", "to1"];
-/// From flap to flap, by device, so that each time others are down at the same time.
+/// From flap to flap, by device, so that different ports are down together each time.
 const EVERY_MS: [u32; 4] = [310, 370, 430, 490];
 const DOWN: &str = "90ms";
 
@@ -22,7 +22,7 @@ fn sizes() -> (u64, u32) {
     (bytes.parse().expect("bytes"), flaps.parse().expect("flaps"))
 }
 
-/// Devices beside that of the lab, whose addresses no other lab has.
+/// Devices in addition to that of the lab, whose addresses no other lab has.
 fn devices(lab: &Lab, names: &[&str]) -> String {
     let own = lab.address();
     let rest: Vec<&str> = own.splitn(3, '.').collect();

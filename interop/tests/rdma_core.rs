@@ -1,6 +1,6 @@
 //! The test suite of rdma-core, as Debian ships it, on Ferroce.
 //!
-//! `rdma-core-44.txt` beside the manifest says what becomes of each test. To write it anew:
+//! `rdma-core-44.txt` beside the manifest has the result of each test. To write it again:
 //! `FERROCE_UPDATE=1 cargo test -p ferroce-interop --test rdma_core`.
 
 use std::collections::BTreeMap;
@@ -11,14 +11,14 @@ use std::{env, fs};
 use ferroce_interop::lab::Lab;
 use ferroce_testing::skip;
 
-/// Where Debian has it. Images of containers leave documentation out: then `./test` unpacks the
-/// package and says where, in `FERROCE_RDMA_CORE_TESTS`.
+/// Where Debian installs it. Images of containers leave documentation out: then `./test` unpacks
+/// the package and sets its place in `FERROCE_RDMA_CORE_TESTS`.
 const SUITE: &str = "/usr/share/doc/rdma-core/tests";
 
-/// What a test misses that a machine may have, as its reason to skip puts it.
+/// What a test may lack on this machine, as its reason to skip names it.
 const OF_THE_MACHINE: [&str; 3] = ["huge pages", "dmabuf", "cuda-python"];
 
-/// Name of a test to its result, and for one that skips the reason.
+/// Name of a test to its result, and of a skipped one to the reason.
 type Results = BTreeMap<String, String>;
 
 #[test]

@@ -1,4 +1,4 @@
-//! `rdma` of iproute2, which asks the kernel by RDMA netlink, and sees Ferroce's devices.
+//! `rdma` of iproute2, which queries the kernel by RDMA netlink, sees Ferroce's devices.
 
 use std::process::Command;
 

@@ -63,14 +63,14 @@ fn datagrams_go_both_ways() {
     pong(&Lab::new("udpong"), |_| {});
 }
 
-/// As many peers as a socket keeps, and more, tell a queue pair and are not heard of again; then those
-/// that are not kept are served over UDP.
+/// A socket keeps a limited number of peers, which get a queue pair. Those are silent, and peers
+/// beyond the limit are served over UDP.
 #[test]
 fn datagrams_come_from_more_peers_than_are_kept() {
     const PEERS: usize = 1100;
     let lab = Lab::new("udpong-peers");
     let ip: std::net::Ipv4Addr = lab.address().parse().unwrap();
-    // The head of a message over UDP, which has no datagram in it.
+    // The header of a message over UDP, without a datagram.
     let mut head = vec![0x55, 0x55, 0x55, 0x55, 4, 7, 16, 0, 0, 0, 1, 2];
     head.extend(ip.octets());
     pong(&lab, |server| {
@@ -106,7 +106,7 @@ fn a_file_is_copied() {
     assert!(fs::read(&to).unwrap() == content, "the copy differs");
 }
 
-/// A program that knows nothing of it.
+/// A program written for plain sockets.
 #[test]
 fn programs_of_sockets_run_preloaded() {
     let mut lab = Lab::new("rspreload");

@@ -1,4 +1,4 @@
-//! Scapy's RoCE layer makes packets for ferroce, and ferroce makes packets for it.
+//! Scapy's RoCE layer and ferroce read each other's packets.
 
 use ferroce_interop::{Tool, build, meta, sample};
 use ferroce_wire::{Opcode, Psn, Qpn};
@@ -21,7 +21,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The packets of the installed Scapy are those that ferroce-wire's own tests are run on.
+/// The packets of the installed Scapy are those of ferroce-wire's own tests.
 #[test]
 fn vectors_are_what_scapy_makes() {
     let live = scapy("generate", &Value::Null);

@@ -12,9 +12,9 @@ use ferroce_testing::{Words, has, said};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// How long Slurm may take for what it takes seconds for.
+/// The longest time for what usually takes Slurm seconds.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Where programs of the system lie, that users do not have on their path.
+/// The directory of system programs that are not on users' paths.
 const SYSTEM: &str = "/usr/sbin";
 
 /// One of the daemons; it ends with the test.
@@ -139,7 +139,8 @@ SchedulerParameters=batch_sched_delay=0,sched_min_interval=0,sched_interval=1,bf
         self.daemon("slurmd", format!("-D -N {name}"))
     }
 
-    /// Standard output of a program that asks the controller, which may be busy or not yet there.
+    /// Standard output of a program that queries the controller, which may be busy or not ready
+    /// yet.
     fn ask(&self, words: &str) -> String {
         let words = words.words();
         let output = self.command(words[0]).args(&words[1..]).output();
@@ -193,8 +194,8 @@ SchedulerParameters=batch_sched_delay=0,sched_min_interval=0,sched_interval=1,bf
         serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}{err}"))
     }
 
-    /// Has eight shards run, each of which waits behind its first point until the gate is there; returns
-    /// the array's number.
+    /// Starts eight shards, each of which waits after its first point until the gate exists;
+    /// returns the array's number.
     fn launch_gated(&self, directory: &str, gate: &Path) -> String {
         let launch = format!("sweep launch {directory} --on slurm --shards 8");
         let script = self.good(format!("{launch} --shard-time 0 --dry-run"));
@@ -275,7 +276,8 @@ values = ["0.1%", "0.5%"]
 "#;
 
 /// (a) eight shards on two nodes give the table of one process, (b) one is queued again meanwhile,
-/// (c) a node dies and its shard runs on the other, (d) a shard runs twice, (e) too many are refused.
+/// (c) a node dies and its shard runs on the other, (d) a shard runs twice, (e) too many shards are
+/// refused.
 #[test]
 fn shards_run_on_slurm_whatever_happens_to_nodes() {
     let mut slurm = Slurm::start();
@@ -291,7 +293,7 @@ fn shards_run_on_slurm_whatever_happens_to_nodes() {
     slurm.good("sweep launch sweep.toml -o local --on local");
     slurm.good("sweep collect local --csv local.csv");
 
-    // (a), (b), (c): each task runs a point and waits until the test lets it go on.
+    // (a), (b), (c): each task runs a point and waits until the test lets it continue.
     let gate = slurm.path().join("gate");
     slurm.good("sweep plan sweep.toml -o shards");
     let job = slurm.launch_gated("shards", &gate);

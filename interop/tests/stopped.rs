@@ -1,4 +1,4 @@
-//! A process of the device that is stopped (SIGSTOP): the others go on, and those that come later.
+//! While a process of the device is stopped (SIGSTOP), the others continue, and new ones can join.
 
 use std::fs;
 use std::process::Command;
@@ -28,7 +28,7 @@ fn signal(name: &str, pid: &str) {
     assert!(sent.success());
 }
 
-/// Two programs in a conversation on the lab's device.
+/// Two programs that exchange messages on the lab's device.
 fn converse(lab: &Lab, program: &str) {
     let port = free_port();
     let (text, address) = (port.to_string(), lab.address());
@@ -50,7 +50,7 @@ fn a_stopped_process_does_not_stop_others() {
     for program in ["ibv_rc_pingpong", "ibv_srq_pingpong", "ibv_ud_pingpong"] {
         converse(&lab, program);
     }
-    // Requests for connections go to who listens, and answers to who asks.
+    // Requests for connections reach the listener, and answers the requester.
     let address = lab.address();
     let rping = |port: u16, side: &str| {
         let port = port.to_string();
@@ -60,7 +60,7 @@ fn a_stopped_process_does_not_stop_others() {
         .map(|_| free_port())
         .map(|port| (port, rping(port, "-s")))
         .collect();
-    // It takes a while for each look, since the stopped process does not answer.
+    // Each query takes a while, since the stopped process does not answer.
     until("the servers", || {
         let shown = lab.ferroce("-j res show cm_id").finish();
         let listens = |port: &u16| shown.to_string().contains(&port.to_string());

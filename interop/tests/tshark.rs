@@ -14,7 +14,7 @@ use tempfile::TempDir;
 const START_NS: u64 = 1_735_689_600_000_000_001;
 const STEP_NS: u64 = 1_000;
 
-/// Finds every packet that tshark has something to say about, comments of ours aside.
+/// Finds every packet that tshark remarks on, except for comments of ours.
 const REMARKS: &str = "_ws.malformed || _ws.expert.severity >= note";
 
 const FILE: &str = "packets.pcapng";
@@ -108,7 +108,7 @@ impl Capture {
 }
 
 fn every_opcode(name: &str) -> Capture {
-    // All pad counts occur. An empty SEND is a case of its own.
+    // All pad counts occur. An empty SEND is tested separately.
     Capture::new(name, Opcode::ALL, |number| 64 + usize::from(number % 4))
 }
 
@@ -187,7 +187,7 @@ fn extension_headers_decode() {
             let headers = &sent.headers;
             let (reth, atomic, aeth) = (headers.reth(), headers.atomic(), headers.aeth());
             let deth = headers.deth();
-            // tshark gives address and key of an atomic the names they have in a RETH.
+            // tshark gives address and key of an atomic their names in a RETH.
             let target = match (reth, atomic) {
                 (Some(reth), _) => Some((reth.va, reth.rkey)),
                 (None, atomic) => atomic.map(|atomic| (atomic.va, atomic.rkey)),
@@ -265,7 +265,7 @@ fn envelope_decodes() {
                 v6("63"),
                 text("50001"),
                 text(if meta.src.is_ipv4() { ABSENT } else { GOOD }),
-                // tshark shows the bytes in the order of the wire, but leaves a CNP alone.
+                // tshark shows the bytes in wire order, and does not dissect a CNP.
                 if headers.opcode() == Opcode::Cnp || !is_dissected(headers.opcode()) {
                     text("")
                 } else {
@@ -276,7 +276,7 @@ fn envelope_decodes() {
     );
 }
 
-/// Nothing but our own comments is remarked on, neither as a field nor in the text.
+/// Only our own comments are remarked on, neither as a field nor in the text.
 #[test]
 fn nothing_is_malformed() {
     let capture = every_opcode("malformed");
@@ -293,7 +293,7 @@ fn nothing_is_malformed() {
     }
 }
 
-/// tshark 4.0 takes an empty SEND for damaged. That is its mistake, and the only one to excuse.
+/// tshark 4.0 takes an empty SEND for damaged. That is a bug, and the only one to exempt.
 #[test]
 fn empty_payload_is_well_formed_except_for_sends() {
     let only: Vec<_> = Opcode::ALL
@@ -312,7 +312,7 @@ fn empty_payload_is_well_formed_except_for_sends() {
     }
 }
 
-/// tshark 4.0 has no name for a CNP, so this is how to look for one.
+/// tshark 4.0 has no name for a CNP, so it has to be found by its number.
 #[test]
 fn cnps_are_found_by_their_number() {
     let capture = every_opcode("cnp");

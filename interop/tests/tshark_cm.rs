@@ -1,4 +1,4 @@
-//! tshark reads the messages of the connection manager as they are meant.
+//! tshark decodes the messages of the connection manager correctly.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -17,7 +17,7 @@ use tempfile::TempDir;
 const LOCAL: u32 = 0x0112_1314;
 const REMOTE: u32 = 0x0221_2223;
 
-/// What tshark says of each field of a message.
+/// tshark's text for each field of a message.
 fn dissect(name: &str, message: impl Into<Message>, fields: impl Words) -> Vec<String> {
     let dir = TempDir::with_prefix(name).unwrap();
     let path = dir.path().join("cm.pcapng");
@@ -36,7 +36,7 @@ fn dissect(name: &str, message: impl Into<Message>, fields: impl Words) -> Vec<S
     tshark::fields(&path, "frame", fields).remove(0)
 }
 
-/// Checks fields of a message: their names behind `infiniband.`, and what tshark says of them.
+/// Checks fields of a message: their names after `infiniband.`, and tshark's text for them.
 fn check(name: &str, message: impl Into<Message>, expected: &str) {
     let expected = rows(expected);
     let fields: Vec<_> = expected
@@ -82,7 +82,7 @@ fn request() {
         local_gid: Gid::from(source),
         remote_gid: Gid::from(dest),
         // tshark 4.0 looks for flow label and rate at the wrong end of their four bytes; golden
-        // bytes hold these two.
+        // bytes check these two.
         flow_label: Bits::saturating(0x9_abcd),
         rate: Bits::saturating(18),
         traffic_class: 0x68,
@@ -251,7 +251,7 @@ fn ready_and_end() {
     check("cm-drep", drep, &expected);
 }
 
-/// tshark 4.0 knows these by name only.
+/// tshark 4.0 knows only the names of these.
 #[test]
 fn others_are_named() {
     let messages: [Message; 3] = [

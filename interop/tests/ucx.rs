@@ -87,7 +87,7 @@ fn two_rails() {
     let client = format!("{server} {test}");
     let server = Ready::Tcp(port).wait(&lab, lab.run(&server));
     let client = lab.run(&client);
-    // UCX leaves ports alone that are down when it begins.
+    // UCX ignores ports that are down when it starts.
     until("all rails are connected", || {
         let shown = lab.ferroce("-j res show qp").success();
         let rows: serde_json::Value = serde_json::from_str(&shown).unwrap_or_default();

@@ -1,7 +1,8 @@
-//! The page of `ferroce serve` in a real browser, by mouse and by keyboard; what it shows is what the
+//! The page of `ferroce serve` in a real browser, by mouse and by keyboard; it shows what the
 //! commands print.
 //!
-//! `FERROCE_UPDATE=1 cargo test -p ferroce-interop --test web` makes the pictures of docs/web.md anew.
+//! `FERROCE_UPDATE=1 cargo test -p ferroce-interop --test web` makes the pictures of docs/web.md
+//! again.
 
 use std::path::Path;
 use std::{env, fs};
@@ -47,13 +48,13 @@ impl Server {
     }
 }
 
-/// The designer, when it has its first answer.
+/// The designer, after its first answer.
 fn open_designer(server: &Server, browser: &Browser) {
     browser.go(&server.designer());
     browser.until_text("#verdict", "Valid");
 }
 
-/// What is shown of a policy.
+/// The figures that are shown for a policy.
 fn figures(browser: &Browser, policy: &str) -> Vec<String> {
     let rows = browser.run(
         "return [...document.querySelectorAll('#figures tbody tr')]
@@ -128,7 +129,7 @@ fn the_designer_shows_what_the_commands_print() {
     agree("link-flap", "20");
     assert_eq!(browser.text("#verdict"), "Valid");
 
-    // Three ladders with axes that have units, and dots where packets are sent again.
+    // Three ladders with axes that have units, and dots at retransmissions.
     let count = |selector: &str| {
         let script = format!("return document.querySelectorAll({selector:?}).length");
         browser.run(&script).as_u64().unwrap()
@@ -165,7 +166,7 @@ fn the_designer_shows_what_the_commands_print() {
     browser.until_text("#verdict", "Valid");
     assert_eq!(exported(&browser), exported_before);
 
-    // Each picture is of the profile: another field, another ladder.
+    // Each picture follows the profile: another value, another ladder.
     let path = "return document.querySelector('#ladder path.s0').getAttribute('d')";
     let before = browser.run(path);
     browser.fill(&of_range(0, "timeout_retry_num"), "9");
@@ -256,7 +257,7 @@ fn profiles_come_in_and_go_out_in_every_form() {
         import(text);
         browser.until_text("#imported", complaint);
     }
-    // The fields still say what they said.
+    // The fields keep their values.
     browser.until_text("#verdict", "Valid");
     assert_eq!(browser.complaints(), [""; 0]);
     server.running.kill();
@@ -303,7 +304,7 @@ fn devices_are_shown_live_until_the_server_is_gone() {
     if env::var_os("FERROCE_UPDATE").is_some() {
         save(&browser.picture(), "web-devices.png");
     }
-    // In a narrow window too, all that is said of it can be read.
+    // In a narrow window as well, everything about it can be read.
     browser.resize(NARROW[0]);
     until("records", || {
         let head = "return getComputedStyle(document.querySelector('#list thead')).display";
@@ -314,7 +315,7 @@ fn devices_are_shown_live_until_the_server_is_gone() {
     waiting.kill();
     browser.until_text(card, "No queue pairs.");
 
-    // A page that is opened later has the lines of the minutes before, at its first look.
+    // A page that is opened later shows the rates of the previous minutes at once.
     browser.go("about:blank");
     browser.go(&server.link);
     browser.until_text(card, "ACTIVE");
@@ -329,7 +330,7 @@ fn devices_are_shown_live_until_the_server_is_gone() {
         "since the server's start"
     );
 
-    // A page that is not seen does not ask.
+    // A hidden page sends no requests.
     let hide = |hidden: bool| {
         browser.run(&format!(
             "Object.defineProperty(document, 'hidden', {{value: {hidden}, configurable: true}});
@@ -378,7 +379,7 @@ fn the_designer_needs_no_server() {
     server.running.kill();
 }
 
-/// What has the focus: its name for people, and whether the focus can be seen.
+/// The focused element: its accessible name, and whether the focus is visible.
 fn focused(browser: &Browser) -> (String, bool) {
     let found = browser.run(
         "const it = document.activeElement;
@@ -435,7 +436,7 @@ fn everything_can_be_done_by_keyboard() {
     tab_to(&browser, "Impair");
     browser.keys(&format!("loss=200%{}", key::ENTER));
     browser.until_text("#list", "invalid loss \"200%\": must be a probability");
-    // What has been typed stays while the page goes on.
+    // Typed text stays while the page updates.
     let typed = "return document.activeElement.value";
     assert_eq!(browser.run(typed), "loss=200%");
     let erase = "\u{e003}".repeat(9);
@@ -493,7 +494,7 @@ fn narrow_windows_and_dark_systems_are_served() {
                 let shown = format!("return document.querySelector('{view}').hidden");
                 (browser.run(&shown) == false).then_some(())
             });
-            // Nothing is wider than the window but what scrolls by itself.
+            // Nothing is wider than the window except what scrolls by itself.
             let widths = browser.run("return [document.documentElement.scrollWidth, innerWidth]");
             assert_eq!(widths[0], widths[1], "{view}");
             assert_eq!(browser.run(CLIPPED), none, "{size:?} {view}");
@@ -526,7 +527,7 @@ fn narrow_windows_and_dark_systems_are_served() {
     server.running.kill();
 }
 
-/// Choices whose text has no room, names of fields that are broken, and tables that are cut.
+/// Choices whose text is clipped, names of fields that are broken, and tables that are cut.
 const CLIPPED: &str = "
     const clipped = [];
     for (const it of document.querySelectorAll('select')) {
@@ -547,7 +548,7 @@ const CLIPPED: &str = "
     }
     return clipped;";
 
-/// Texts whose contrast to what is behind them is below 4.5, as WCAG 2 computes it.
+/// Texts whose contrast to their background is below 4.5, as WCAG 2 computes it.
 const FAINT: &str = "
     const parts = (color) => color.match(/[\\d.]+/g).map(Number);
     const light = (color) => {

@@ -1,4 +1,4 @@
-//! Every rule about profiles: what it refuses or suspects, and what it says.
+//! Every rule for profiles: what it refuses or suspects, and its text.
 
 mod common;
 
@@ -310,7 +310,7 @@ fn is_deadly(change: impl FnOnce(&mut RawProfile), rule: Rule, expected: bool) {
 
 #[test]
 fn job_killers() {
-    // 4 ms, as one operator has it.
+    // 4 ms, as one operator has set it.
     is_deadly(|raw| raw.retx_total_timeout = 10, Rule::ShortTotal, true);
     is_deadly(|raw| raw.retx_total_timeout = 17, Rule::BriefTotal, true);
     suspects(
@@ -391,6 +391,6 @@ fn ranges_beyond_the_cap_are_noted() {
     );
     let beside = raw.check_for(qp(20, 7), AckTimeoutFloor::DEFAULT);
     assert_eq!(beside.notes, []);
-    // Both together say it once.
+    // Both together give the note once.
     assert_eq!(beside.and(report.clone()).and(report).notes.len(), 1);
 }

@@ -307,7 +307,7 @@ fn d22_whatever_comes_first_after_a_new_profile_draws() {
     assert_eq!(state.exponent(), fresh.exponent());
 }
 
-/// A QP that has slept through any number of changes sees that there were some.
+/// A QP that has missed any number of changes notices that there were changes.
 #[test]
 fn d22_holds_2_to_the_32_profiles_later() {
     let old = firmware(11);

@@ -1,4 +1,4 @@
-//! Which outages are survived, and how soon the QP is back: by the figures, and as seen by a replay.
+//! Which outages are survived, and how soon the QP recovers: by the figures, and by a replay.
 
 mod common;
 
@@ -90,7 +90,7 @@ fn billions_of_waits_take_no_time() {
     let found = Endurance::of_draw(&policy, qp(31, 7), 0, Span::NEVER);
     assert_eq!(found.gives_up_last, Span::from_micros(4 << 41));
     assert!(found.retransmissions > 1 << 40, "{found:?}");
-    // Without a limit it goes on.
+    // Without a limit it continues.
     steady.retx_total_timeout = 60;
     let policy = Policy::new(PolicyKind::Profile(Profile::try_from(steady).unwrap()));
     let found = Endurance::of_draw(&policy, qp(31, 7), 0, Span::NEVER);
@@ -122,7 +122,7 @@ fn the_smallest_timeout_that_survives() {
     let soonest = demand(20_000, ms(20_001)).soonest(&policy).unwrap();
     assert!(soonest.endurance.outlives(ms(20_000)));
     assert_eq!(demand(1 << 40, Span::NEVER).smallest(&policy), None);
-    // With timers of its own, a profile comes closer.
+    // With timers of its own, a profile gets closer.
     let profile = Profile::try_from(plain_doubling()).unwrap();
     let owned = demand(20_000, ms(34_000)).own_total(&profile, &policy, qp(20, 7));
     assert_eq!(owned.unwrap().profile.raw().retx_total_timeout, 23);

@@ -1,4 +1,4 @@
-//! How much memory a host takes whose queue pair has worked and rests, and that packets take none.
+//! The memory of a host whose queue pair has worked and rests; packets take none.
 
 use ferroce_fabric::{
     Simulation, Span, Standing, SwitchConfig, Time, Topology, Transfer, Workload,
@@ -7,7 +7,7 @@ use ferroce_fabric::{
 #[path = "../benches/cards/mod.rs"]
 mod cards;
 
-/// Hosts of a star, every second of which sends some bytes to the next one.
+/// Hosts of a star, every second of which sends bytes to the next one.
 fn used(hosts: u32, bytes: u32) -> Simulation {
     let topology = Topology::star(hosts, cards::CABLE).unwrap();
     let transfer = |src| Transfer {
@@ -43,7 +43,7 @@ fn a_resting_host_with_a_used_queue_pair_takes_at_most_8_kib() {
         drop(kept);
         info.bytes_current
     };
-    // What all hosts share does not count.
+    // Memory that all hosts share does not count.
     let (few, many) = (taken(16), taken(144));
     let each = (many - few) / 128;
     println!("{each} bytes a host");

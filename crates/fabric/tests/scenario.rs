@@ -1,4 +1,4 @@
-//! Scenario files: what is read, what is refused and how, and what is remarked.
+//! Scenario files: what is read, refused and remarked on.
 
 use ferroce_fabric::Standing;
 use ferroce_fabric::results::{Ended, Fate, Results};
@@ -276,7 +276,7 @@ fn outages_longer_than_the_total_timeout_are_predicted() {
              link='h0'\nfor='{length}'\n"
         ))
     };
-    // The minimum of 16 counts: eight waits of 268 ms.
+    // The minimum of 16 applies: eight waits of 268 ms.
     warns(
         &flap("3s"),
         "those that are cut off fail, and the job aborts",

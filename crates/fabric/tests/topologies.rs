@@ -1,4 +1,4 @@
-//! Every topology that a builder makes can be simulated, and is what theory says.
+//! Every topology of the builders can be simulated, and has its theoretical properties.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ fn cable() -> impl Strategy<Value = CableSpec> {
         .prop_map(|(mbps, ps)| CableSpec::new(Rate::from_mbps(mbps), Span::from_picos(ps)))
 }
 
-/// The number of cables between two hosts, by looking for it host by host.
+/// The number of cables between two hosts, by a search from host to host.
 fn searched_hops(topology: &Topology, from: u32) -> Vec<u32> {
     let ports = Ports::of(topology);
     let mut hops = vec![u32::MAX; topology.names.len()];
@@ -32,7 +32,7 @@ fn searched_hops(topology: &Topology, from: u32) -> Vec<u32> {
     hops
 }
 
-/// All hosts reach each other, on paths as short as there are, whatever switches choose.
+/// All hosts reach each other on shortest paths, whatever the switches choose.
 fn check_routes(topology: &Topology) -> Result<(), TestCaseError> {
     prop_assert_eq!(topology.check(), Ok(()));
     let (ports, routes) = (Ports::of(topology), Routes::new(topology, |_| true));
@@ -146,7 +146,7 @@ proptest! {
         }
     }
 
-    /// With cables down, routes are the shortest over those that are up, and never end in a circle.
+    /// With cables down, routes are the shortest over the remaining ones, and never contain a loop.
     #[test]
     fn cables_fail(down in prop::collection::btree_set(0..48_usize, 0..20)) {
         let cable = CableSpec::new(Rate::from_mbps(100_000), Span::ZERO);

@@ -1,5 +1,5 @@
-//! Every workload that a generator makes can be run, carries the bytes that theory says, and stays the
-//! same forever.
+//! Every workload of the generators can be run, carries the theoretical number of bytes, and never
+//! changes.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ fn star(hosts: u32) -> Topology {
     Topology::star(hosts, cable).unwrap()
 }
 
-/// What each host sends and receives.
+/// The bytes that each host sends and receives.
 fn books(workload: &Workload) -> BTreeMap<u32, [u64; 2]> {
     let mut books: BTreeMap<u32, [u64; 2]> = BTreeMap::new();
     for it in &workload.transfers {
@@ -48,7 +48,7 @@ proptest! {
         let ring = it.ring_all_reduce().unwrap();
         prop_assert_eq!(ring.check(&topology), Ok(()));
         prop_assert_eq!(ring.bytes(), in_all(2));
-        // Pieces differ by a byte, so ranks do by a few.
+        // Pieces differ by a byte, so ranks differ by a few.
         let ideal = rounds * all_reduce_bytes(ranks, it.bytes);
         let few = 2 * n * u64::from(it.chunks) * rounds;
         for (_, [sent, received]) in books(&ring) {
@@ -129,7 +129,7 @@ fn poisson(name: &str, seed: u64) -> Poisson {
     }
 }
 
-/// FNV-1a over all that a workload says.
+/// FNV-1a over the whole workload.
 fn digest(workload: &Workload) -> u64 {
     let mut hash = Fnv::of(&[]);
     let mut add = |number: u64| hash.add(&number.to_le_bytes());
@@ -146,7 +146,7 @@ fn digest(workload: &Workload) -> u64 {
     hash.value()
 }
 
-/// On every machine, in every version: results are compared by seed.
+/// On every machine and in every version: results are compared by seed.
 #[test]
 fn seeds_keep_their_meaning() {
     let hosts: Vec<u32> = (0..64).collect();

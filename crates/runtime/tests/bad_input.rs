@@ -1,5 +1,5 @@
-//! Packets that no honest peer sends, over the wire. Each is dropped and counted by its cause, and
-//! honest traffic beside it does not notice.
+//! Packets that no correct peer sends, over the wire. Each is dropped and counted by its cause, and
+//! other traffic is not affected.
 
 mod common;
 
@@ -64,7 +64,7 @@ fn headers(opcode: Opcode, dest: Qpn, psn: Psn, remote: Remote) -> Headers {
     headers
 }
 
-/// Waits until the counter is at `count`, and not above it.
+/// Waits until the counter has reached `count`, and checks that it is not above.
 fn counted(node: &Node, counter: Counter, count: u64) {
     node.wait_for_count(counter, count);
     assert_eq!(node.count(counter), count, "{}", counter.name());
@@ -100,7 +100,7 @@ impl Scene {
         self.stranger.send(&self.packet(opcode, dest, psn));
     }
 
-    /// Waits until as many damaged packets have been dropped.
+    /// Waits until this number of damaged packets has been dropped.
     fn drops(&self, count: u64) {
         let counters = [Counter::RxIcrcEncapsulated, Counter::RxMalformed];
         let dropped = || counters.iter().map(|it| self.b.count(*it)).sum::<u64>();
@@ -110,7 +110,7 @@ impl Scene {
 }
 
 impl Drop for Scene {
-    /// Honest traffic does not notice.
+    /// Checks that the other traffic was not affected.
     fn drop(&mut self) {
         if !thread::panicking() {
             check_all_kinds(&self.a, &self.b, self.qps, 20_000, 1);
@@ -171,7 +171,7 @@ fn packets_that_no_queue_pair_takes() {
     counted(&scene.b, Counter::RxWrongState, 2);
 }
 
-/// One flipped bit anywhere, but where a switch may flip it.
+/// One flipped bit at any place, except where a switch may change it.
 #[test]
 fn damaged_packets() {
     let scene = Scene::new(4);
@@ -199,7 +199,7 @@ fn truncated_packets_and_garbage() {
     let mut send = |bytes: &[u8]| {
         scene.stranger.send(bytes);
         sent += 1;
-        // Not more at a time than the socket has room for.
+        // No more at a time than the socket has room for.
         if sent % 64 == 0 {
             scene.drops(sent);
         }
@@ -214,7 +214,7 @@ fn truncated_packets_and_garbage() {
     assert!(scene.b.count(Counter::RxMalformed) > 0);
 }
 
-/// A peer made by hand, at the peer's address, whose packets the queue pair takes.
+/// A hand-made peer, at the peer's address, whose packets the queue pair accepts.
 struct Forger {
     stranger: Stranger,
     victim: Node,
@@ -296,7 +296,7 @@ fn packets_out_of_turn_are_refused() {
     forger.stranger.send(&early);
     counted(victim, Counter::OutOfSequence, 2);
     assert_eq!(victim.bytes(0, 64), [0; 64]);
-    // The queue pair waits for the right one.
+    // The queue pair waits for the right packet.
     forger.send(Opcode::RcWriteOnly, 0, remote);
     assert!(matches!(forger.answer(), (0, Syndrome::Ack { .. })));
 }
@@ -331,7 +331,7 @@ fn a_wrong_partition_is_refused() {
     counted(&forger.victim, Counter::RxWrongPkey, 1);
 }
 
-/// Answers to requests that were never made.
+/// Answers to requests that were never sent.
 #[test]
 fn answers_to_nothing() {
     let forger = Forger::new(5);
@@ -347,8 +347,8 @@ fn answers_to_nothing() {
     assert!(matches!(forger.answer(), (0, Syndrome::Ack { .. })));
 }
 
-/// Garbage as fast as a socket gives it, of every kind at once. The kernel drops honest packets
-/// with the rest when the buffer is full, so this is a bad link, but no more than that.
+/// Garbage of every kind, as fast as a socket sends it. The kernel drops good packets as well when
+/// the buffer is full, so this is a bad link, but no more than that.
 #[test]
 fn honest_traffic_survives_a_flood() {
     let a = Node::open(address(45, 6, 0), LEN);
@@ -390,8 +390,8 @@ fn honest_traffic_survives_a_flood() {
     });
 }
 
-/// CNPs of an outsider, forged and damaged ones, as fast as a socket gives them: no rate falls, and
-/// messages get through. They come where the sender's acknowledgements arrive.
+/// CNPs of an outsider, forged and damaged ones, as fast as a socket sends them: no rate falls, and
+/// messages arrive. The CNPs come to the same socket as the sender's acknowledgements.
 #[test]
 fn a_flood_of_forged_cnps_slows_no_queue_pair_down() {
     let a = Node::open(address(45, 7, 0), LEN);
@@ -413,8 +413,8 @@ fn a_flood_of_forged_cnps_slows_no_queue_pair_down() {
         let over = Over(&stop);
         let started = Instant::now();
         let mut messages = 0;
-        // The kernel drops acknowledgements with the rest when the buffer is full, and then a timer
-        // has to run out.
+        // The kernel drops acknowledgements as well when the buffer is full, and then a timer has
+        // to expire.
         while messages < 20 || a.count(Counter::RpCnpIgnored) < 1_000 {
             a.post(qpn, 1, b.remote(0).write(), a.sge(0, 64 << 10));
             a.succeed(1);
@@ -425,7 +425,7 @@ fn a_flood_of_forged_cnps_slows_no_queue_pair_down() {
         let ignored = a.count(Counter::RpCnpIgnored);
         eprintln!("{messages} messages beside {ignored} CNPs and more");
         assert!(a.count(Counter::RxIcrcEncapsulated) > 0);
-        //= F13: timeouts count there, too.
+        //= F13: timeouts count in this counter as well.
         let timeouts = a.count(Counter::RoceSlowRestartCnps);
         assert_eq!(a.count(Counter::RpCnpHandled), timeouts);
     });

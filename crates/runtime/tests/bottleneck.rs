@@ -1,7 +1,7 @@
 //! DCQCN through a bottleneck on real sockets: fair, busy, and quick to follow changes.
 //!
-//! A busy machine may disturb a second; so what is asked is that a good one comes, and soon enough. On
-//! one that spoils all of them nothing can be said.
+//! A busy machine may disturb a second, so the tests require one good window within a limited time.
+//! On a machine that disturbs every window, the tests are skipped.
 
 mod common;
 
@@ -26,15 +26,15 @@ const MESSAGE: u32 = 16 << 10;
 /// Messages that a flow keeps posted: more than its window.
 const POSTED: usize = 64;
 
-/// A look that comes so late has waited for a core.
+/// A sample that is this late has waited for a core.
 const DISTURBED: Duration = Duration::from_millis(10);
-/// Windows without such a pause in which a good one must have been.
+/// The most undisturbed windows until a good one.
 const UNDISTURBED_MAX: u32 = 10;
 
-/// A quarter of what docs/congestion.md shows: builds without optimisation take part, too.
+/// A quarter of the rate in docs/congestion.md, so that builds without optimisation can keep up.
 const LINK: &str = "rate=250Mbit,red=50KB:500KB:10%";
 
-/// The rates a quarter, too.
+/// A quarter of the rates as well.
 const SLOW_BOTTLENECK: [&str; 9] = [
     "ROCE_CC_CNP_MODERATION=2",
     "min_time_between_cnps=1000",
@@ -57,13 +57,13 @@ fn set(state: &DeviceState, assignments: &[&str]) {
     state.change_congestion(change).unwrap();
 }
 
-/// Puts the bottleneck before what a device receives.
+/// Puts the bottleneck in front of a device's receiver.
 fn narrow(state: &DeviceState) {
     let link = impairment::parse(LINK).unwrap();
     state.set_impairment(Direction::Ingress, link).unwrap();
 }
 
-/// Timeouts longer than the queue takes: what is repeated for nothing makes it longer still.
+/// Timeouts longer than the queue: unnecessary retransmissions would make it even longer.
 fn slow_attr() -> QpAttr {
     QpAttr {
         timeout: 17,
@@ -75,31 +75,31 @@ fn slow_attr() -> QpAttr {
 struct Flow {
     qpn: Qpn,
     to: Remote,
-    /// Messages under way.
+    /// Messages in flight.
     posted: usize,
 }
 
 /// Queue pairs of one device that send to another through its bottleneck.
 struct Incast {
-    /// The test's name.
+    /// The name of the test.
     test: &'static str,
     from: Node,
-    /// Of the device with the bottleneck.
+    /// State of the device with the bottleneck.
     to: DeviceState,
-    /// That device, if it is of this process.
+    /// That device, if it belongs to this process.
     _target: Option<Node>,
     flows: Vec<Flow>,
     completions: Vec<Completion>,
 }
 
-/// What went through in a while.
+/// The traffic during a window.
 struct Seen {
     /// Bytes of each flow.
     bytes: Vec<u64>,
-    /// Share of the bottleneck's rate that was in use.
+    /// Share of the bottleneck's rate that was used.
     busy: f64,
     queue_mean: u64,
-    /// The longest time between two looks, which are a millisecond apart if the machine lets them.
+    /// The longest time between two samples, which are a millisecond apart on an idle machine.
     pause_max: Duration,
 }
 
@@ -126,7 +126,7 @@ impl Incast {
         }
     }
 
-    /// Keeps the first `flows` of them busy for a while.
+    /// Keeps the first `flows` of them busy for this time.
     fn run(&mut self, flows: usize, length: Duration) -> Seen {
         let state = self.to.clone();
         let frames = || {
@@ -177,8 +177,8 @@ impl Incast {
         }
     }
 
-    /// Runs until a window of this length is good. False if the machine had hardly a core for it for so
-    /// long that nothing can be said, which skips the test.
+    /// Runs until a window of this length is good. False if the machine disturbed the windows for
+    /// so long that no result is possible; this skips the test.
     #[must_use]
     fn until(&mut self, flows: usize, window: Duration, is_good: impl Fn(&Seen) -> bool) -> bool {
         let (started, mut undisturbed) = (Instant::now(), 0);
@@ -219,7 +219,7 @@ impl fmt::Display for Seen {
     }
 }
 
-/// Tests that measure want the machine for themselves.
+/// Tests that measure need the machine for themselves.
 static ALONE: Mutex<()> = Mutex::new(());
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -234,7 +234,7 @@ fn remaining_flows_take_over_a_shared_bottleneck() {
     let test = "remaining_flows_take_over_a_shared_bottleneck";
     for flows in [2, 4, 8, 16] {
         let mut incast = Incast::new(test, flows as u8, flows);
-        // What the others have posted still goes out at first.
+        // What the other flows have posted is still sent at first.
         let is_told = incast.until(flows, SECOND, is_fair_and_busy)
             && incast.until(flows / 2, SECOND / 10, |seen| seen.busy > 0.95)
             && incast.until(flows / 2, SECOND, is_fair_and_busy);
@@ -254,7 +254,7 @@ fn a_change_of_parameters_is_followed() {
     let limits = |incast: &Incast| -> Vec<u64> {
         let device = &incast.from.device;
         let now = device.now();
-        // Where the machine gives less than the link takes, none is limited in the end.
+        // If the machine carries less than the link, no flow is limited in the end.
         let mbps = |flow: &Flow| {
             let rate = device.with(|hca| hca.rate_limit(flow.qpn, now));
             rate.map_or(u64::MAX, |rate| rate.bps() / 1_000_000)
@@ -314,7 +314,7 @@ fn processes_that_receive_on_a_device_share_its_bottleneck() {
         flows,
         completions: Vec::new(),
     };
-    // Each with a bottleneck of its own they would get twice as much.
+    // With separate bottlenecks they would get twice as much.
     let _is_told = incast.until(4, SECOND, |seen| is_fair_and_busy(seen) && seen.busy < 1.1);
     others.into_iter().for_each(Other::finish);
 }

@@ -1,4 +1,4 @@
-//! Processes come and go on a device, and cost the others no packet.
+//! Processes attach to and leave a device, and the others lose no packet.
 
 mod common;
 
@@ -20,7 +20,7 @@ const BYTES: u32 = 64;
 const PAIRS: usize = 64;
 const SEND: SendOp = SendOp::Send { imm: None };
 
-/// A packet that is missed is never repeated.
+/// A lost packet is never retransmitted.
 fn no_timeout() -> QpAttr {
     QpAttr {
         timeout: 0,
@@ -28,7 +28,7 @@ fn no_timeout() -> QpAttr {
     }
 }
 
-/// A second, eight times: as long as a busy machine may leave a process without a core.
+/// A second, eight times: longer than a busy machine leaves a process without a core.
 fn a_second() -> QpAttr {
     QpAttr {
         timeout: 18,
@@ -36,18 +36,18 @@ fn a_second() -> QpAttr {
     }
 }
 
-/// Attributes of those that come and go, perhaps beside others that are killed.
+/// Attributes of the pairs, perhaps beside processes that are killed.
 fn of_visitors(kill: bool) -> QpAttr {
     if kill { a_second() } else { no_timeout() }
 }
 
-/// How long it comes and goes; `./test soak` takes ten minutes.
+/// How long processes come and go; `./test soak` takes ten minutes.
 fn duration() -> Duration {
     let seconds = std::env::var("FERROCE_CHURN_SECONDS");
     Duration::from_secs(seconds.map_or(3, |text| text.parse().unwrap()))
 }
 
-/// Queue pairs of one node, each of which has one message outstanding each way.
+/// Queue pairs of one node, each with one message outstanding in each direction.
 struct PingPong {
     node: Node,
     qpns: Vec<Qpn>,
@@ -79,7 +79,7 @@ impl PingPong {
         self.node.post(qpn, 0, SEND, self.node.sge(0, BYTES));
     }
 
-    /// Goes on with whatever is through. Returns how many exchanges have ended.
+    /// Continues the exchanges that are complete. Returns how many ended.
     fn step(&mut self) -> u64 {
         let mut out = Vec::new();
         self.node.device.poll(self.node.cq, 64, &mut out).unwrap();
@@ -104,15 +104,15 @@ impl PingPong {
     }
 }
 
-/// A process that takes its place beside the others and leaves it, again and again.
+/// A process that attaches to the device and leaves it, again and again.
 fn comer(role: &[String]) {
     let registry = Registry::at(role[0].as_ref()).unwrap();
     while let Some(what) = hear() {
-        // As a program that looks: opens, asks, closes.
+        // As a program that only queries: opens, queries, closes.
         let look = Device::attach(&registry, "a", AttachOptions::default()).unwrap();
         look.with(|hca| hca.alloc_pd().unwrap());
         drop(look);
-        // As one that works.
+        // As a program that works.
         let node = Node::attach(&registry, "a", 4096);
         let link = connect_back(&node, &of_visitors(role[1] == "true"));
         node.post(link.qpn, 1, link.memory.write(), node.sge(0, BYTES));
@@ -125,8 +125,8 @@ fn comer(role: &[String]) {
     }
 }
 
-/// Comes and goes, and perhaps is killed, beside `PAIRS` pairs until the time is over. Returns how
-/// many packets were sent again.
+/// Starts and ends a process, perhaps by killing it, beside `PAIRS` pairs until the time is over.
+/// Returns the number of packets that were retransmitted.
 fn churn(test: &str, place: &Place, attr: &QpAttr, kill: bool) -> u64 {
     let attach = || Node::attach(&place.registry(), "a", 4096);
     let mut ends = [(); 4].map(|()| PingPong::new(attach()));
@@ -178,7 +178,7 @@ fn churn(test: &str, place: &Place, attr: &QpAttr, kill: bool) -> u64 {
             assert!(last.elapsed() < PATIENCE, "the pairs hang");
             assert!(!visitors.iter().any(|it| it.is_finished()));
         }
-        // None of the pairs has been left behind.
+        // Every pair still makes progress.
         let before: Vec<_> = ends.iter().map(|end| end.exchanges.clone()).collect();
         let goes_on = |(end, before): (&PingPong, &Vec<u64>)| {
             end.exchanges
@@ -209,7 +209,7 @@ fn opening_and_closing_loses_no_packet_of_others() {
     assert_eq!(churn(test, &place, &no_timeout(), false), 0);
 }
 
-/// What is in the socket of a process when it is killed is lost, and sent again.
+/// What is in the socket of a process when it is killed is lost, and retransmitted.
 #[test]
 fn killed_processes_cost_no_more_than_a_timeout() {
     if let Some(role) = role() {
@@ -220,7 +220,7 @@ fn killed_processes_cost_no_more_than_a_timeout() {
     churn(test, &place, &a_second(), true);
 }
 
-/// The port is not bound, so packets of others cannot come to it.
+/// An observer does not bind the port, so packets of others cannot reach it.
 #[test]
 fn observers_take_no_part_in_the_port() {
     let address = address(61, 1, 0);
@@ -235,7 +235,7 @@ fn observers_take_no_part_in_the_port() {
     assert_eq!(refused.kind(), std::io::ErrorKind::AddrInUse);
 }
 
-/// What is wrong with the port is said when it is needed, too.
+/// An error of the port is also reported when the port is needed later.
 #[test]
 fn a_port_that_is_taken_meanwhile_is_an_error() {
     let address = address(61, 2, 0);

@@ -72,7 +72,7 @@ fn each_flap_is_told_while_processes_leave_die_or_stop() {
         assert_eq!(other.hear(), "seen", "{number}");
         write(&node, link);
     }
-    // It hears of all of them, late.
+    // It is told of all of them, late.
     for (_, (other, link)) in &mut stopped {
         other.resume();
         assert_eq!(other.hear(), "seen");

@@ -36,7 +36,7 @@ fn write_all(a: &Node, b: &Node, qpn: Qpn) -> Duration {
     started.elapsed()
 }
 
-/// Tests that measure want the process for themselves.
+/// Tests that measure need the process for themselves.
 static ALONE: Mutex<()> = Mutex::new(());
 
 #[test]
@@ -47,7 +47,7 @@ fn marks_slow_a_stream_down_and_their_end_lets_it_recover() {
     write_all(&a, &b, qpn);
     assert_eq!(b.count(Counter::NpCnpSent), 0);
 
-    // The first CNP sets the rate, the next ones cut nothing.
+    // The first CNP sets the rate, later ones do not cut it.
     let held = [
         "rate_to_set_on_first_cnp=20",
         "rpg_min_dec_fac=100",
@@ -63,14 +63,14 @@ fn marks_slow_a_stream_down_and_their_end_lets_it_recover() {
     let slow = write_all(&a, &b, qpn);
     let cpu = cpu_time() - cpu;
     let sent = b.count(Counter::NpCnpSent);
-    //= F13: timeouts count there, too.
+    //= F13: timeouts count in this counter as well.
     let restarts = a.count(Counter::RoceSlowRestartCnps);
     let handled = a.count(Counter::RpCnpHandled) - restarts;
     assert!(
         sent > 0 && handled > 0 && handled <= sent,
         "{handled} of {sent}"
     );
-    // A megabyte at 20 Mb/s takes 420 ms; the timer may have raised the rate a little.
+    // A megabyte at 20 Mb/s takes 420 ms; the timer may have raised the rate slightly.
     assert!(slow > Duration::from_millis(250), "{slow:?}");
     assert!(cpu < slow / 2, "{cpu:?} of the processor in {slow:?}");
 
@@ -97,8 +97,8 @@ fn marks_slow_a_stream_down_and_their_end_lets_it_recover() {
     }
 }
 
-/// What a queue pair sends a second at a rate to which its first CNP has limited it, as a share of
-/// the rate.
+/// The bytes per second that a queue pair sends at a rate set by its first CNP, as a share of the
+/// rate.
 fn held_at(test: u8, mbps: u32) -> f64 {
     let [a, b] = [1, 2].map(|host| Node::open(address(66, test, host), LEN));
     let (qpn, _) = connect(&a, &b, &attr());
@@ -128,7 +128,7 @@ fn held_at(test: u8, mbps: u32) -> f64 {
     run(Duration::from_millis(100));
     mark(&b, 0.0);
     let sent = || 8 * (a.count(Counter::RdmaTxBytes) + 16 * a.count(Counter::RdmaTxPackets));
-    // What is sent while nothing counts has its time as well.
+    // The time without counting matters as well.
     let (started, before) = (Instant::now(), sent());
     run(Duration::from_secs(1));
     let bits = (sent() - before) as f64;
@@ -137,7 +137,7 @@ fn held_at(test: u8, mbps: u32) -> f64 {
 
 #[test]
 fn a_rate_is_held() {
-    // What a queue pair may be late and still make up for is 10 ms.
+    // A queue pair may be 10 ms late and still make up for it.
     const LATE: Duration = Duration::from_millis(5);
     let _alone = ALONE.lock();
     for (test, mbps) in [(2, 10), (3, 200)] {

@@ -1,4 +1,4 @@
-//! Thousands of queue pairs that all send into one socket, and nothing that repeats what is lost.
+//! Thousands of queue pairs that all send into one socket, without any retransmission.
 
 mod common;
 
@@ -13,7 +13,7 @@ use ferroce_wire::Qpn;
 
 const LEN: usize = 64 << 10;
 
-/// How many there are; `./test soak` wants more.
+/// Number of queue pairs; `./test soak` takes more.
 fn queue_pairs() -> usize {
     let wanted = env::var("FERROCE_CROWD").ok();
     wanted.map_or(1_000, |wanted| wanted.parse().unwrap())
@@ -38,7 +38,7 @@ fn selves(node: &Node, count: usize) -> Vec<Qpn> {
     qpns
 }
 
-/// All of them write at once, and all are done.
+/// All of them write at once, and all complete.
 fn write(node: &Node, qpns: &[Qpn]) {
     for (qpn, wr_id) in qpns.iter().zip(0..) {
         let (source, target) = (node.sge(0, LEN as u32), node.remote(LEN));
@@ -73,7 +73,7 @@ fn a_small_buffer_is_enough_for_a_crowd() {
 /// Each of them alone could fill the buffer.
 const PROCESSES: usize = 8;
 
-/// One process of the crowd: as many queue pairs as its role says, and a write on each.
+/// One process of the crowd: it has the queue pairs that its role says, and writes on each.
 fn member(role: &[String]) {
     let registry = Registry::at(Path::new(&role[0])).unwrap();
     let node = Node::attach(&registry, "a", LEN);

@@ -1,4 +1,4 @@
-//! Requests that wait for others to leave with.
+//! Requests that wait to leave with others.
 
 mod common;
 
@@ -13,15 +13,15 @@ use ferroce_device::Counter;
 use ferroce_wire::Qpn;
 
 const LEN: usize = 4096;
-/// Less than the queue pair takes.
+/// Less than the depth of the queue pair.
 const DEEP: usize = 1000;
 
 fn sent(node: &Node) -> u64 {
     node.count(Counter::RdmaTxPackets)
 }
 
-/// Posts until a request waits for others, which the helper must be awake for; tells when that was, and
-/// how many packets had left. `None` if none waits soon.
+/// Posts until a request waits for others, for which the helper must be awake; returns the time,
+/// and the number of packets that had left. `None` if no request waits soon.
 fn until_one_waits(a: &Node, b: &Node, qpn: Qpn) -> Option<(Instant, u64)> {
     a.device.progress();
     (0..DEEP).find_map(|_| {
@@ -31,10 +31,10 @@ fn until_one_waits(a: &Node, b: &Node, qpn: Qpn) -> Option<(Instant, u64)> {
     })
 }
 
-/// A program that posts and then computes need not poll for its messages to leave: it makes no call of any
-/// kind here, as a program that computes makes none. One that gives its core away meanwhile gets it back late,
-/// and sees late what has left long ago. How long it takes depends on the machine, so it is printed:
-/// `--nocapture` shows it, with `--release` as programs have it.
+/// A program that posts and then computes need not poll for its messages to leave: it makes no call
+/// of any kind here, as a program that computes makes none. A program that yields its core
+/// meanwhile gets it back late, and notices late what has left long ago. The time depends on the
+/// machine, so it is printed: `--nocapture` shows it; `--release` gives the time that users see.
 #[test]
 fn staged_requests_leave_without_the_program() {
     const TRIES: usize = 200;
@@ -44,7 +44,7 @@ fn staged_requests_leave_without_the_program() {
     let (qpn, _) = connect(&a, &b, &attr());
     let started = Instant::now();
     let mut taken = Vec::new();
-    // Where all cores are busy, the watch may never be awake, and nothing waits.
+    // When all cores are busy, the watch may never be awake, and no request waits.
     while taken.len() < TRIES && started.elapsed() < SEARCH {
         if let Some((posted, before)) = until_one_waits(&a, &b, qpn) {
             while sent(&a) == before {
@@ -70,13 +70,13 @@ fn staged_requests_leave_without_the_program() {
     );
 }
 
-/// The watch gives its core away at each look. With a slice of the usual length it may not have it back for
-/// milliseconds.
+/// The watch yields its core each time it checks. With a slice of the usual length it may not get
+/// it back for milliseconds.
 #[test]
 fn the_helper_asks_for_short_slices() {
     const SHORT_NS: u64 = 100_000;
     let node = Node::open(address(52, 2, 0), LEN);
-    // Kernels before 6.12 tell nothing.
+    // Kernels before 6.12 do not report it.
     let is_short = |slice: &u64| [0, SHORT_NS].contains(slice);
     let started = Instant::now();
     loop {
@@ -102,9 +102,10 @@ fn slices_of_helpers() -> Vec<u64> {
         // SAFETY: it is made of integers, for which all zeroes is a value.
         let mut attr: libc::sched_attr = unsafe { mem::zeroed() };
         let size = size_of_val(&attr) as u32;
-        // SAFETY: `attr` is writable for the `size` bytes announced, and outlives the call.
+        // SAFETY: `attr` is writable for the `size` bytes announced, and lives longer than the
+        // call.
         let told = unsafe { libc::syscall(libc::SYS_sched_getattr, tid, &raw mut attr, size, 0) };
-        // It may have ended.
+        // The thread may have ended.
         if told == 0 {
             slices.push(attr.sched_runtime);
         }
@@ -112,7 +113,7 @@ fn slices_of_helpers() -> Vec<u64> {
     slices
 }
 
-/// What is still to complete.
+/// Waits for the remaining completions.
 fn drain(node: &Node) {
     let mut out = Vec::new();
     let pause = Duration::from_millis(20);

@@ -1,5 +1,6 @@
-//! Memory that the program takes away while it is registered, and handlers of its own for the
-//! signals of memory faults. Handlers are the whole process's, so this is one test.
+//! Memory that the program unmaps or protects while it is registered, and the program's own
+//! handlers for the signals of memory faults. Handlers belong to the whole process, so this is one
+//! test.
 
 mod common;
 
@@ -26,7 +27,7 @@ impl Pages {
         let len = pages * PAGE;
         let both = libc::PROT_READ | libc::PROT_WRITE;
         let private = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        // SAFETY: a new mapping at a place of the kernel's choice touches no memory in use.
+        // SAFETY: the kernel chooses the place of a new mapping, which is not memory in use.
         let base = unsafe { libc::mmap(ptr::null_mut(), len, both, private, -1, 0) };
         assert_ne!(base, libc::MAP_FAILED);
         // SAFETY: nothing else knows the mapping, and faults are handled.
@@ -65,7 +66,7 @@ impl Pages {
     }
 }
 
-/// How often the program's handler was called, for which address, and what it does.
+/// How often the program's handler was called, for which address, and whether it repairs the fault.
 static CALLS: AtomicU32 = AtomicU32::new(0);
 static ADDRESS: AtomicUsize = AtomicUsize::new(0);
 static MENDS: AtomicBool = AtomicBool::new(true);
@@ -111,7 +112,7 @@ fn unmapped_memory_is_an_error_and_write_barriers_are_called() {
         assert_eq!(a.completion().status, status, "{op:?}");
     };
 
-    // Nothing is there any more.
+    // The memory is unmapped.
     let pages = Pages::register(&b, 2);
     check(pages.remote().write(), a.sge(0, 5000), WcStatus::Success);
     pages.unmap();
@@ -141,14 +142,14 @@ fn unmapped_memory_is_an_error_and_write_barriers_are_called() {
     assert_eq!(b.completion().status, WcStatus::LocProtErr);
     assert_eq!(a.completion().status, WcStatus::RemOpErr);
 
-    // Rust's own handler, which gives up on what it does not know.
+    // Rust's own handler, which aborts on faults that it does not know.
     let pages = Pages::register(&b, 1);
     pages.protect(libc::PROT_READ);
     for _ in 0..2 {
         check(pages.remote().write(), a.sge(0, 8), WcStatus::RemAccessErr);
     }
 
-    // A barrier on the page, as the helper thread meets it: no thread polls `b`.
+    // A barrier on the page, reached by the helper thread: no other thread polls `b`.
     install(barrier as *const () as usize);
     let pages = Pages::register(&b, 1);
     pages.protect(libc::PROT_READ);
@@ -164,7 +165,7 @@ fn unmapped_memory_is_an_error_and_write_barriers_are_called() {
     check(pages.remote().add(1), a.sge(0, 8), WcStatus::Success);
     assert_eq!(CALLS.load(Ordering::Relaxed), 3);
 
-    // One that mends nothing, and memory that is gone, of which it does not hear.
+    // A handler that repairs nothing, and unmapped memory, for which it is not called.
     MENDS.store(false, Ordering::Relaxed);
     pages.protect(libc::PROT_READ);
     check(pages.remote().write(), a.sge(0, 8), WcStatus::RemAccessErr);
@@ -174,8 +175,8 @@ fn unmapped_memory_is_an_error_and_write_barriers_are_called() {
     check(pages.remote().write(), a.sge(0, 8), WcStatus::RemAccessErr);
     assert_eq!(CALLS.load(Ordering::Relaxed), calls);
 
-    // The program's own faults are the program's, whichever handler is in front; and what it puts
-    // back is what was there.
+    // The program's own faults go to the program, whichever handler is installed; and restoring a
+    // handler restores the previous one.
     MENDS.store(true, Ordering::Relaxed);
     let before = install(libc::SIG_DFL);
     let pages = Pages::register(&a, 1);

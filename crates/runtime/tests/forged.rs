@@ -19,18 +19,18 @@ use ferroce_wire::{
 };
 
 const LEN: usize = 64 << 10;
-/// Neither root nor who the tests run as.
+/// Neither root nor the user that the tests run as.
 const STRANGER: &str = "65533";
 
-/// Sends what would end the victim's connection, slow it down and change its memory, as if it came
-/// from its peer.
+/// Sends packets that would end the victim's connection, slow it down and change its memory, as if
+/// they came from its peer.
 fn stranger(role: &[String]) {
     let peer: IpAddr = role[0].parse().unwrap();
     let share = Options {
         share_port: true,
         ..Options::default()
     };
-    // The port is the user's alone. Where there is no second user this one is used instead.
+    // Only the user can use the port. Without a second user, the user itself is the attacker.
     if role[1] == "other" {
         let refused = Socket::bind(SocketAddr::new(peer, ROCE_V2_PORT), &share).unwrap_err();
         assert!(
@@ -71,7 +71,7 @@ fn stranger(role: &[String]) {
     }
 }
 
-/// A second user here, and how to run as one.
+/// A second user on this machine, and how to run as that user.
 fn other_user() -> (&'static str, Vec<String>) {
     let user = format!("--reuid={STRANGER}");
     let wrapper = ["setpriv", &user, "--clear-groups", "--"].map(str::to_owned);

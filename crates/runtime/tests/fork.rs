@@ -34,17 +34,17 @@ fn slots(observer: &Observer) -> Vec<u8> {
     processes.iter().map(|process| process.slot).collect()
 }
 
-/// Forks during a connection. The child looks at what it has, opens devices of its own, and lives on
-/// until it hears no more.
+/// Forks during a connection. The child checks what it has, opens devices of its own, and runs
+/// until its input ends.
 fn parent(directory: &Path) {
     let node = attach(directory);
     let claim = claim(&node, 7471).unwrap();
     let qpn = connect_back(&node, &patient_attr()).qpn;
-    // SAFETY: the child calls `after_fork_in_child` first, as it must; what else it does is what
-    // this test is about.
+    // SAFETY: the child calls `after_fork_in_child` first, as required; the test is about what else
+    // it does.
     if unsafe { libc::fork() } == 0 {
         after_fork_in_child();
-        // The harness of the test, which a panic would reach, has no threads here.
+        // A panic would reach the test harness, whose threads do not exist here.
         let looked = catch_unwind(AssertUnwindSafe(|| child(directory, node, qpn)));
         if looked.is_ok() {
             drop(claim);
@@ -76,7 +76,7 @@ fn child(directory: &Path, node: Node, qpn: Qpn) {
     assert!(!a.device.is_orphaned());
     let qps = connect(&a, &b, &patient_attr());
     check_all_kinds(&a, &b, qps, 20_000, 1);
-    // They stay until the child ends.
+    // They are kept until the child ends.
     std::mem::forget((a, b));
 }
 
@@ -101,7 +101,7 @@ fn a_child_keeps_nothing_of_its_parents() {
     let parent = (peer.qpn.value() >> 16) as u8;
     assert_eq!(other.hear(), "child");
 
-    // The parent lives on as if nothing had happened.
+    // The parent works as if nothing had happened.
     for round in 0..10 {
         node.post(qpn, round, memory.write(), node.sge(0, LEN as u32));
         node.succeed(1);
@@ -109,7 +109,7 @@ fn a_child_keeps_nothing_of_its_parents() {
     assert!(claim(&node, 7471).is_err(), "the parent has it");
     assert_eq!(slots(&observer).len(), 4);
 
-    // And when it dies, nothing of it stays, for all that its child has.
+    // When the parent dies, nothing of it stays, although its child has copies.
     other.kill();
     let left = slots(&observer);
     assert!(left.len() == 3 && !left.contains(&parent), "{left:?}");
@@ -120,7 +120,7 @@ fn a_child_keeps_nothing_of_its_parents() {
     drop(other);
 }
 
-/// The program that a child becomes has none of the library's files.
+/// A program that a child executes has none of the library's files.
 #[test]
 fn a_program_that_is_started_inherits_nothing() {
     let place = Place::with_device(address(141, 1, 0));
@@ -162,7 +162,7 @@ fn the_last_acknowledgement_leaves_with_the_process() {
     }
 }
 
-/// Where a panic would leave a process without the thread that waits for its end.
+/// Ends the process where a panic would leave it without the thread that waits for its end.
 struct ExitOnPanic;
 
 impl Drop for ExitOnPanic {
@@ -171,8 +171,8 @@ impl Drop for ExitOnPanic {
     }
 }
 
-/// A number that the library had is not used for something else while it still thinks that it has
-/// it.
+/// A descriptor that the library used is not reused for something else while the library still
+/// considers it its own.
 #[test]
 fn a_child_gets_other_descriptors_than_its_parents_devices() {
     if let Some(role) = role() {
@@ -209,7 +209,7 @@ fn a_child_gets_other_descriptors_than_its_parents_devices() {
     other.finish();
 }
 
-/// A program that is being started has copies of all sockets until it runs.
+/// Until a new program runs, its process has copies of all sockets.
 #[test]
 fn programs_may_start_meanwhile() {
     let place = Place::with_device(address(141, 4, 0));

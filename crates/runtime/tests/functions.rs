@@ -74,7 +74,8 @@ fn a_vf_needs_a_free_name_and_addresses() {
         assert!(told.iter().all(|it| error.contains(it)), "{error}");
     };
     let far = address(FILE, 1, 7);
-    // On a VF of the other; a VF of it on the other, and on a VF of the other.
+    // A device at the address of a VF of the other card; VFs at the other's address, and at its
+    // VF's.
     told(
         &DeviceSpec::new("c", address(FILE, 1, 1)),
         &["c cannot", "device bv0 has"],
@@ -98,13 +99,13 @@ fn a_vf_needs_a_free_name_and_addresses() {
     told(&named, &["bv0 exists"]);
     named.name = "c".to_owned();
     registry.add(&named).unwrap();
-    // Another port is another place.
+    // With another port, the address is free.
     let other_port = DeviceSpec {
         port: 4792,
         ..card("d", address(FILE, 1, 6))
     };
     registry.add(&other_port).unwrap();
-    // More VFs than there is room for, later on.
+    // More VFs than the addresses that follow allow.
     let more = DeviceSpec { vfs: 7, ..one };
     let error = registry.replace(&more).unwrap_err();
     assert!(
@@ -135,7 +136,7 @@ fn a_card_stays_while_a_vf_is_open() {
         ..spec.clone()
     };
     in_use(registry.replace(&vfs(1)), "bv1");
-    // The VF stays where it is, but not the settings that it uses.
+    // The VF keeps its address, but not the settings that it uses.
     let moved = DeviceSpec {
         address: address(FILE, 2, 5),
         vf_address: Some(address(FILE, 2, 1)),
@@ -177,7 +178,7 @@ fn a_card_has_the_settings_and_each_function_its_counters() {
         });
         assert_ne!(kind, firmware);
     }
-    // Writers through both neither block nor undo each other's work.
+    // Writers through both functions neither block nor undo each other's changes.
     let id = ROCE_ACCL.id();
     thread::scope(|scope| {
         for (name, direction) in [("b", Direction::Egress), ("bv0", Direction::Ingress)] {
@@ -204,7 +205,7 @@ fn a_card_has_the_settings_and_each_function_its_counters() {
     pf.succeed(1);
     let written = |node: &Node| node.count(Counter::RxWriteRequests);
     assert_eq!((written(&pf), written(&vf)), (0, 1));
-    // A process that opens a VF first makes the card's settings.
+    // A process that opens a VF first creates the card's settings.
     registry.add(&card("c", address(FILE, 4, 0))).unwrap();
     let first = Node::attach(&registry, "cv1", 64);
     assert_eq!(first.device.with(|hca| hca.policy().kind), firmware);

@@ -1,4 +1,4 @@
-//! Ports that go down with what the user sets and with the host's interfaces, and GIDs that follow its
+//! Ports that follow the user's settings and the host's interfaces, and GIDs that follow its
 //! addresses (F21, F22).
 
 mod common;
@@ -17,7 +17,7 @@ use ferroce_device::{Event, Span, WcStatus};
 use ferroce_os::Clock;
 use ferroce_registry::{DeviceSpec, Registry};
 
-/// Nothing of that kind waits.
+/// No port event waits.
 fn no_event(node: &Node) {
     while let Some(event) = node.device.poll_event() {
         let of_port = [Event::PortError, Event::PortActive, Event::GidChange];
@@ -30,7 +30,7 @@ fn is_up(node: &Node) -> bool {
     node.device.with(|hca| hca.port_is_up(now))
 }
 
-/// The process that sets it is another one; those that have the device open sleep.
+/// Another process changes the setting; those that have the device open sleep.
 #[test]
 fn every_process_of_a_device_is_told_of_each_flap_in_order() {
     const FLAPS: u32 = 20;
@@ -96,7 +96,7 @@ fn a_write_outlasts_a_short_outage_and_fails_in_a_long_one() {
     a.post(at_a, 2, b.remote(0).write(), a.sge(0, 1 << 16));
     assert_eq!(a.completion().status, WcStatus::RetryExcErr);
     assert!(!observer.port().is_up);
-    // What opens the device now finds it down, and hears no news of that.
+    // A device that is opened now finds the port down, and gets no event.
     let late = Node::attach(&registry, "a", 64);
     assert!(!is_up(&late));
     no_event(&late);
@@ -106,7 +106,7 @@ fn a_write_outlasts_a_short_outage_and_fails_in_a_long_one() {
     no_event(&b);
 }
 
-// On interfaces, in a namespace.
+// On interfaces in a namespace.
 
 const INTERFACES: &str = "ip link add v0 mtu 9000 type veth peer name v1 mtu 9000 && ip link set v0 up && \
     ip link set v1 up && ip addr add 10.9.0.1/24 dev v0 && ip addr add 10.9.0.2/24 dev v1 && \
@@ -146,7 +146,7 @@ fn the_port_goes_down_with_its_interface() {
     for times in 1..=3 {
         ip("link set v0 down");
         for node in [&a, &b] {
-            // The other end of the cable loses the carrier, too.
+            // The other end of the cable loses the carrier as well.
             while next_event(node) != Event::PortError {}
             assert!(!is_up(node));
         }
@@ -186,11 +186,11 @@ fn a_queue_pair_stays_bound_to_an_address_that_was_removed() {
     assert_eq!(observer.gids(), a.device.gids());
     a.post(at_a, 1, b.remote(0).write(), a.sge(0, 64));
     assert_eq!(a.completion().status, WcStatus::RetryExcErr);
-    // One that is made now works.
+    // A new queue pair works.
     let (at_a, _) = connect(&a, &b, &attr());
     a.post(at_a, 2, b.remote(0).write(), a.sge(0, 64));
     a.succeed(1);
-    // Other addresses are reported, and do no harm.
+    // Changes of other addresses are reported, and do no harm.
     ip("addr add 10.9.0.77/24 dev v0");
     assert_eq!(next_event(&a), Event::GidChange);
     a.post(at_a, 3, b.remote(0).write(), a.sge(0, 64));
@@ -220,7 +220,7 @@ fn port_and_gids_disappear_with_their_interface() {
     assert!(is_up(&a));
 }
 
-/// `ferroce dev del --force`: the device is gone under those that use it, and its name is free.
+/// `ferroce dev del --force`: the device is removed while it is in use, and its name is free.
 #[test]
 fn users_of_a_forcibly_removed_device_are_told() {
     let place = Place::with_device(address(77, 3, 1));

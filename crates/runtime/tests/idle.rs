@@ -1,4 +1,4 @@
-//! What a device costs that has nothing to do, and what it leaves behind when it goes.
+//! The cost of an idle device, and what it leaves behind when it is closed.
 
 mod common;
 
@@ -16,8 +16,8 @@ use ferroce_sockets::BindError;
 
 const LEN: usize = 64 << 10;
 
-/// In a process of its own, because the figures are the process's, or because a program that another
-/// thread starts has copies of all sockets until it runs.
+/// Runs the test in a process of its own, because the figures are the process's, or because a
+/// program that another thread starts has copies of all sockets until it runs.
 fn alone(test: &str, hosts: u8, number: u8) -> bool {
     if role().is_some() {
         return true;
@@ -43,8 +43,8 @@ fn idle_devices_use_no_cpu() {
         .into_iter()
         .map(|address| Node::open(address, LEN))
         .collect();
-    // Queue pairs that have worked, with timers that have run, are idle too; so is a device whose
-    // program has polled, and one whose program sleeps in `wait`.
+    // Queue pairs that have worked, with timers that have run, are idle as well; so is a device
+    // whose program has polled, and one whose program sleeps in `wait`.
     for pair in nodes.chunks(2) {
         let (at_a, _) = connect(&pair[0], &pair[1], &attr());
         let write = pair[1].remote(0).write();
@@ -66,8 +66,8 @@ fn idle_devices_use_no_cpu() {
     );
 }
 
-/// 1 ms after its last packet a process that has worked over rings costs about as much as one that
-/// sleeps.
+/// 1 ms after its last packet, a process that has worked over rings uses about as much processor
+/// time as one that sleeps.
 #[test]
 fn idle_rings_use_no_cpu() {
     let test = "idle_rings_use_no_cpu";
@@ -117,7 +117,7 @@ fn idle_rings_use_no_cpu() {
     tell(slept(pause).as_nanos());
 }
 
-/// Processor time of this process for as long, from 1 ms on.
+/// Processor time of this process for the same time, from 1 ms on.
 fn slept(pause: Duration) -> Duration {
     thread::sleep(Duration::from_millis(1));
     let before = cpu_time();
@@ -139,7 +139,7 @@ fn nothing_is_left_of_closed_devices() {
         a.post(at_a, 1, b.remote(0).write(), a.sge(0, 10_000));
         a.succeed(1);
     };
-    // The first devices make what lasts as long as the process.
+    // The first devices create what lasts as long as the process.
     round();
     let (files, before) = (open_files(), threads());
     for _ in 0..50 {
@@ -175,13 +175,13 @@ fn a_device_goes_in_the_middle_of_its_work() {
         let started = Instant::now();
         drop(a);
         assert!(started.elapsed() < PATIENCE / 4, "dropping took long");
-        // What the other one has posted is flushed with its queue pair.
+        // The requests of the other device are flushed with its queue pair.
         b.device.with(|hca| hca.destroy_qp(at_b)).unwrap();
         let mut late = Vec::new();
         b.device.wait(b.cq, 100, &mut late, Duration::ZERO).unwrap();
         assert!(late.iter().all(|c| c.status == WcStatus::Success));
     }
-    // The survivor still works.
+    // The other device still works.
     let a = Node::open(here, 1 << 20);
     let qps = connect(&a, &b, &attr());
     common::check_all_kinds(&a, &b, qps, 200_000, 2);

@@ -1,7 +1,7 @@
-//! Which of the sockets that share a port the kernel gives a packet to.
+//! Which of the sockets that share a port receives a packet.
 //!
-//! Alone in its program: where other threads start programs, a closed socket lives on in them for a
-//! while, and gets packets.
+//! Alone in its program: where other threads start programs, a closed socket stays open in them for
+//! a while, and receives packets.
 
 mod common;
 
@@ -46,10 +46,10 @@ fn any(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Only as much of a packet as the kernel looks at.
+/// Only the part of a packet that the kernel reads.
 fn packet(qpn: u32, at: &[(usize, u8)]) -> Vec<u8> {
     let mut bytes = vec![0; 64];
-    // Bits of the byte before the number mean something else.
+    // The byte before the number has another meaning.
     bytes[4..8].copy_from_slice(&(0xff << 24 | qpn).to_be_bytes());
     at.iter().for_each(|(at, value)| bytes[*at] = *value);
     bytes
@@ -89,7 +89,7 @@ fn the_kernel_steers_packets_by_their_slot() {
                 }
             }
         }
-        // Requests go to who listens.
+        // Requests go to the process that listens.
         for attribute in [0x10, 0x17] {
             for (port, socket) in [(7471_u16, 1), (18515, 2)] {
                 let [high, low] = port.to_be_bytes();
@@ -97,14 +97,15 @@ fn the_kernel_steers_packets_by_their_slot() {
                 assert_eq!(goes(&sockets, 1, &at), socket);
             }
         }
-        // Those for others, and other messages, go to another one with each repetition.
+        // Requests for other services, and other messages, go to another process with each
+        // repetition.
         for attribute in [0x10, 0x17, 0x01] {
             let psn = |psn| [(37, attribute), (56, 1), (57, 6), (11, psn)];
             let mut reached: Vec<_> = (0..3).map(|n| goes(&sockets, 1, &psn(n))).collect();
             reached.sort_unstable();
             assert_eq!(reached, [0, 1, 2]);
         }
-        // What is for a free slot always goes to the same one.
+        // Packets for a free slot always go to the same process.
         let always = goes(&sockets, 0x09_0001, &[]);
         for psn in 0..9 {
             assert_eq!(goes(&sockets, 0x09_0001, &[(11, psn)]), always);

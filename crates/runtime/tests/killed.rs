@@ -1,5 +1,5 @@
 //! A process of the device is killed while it has most of what the device may have on the wire to a
-//! peer: the others go on, and soon have all of it.
+//! peer: the others continue, and soon have all of it.
 
 mod common;
 
@@ -18,11 +18,11 @@ use ferroce_registry::{DeviceSpec, Registry};
 
 /// What the processes may have on the wire together.
 const WINDOW: u64 = 1 << 20;
-/// A process keeps twice the window in its queues, so that it takes whatever it gets.
+/// A process keeps twice the window in its queues, so that it takes as much as it is given.
 const QPS: usize = 16;
 const WRITES: usize = 2;
 const BYTES: u32 = 64 << 10;
-/// What a process that takes what it gets has on the wire at some time, if no other wants any.
+/// What a process has on the wire at some time, if no other wants any.
 const NEARLY_ALL: u64 = WINDOW - WINDOW / 8;
 
 /// A process that writes to its peer without end.
@@ -78,7 +78,7 @@ impl Writer {
         self.peak = self.peak.max(window.used_bytes);
     }
 
-    /// Does as it is told, until it is told no more.
+    /// Follows orders until there are no more.
     fn run(mut self, orders: &Receiver<String>) {
         let mut writes = true;
         loop {
@@ -115,7 +115,7 @@ fn writer(directory: &Path) {
     writer.run(&orders);
 }
 
-/// What it has done so far, and the most that it has had on the wire since the last look.
+/// What it has done so far, and the most that it has had on the wire since the last call.
 fn look(writer: &mut Other) -> (u64, u64) {
     writer.tell("look");
     let told = writer.hear();
@@ -123,7 +123,7 @@ fn look(writer: &mut Other) -> (u64, u64) {
     (done.parse().unwrap(), peak.parse().unwrap())
 }
 
-/// Looks until what is seen is as wanted; returns how long that took.
+/// Samples until the condition holds; returns how long that took.
 fn until(writer: &mut Other, what: &str, is_there: impl Fn((u64, u64)) -> bool) -> Duration {
     let started = Instant::now();
     loop {
@@ -160,7 +160,7 @@ fn bytes_of_a_killed_process_on_the_wire_go_to_the_others() {
         writer
     };
 
-    // Alone, the victim takes everything.
+    // Alone, the victim takes the whole window.
     let mut victim = start();
     until(&mut victim, "alone", |(_, peak)| peak > NEARLY_ALL);
     let mut others = [(); 3].map(|()| start());
@@ -173,13 +173,13 @@ fn bytes_of_a_killed_process_on_the_wire_go_to_the_others() {
         until(other, "after the kill", |(done, _)| done > before + 100);
     }
 
-    // No share has gone with the victim: one to which the others leave everything has it.
+    // The victim's share is not lost: a process to which the others leave everything gets it.
     let [one, rest @ ..] = &mut others;
     rest.iter_mut().for_each(|other| other.tell("pause"));
     let took = until(one, "what is left", |(_, peak)| peak > NEARLY_ALL);
     println!("all of the window again after {took:?}");
     others.into_iter().for_each(Other::finish);
-    // What the peer has sent to the victim is not for the others.
+    // Packets from the peer to the victim are not for the others.
     let observer = Node::attach(&place.registry(), "a", 4096);
     nothing_was_missed(&observer);
     let again = observer.count(Counter::RetransmittedPackets);

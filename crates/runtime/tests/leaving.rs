@@ -1,5 +1,5 @@
-//! Processes leave a device that others use: what is for these comes straight to them all the time, so
-//! nothing overtakes anything, which a UC queue pair would take for a loss.
+//! Processes leave a device that others use: packets for the others always reach them directly, so
+//! that no packet overtakes another, which a UC queue pair would take for a loss.
 
 mod common;
 
@@ -10,10 +10,10 @@ use common::{Node, Place, address, wait_until};
 use ferroce_device::Counter;
 use ferroce_wire::{Connection, Headers, IcrcFlow, IpPair, Psn, Qpn, ROCE_V2_PORT};
 
-/// Hosts that send. The kernel picks a socket by the sender where it is not told which.
+/// Hosts that send. Without a program, the kernel picks a socket by the sender.
 const SENDERS: u8 = 9;
 
-/// A process that shares the port, as far as the others can tell.
+/// A process that shares the port, from the others' point of view.
 fn join(place: &Place) -> Node {
     let node = Node::attach(&place.registry(), "a", 4096);
     node.device.join().unwrap();
@@ -34,8 +34,8 @@ impl Senders {
         }
     }
 
-    /// Each sends a packet to each of these, which have no such queue pair; returns how many had to be
-    /// forwarded.
+    /// Each sends a packet to each of these nodes, which have no such queue pair; returns the
+    /// number that had to be forwarded.
     fn send(&self, nodes: &[Node]) -> u64 {
         let state = nodes[0].device.state();
         let count = |counter| state.counter(counter);
@@ -51,8 +51,8 @@ impl Senders {
         count(Counter::RxForwarded) - forwarded
     }
 
-    /// Waits until nothing has to be forwarded: on a busy machine who joins does not find out in time which
-    /// process has which socket.
+    /// Waits until nothing has to be forwarded: on a busy machine, a new process does not find out
+    /// in time which process has which socket.
     fn settle(&self, nodes: &[Node]) {
         wait_until("packets take no detour", || self.send(nodes) == 0);
     }
@@ -77,7 +77,7 @@ fn leaving_moves_no_other_process() {
     let mut nodes: Vec<Node> = (0..5).map(|_| join(&place)).collect();
     let senders = Senders::new(0, nodes[0].device.address());
     senders.settle(&nodes);
-    // One among the others; the one that keeps its place; the last one.
+    // A middle one; the one that keeps its place; the last one.
     for leaves in [1, 0, 2] {
         drop(nodes.remove(leaves));
         assert_eq!(senders.send(&nodes), 0, "{leaves} has left");
@@ -95,7 +95,7 @@ fn sockets(at: SocketAddr) -> usize {
     let SocketAddr::V4(at) = at else {
         panic!("an IPv4 address")
     };
-    // As the kernel has them in memory, on machines of either kind.
+    // In the byte order that the kernel prints.
     let ip = u32::from_ne_bytes(at.ip().octets());
     let local = format!(" {ip:08X}:{:04X} ", at.port());
     let table = fs::read_to_string("/proc/net/udp").unwrap();
@@ -107,7 +107,7 @@ fn await_at_most(limit: usize, at: SocketAddr) {
     wait_until("there are no more sockets", || sockets(at) <= limit);
 }
 
-/// The next one always joins before the last one leaves.
+/// A new process always joins before the previous one leaves.
 #[test]
 fn the_number_of_kept_places_is_limited() {
     const KEPT_MAX: usize = 16;
@@ -119,7 +119,7 @@ fn the_number_of_kept_places_is_limited() {
     for _ in 0..30 {
         last = join(&place);
         most = most.max(sockets(at));
-        // A keeper on a busy machine may have some in its mailbox that it does not know of.
+        // A keeper on a busy machine may have sockets in its mailbox that it has not read.
         await_at_most(2 + KEPT_MAX, at);
     }
     assert!(most > 3, "no place is kept");

@@ -1,4 +1,4 @@
-//! Requests for connections, over the wire, that name another sender than their packet's source: the
+//! Requests for connections, over the wire, that name another sender than their packet's source: a
 //! program that accepted one would send to a host that never asked.
 
 mod common;
@@ -77,7 +77,7 @@ fn ask(stranger: &Stranger, message: impl Into<Message>) {
     stranger.send(&stranger.packet(headers, &mad));
 }
 
-/// The answer to a request that the device does not show its program.
+/// The answer to a request that the device does not pass to its program.
 fn answer(stranger: &Stranger, node: &Node) -> Message {
     let mut bytes = [0; 1024];
     let started = Instant::now();
@@ -122,7 +122,7 @@ fn a_request_in_the_name_of_another_host_is_refused() {
         };
         assert_eq!((rep.status, rep.request_id), (SidrRep::REJECTED, 4));
     }
-    // In its own name it may ask.
+    // In its own name it may request.
     ask(&stranger, req(5, sender, header(sender, own)));
     ask(&stranger, sidr(6, header(sender, own)));
     for _ in 0..2 {
@@ -136,7 +136,7 @@ fn a_request_in_the_name_of_another_host_is_refused() {
     assert_eq!(node.count(Counter::RxForeignSource), 0);
 }
 
-/// From another port than a device's, an address of this host is not believed.
+/// From a port that is not a device's, an address of this host is not accepted.
 #[test]
 fn a_request_of_another_user_of_this_host_is_not_answered() {
     let [own, sender] = [0, 1].map(|host| address(85, 1, host));
@@ -182,8 +182,8 @@ fn connect(from: &Node, to: IpAddr, private: Private<92>) {
     from.device.progress();
 }
 
-/// Devices at several loopback addresses are as many hosts; a device that sends to itself may be
-/// called by any of them. The rings through which they exchange other packets change nothing.
+/// Devices at several loopback addresses are separate hosts; a device that sends to itself may use
+/// any of them. The rings through which they exchange other packets make no difference.
 #[test]
 fn devices_on_loopback_are_hosts_of_their_own() {
     for (link, test) in [LinkSetting::Udp, LinkSetting::Shm].into_iter().zip(2..) {
@@ -211,7 +211,7 @@ fn devices_on_loopback_are_hosts_of_their_own() {
         let loopback = "127.0.0.1".parse().unwrap();
         connect(&node, own, header(loopback, loopback));
         asked(own);
-        // The loopback of another device is not this one's.
+        // The loopback address of another device is not this one's.
         connect(&peer, own, header(loopback, own));
         node.device.progress();
         let CmEventKind::Rejected { reason, .. } = event(&peer) else {

@@ -47,7 +47,7 @@ const THREADS: usize = 4;
 const ROUNDS: usize = 4;
 /// Requests of one queue pair in one round.
 const KINDS: usize = 6;
-/// Each queue pair's part of either buffer.
+/// The part of either buffer that each queue pair has.
 const SLOT: usize = 64 << 10;
 const LEN: usize = 16 << 10;
 // Places in a slot.
@@ -59,7 +59,7 @@ const READ_FROM: usize = 48 << 10;
 const SEND_LEN: usize = 1000;
 
 /// Four threads post to 64 queue pairs of one device, and all of them take completions from one
-/// queue, whosever they are: some poll, some sleep. The peer's program sleeps.
+/// queue, for any queue pair: some poll, some sleep. The peer's program sleeps.
 #[test]
 fn threads_share_a_device() {
     let a = Node::open(address(41, 2, 0), QPS * SLOT);
@@ -163,7 +163,7 @@ fn requests(a: &Node, b: &Node, n: usize, round: usize) -> Vec<SendWr> {
 }
 
 /// A thread that only polls and one that only receives in the background must not keep a third
-/// one from posting.
+/// thread from posting.
 #[test]
 fn posting_is_not_starved() {
     let a = Node::open(address(41, 3, 0), 4 << 20);

@@ -38,7 +38,7 @@ fn mgid(group: IpAddr) -> [u8; 16] {
     }
 }
 
-/// A queue pair that is ready, with receives at offsets by their number.
+/// A queue pair that is ready, with receives at numbered offsets.
 fn datagram_qp(node: &Node) -> Qpn {
     let qpn = node.device.with(|hca| {
         let init = QpInit::new(QpType::Ud, node.pd, node.cq);
@@ -84,7 +84,7 @@ fn send(node: &Node, from: Qpn, dest: IpAddr, to: Qpn, text: u8) {
     node.device.post_send(from, [request]).unwrap();
 }
 
-/// What `count` completions of a node tell: the queue pair, the first byte and the sender.
+/// From `count` completions of a node: the queue pair, the first byte and the sender.
 fn heard(node: &Node, count: usize) -> Vec<(Qpn, u8, Qpn)> {
     let done = node.succeed(count);
     let receives = done.iter().filter(|c| c.opcode == WcOpcode::Recv);
@@ -102,7 +102,7 @@ fn attach(directory: &str) -> Node {
     Node::attach(&registry, "a", 64 << 10)
 }
 
-/// Another process of the device, which is in the group, too, and answers.
+/// Another process of the device, which is in the group as well, and answers.
 fn other(role: &[String]) {
     let node = attach(&role[0]);
     let group = role[1].parse().unwrap();
@@ -139,7 +139,7 @@ fn every_member_hears_a_group_once() {
         send(&near, one, group, Qpn::MULTICAST, text);
     }
     assert_eq!(child.hear(), "done");
-    // Three sent, and four come to each.
+    // Three datagrams were sent, and four reach each member.
     let far = Qpn::new(far);
     let all = [(1, one), (2, one), (3, one), (4, far)];
     let heard_near = heard(&near, 3 + 2 * 4);
@@ -162,7 +162,7 @@ fn a_group_is_heard_until_it_is_left() {
     let from = datagram_qp(&nodes[0]);
     let to = member(&nodes[1], group);
     send(&nodes[0], from, group, Qpn::MULTICAST, 1);
-    // No thread polls: the helper thread hears it.
+    // No thread polls: the helper thread receives it.
     let started = Instant::now();
     let completion = loop {
         let next = nodes[1].device.with(|hca| hca.poll_completion(nodes[1].cq));
@@ -200,7 +200,7 @@ fn a_group_of_the_other_family_is_told() {
     assert_eq!(event, Some(Event::GroupRefused { group, reason }));
 }
 
-/// The kernel's loopback interface has no groups of IPv6.
+/// The kernel's loopback interface has no IPv6 groups.
 #[test]
 fn groups_of_ipv6() {
     let setup = "ip link add v0 type veth peer name v1 && ip link set v0 up && \

@@ -40,7 +40,7 @@ fn world() -> World {
 }
 
 fn page() -> *mut libc::c_void {
-    // SAFETY: a new mapping at a place of the kernel's choice touches no memory in use.
+    // SAFETY: the kernel chooses the place of a new mapping, which is not memory in use.
     let page = unsafe {
         libc::mmap(
             ptr::null_mut(),

@@ -36,7 +36,7 @@ fn a_device_whose_helper_panics_fails_with_an_event() {
         Event::DeviceFatal => drop(FATAL.fetch_add(1, Ordering::Relaxed)),
         _ => panic!("on purpose"),
     }));
-    // Its announcement comes in the helper thread.
+    // The helper thread announces it.
     let arm = |hca: &mut ferroce_device::Hca| hca.req_notify_cq(b.cq, ferroce_device::Notify::Any);
     b.device.with(arm).unwrap();
     b.post_recv(at_b, 1, 0, 100);

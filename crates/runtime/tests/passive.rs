@@ -1,4 +1,4 @@
-//! What the helper thread does while the program does nothing, and how it and the program hand the
+//! The work of the helper thread while the program is inactive, and how it and the program hand the
 //! device to each other.
 
 mod common;
@@ -31,13 +31,13 @@ fn to_state(state: QpState) -> QpModify {
     QpModify::to(state, Attr::empty(), QpAttr::default())
 }
 
-/// Brings a new queue pair to ERR.
+/// Moves a new queue pair to ERR.
 fn fail(hca: &mut Hca, qpn: Qpn) -> Result<(), VerbsError> {
     hca.modify_qp(qpn, &QpModify::init(QpAttr::default()), None)?;
     hca.modify_qp(qpn, &to_state(QpState::Err), None)
 }
 
-/// Polls until a completion comes, as a program does that never sleeps.
+/// Polls until a completion comes, as a program that never sleeps.
 fn spin(device: &Device, cq: CqId) -> Completion {
     let started = Instant::now();
     let mut out = Vec::new();
@@ -70,7 +70,7 @@ fn a_target_that_makes_no_calls_is_served() {
     nothing_was_lost(&a);
 }
 
-/// A queue pair towards an address that has no device.
+/// A queue pair with the address of no device as its peer.
 fn towards_nobody(test: u8) -> (Node, Qpn, Duration) {
     let node = Node::with_config(impatient(address(43, test, 0)), LEN);
     let qpn = node.qp();
@@ -108,8 +108,8 @@ fn timers_run_out_while_the_program_sleeps_or_spins() {
     }
 }
 
-/// The helper sleeps without a limit; then the program polls, so that the helper need not bother,
-/// posts, and never calls again: the helper must learn of the deadline all the same.
+/// The helper sleeps without a limit; then the program polls, so that the helper need not act,
+/// posts, and never calls again: the helper must still learn of the deadline.
 #[test]
 fn timers_run_out_after_a_program_that_polled_and_left() {
     let (node, qpn, _) = towards_nobody(3);
@@ -129,7 +129,7 @@ fn timers_run_out_after_a_program_that_polled_and_left() {
     }
 }
 
-/// Retransmissions, too, come while the program sleeps, spins or is away.
+/// Retransmissions also happen while the program sleeps, spins or does something else.
 #[test]
 fn a_lost_packet_is_repeated_whatever_the_program_does() {
     let a = Node::with_config(impatient(address(43, 4, 0)), LEN);
@@ -173,14 +173,14 @@ fn delayed_packets_leave_while_the_program_spins() {
     nothing_was_lost(&a);
 }
 
-/// An answer that lies there when a timer is due ends the wait: what keeps a device from its core
-/// for a while is not a loss.
+/// An answer that waits in the socket when a timer is due ends the wait: a device without a core
+/// for a while has not lost a packet.
 #[test]
 fn an_answer_that_has_arrived_stops_its_timer() {
     let (a, b, _) = pair(15);
     let attr = impatient_attr();
     let (at_a, _) = connect(&a, &b, &attr);
-    // So that the answer comes when no thread can take it.
+    // The answer then comes when no thread can take it.
     b.impair(Direction::Egress, "delay=30ms");
     let answers = || b.count(Counter::RdmaTxPackets);
     let one_wait = total(&a.device, &attr) / (u32::from(attr.retry_cnt) + 1);
@@ -195,8 +195,8 @@ fn an_answer_that_has_arrived_stops_its_timer() {
     nothing_was_lost(&a);
 }
 
-/// A program that receives a message and at once destroys its queue pair, or the whole device, owes
-/// the sender an acknowledgement, which it must get.
+/// A program that receives a message and at once destroys its queue pair, or the whole device,
+/// still has to acknowledge it to the sender.
 #[test]
 fn the_last_acknowledgement_is_not_lost() {
     let a = Node::with_config(patient(address(43, 6, 0)), LEN);
@@ -204,7 +204,7 @@ fn the_last_acknowledgement_is_not_lost() {
         let b = Node::open(address(43, 6, 1), LEN);
         let (at_a, at_b) = connect(&a, &b, &patient_attr());
         b.post_recv(at_b, 1, 0, 100);
-        // So that the helper of `b` stands back.
+        // The helper of `b` stands back then.
         b.device.progress();
         let send = SendOp::Send { imm: None };
         a.post(at_a, 1, send, a.sge(0, 100));
@@ -219,7 +219,7 @@ fn the_last_acknowledgement_is_not_lost() {
     nothing_was_lost(&a);
 }
 
-/// What is owed when the polling program leaves, the helper sends.
+/// The helper sends the pending acknowledgement of a polling program that leaves.
 #[test]
 fn an_answer_does_not_wait_for_a_program_that_left() {
     let (a, b, (at_a, at_b)) = pair(7);
@@ -239,7 +239,7 @@ fn an_answer_does_not_wait_for_a_program_that_left() {
 }
 
 /// Several threads sleep for the completions of one queue. Each completion wakes one that takes it,
-/// and no thread sleeps past one that is there.
+/// and no thread sleeps while one is there.
 #[test]
 fn sleepers_share_a_queue() {
     let (a, b, (at_a, _)) = pair(8);
@@ -272,8 +272,8 @@ fn sleepers_share_a_queue() {
     assert_eq!(taken.into_inner(), COUNT);
 }
 
-/// "Nothing there" must be true even if another thread has the device, because programs go to
-/// sleep on it.
+/// An empty poll must be right even if another thread has the device, because programs go to sleep
+/// on it.
 #[test]
 fn a_poll_sees_what_is_there_beside_other_pollers() {
     let (a, b, (at_a, _)) = pair(9);
@@ -317,7 +317,7 @@ fn waits_of_every_length() {
     assert!(matches!(wrong, Err(VerbsError::NoSuch { .. })));
 }
 
-/// A receive that a failed queue pair gives back at once wakes a sleeper like any other.
+/// A receive that a failed queue pair flushes at once wakes a sleeper like any other.
 #[test]
 fn a_flushed_receive_wakes_a_sleeper() {
     let node = Node::open(address(43, 11, 0), LEN);
@@ -329,7 +329,7 @@ fn a_flushed_receive_wakes_a_sleeper() {
             let completion = node.completion();
             (completion.status, started.elapsed())
         });
-        // It sleeps by then, most likely; if not, there is nothing to prove this time.
+        // It most likely sleeps by then; otherwise this attempt proves nothing.
         thread::sleep(Duration::from_millis(100));
         node.post_recv(qpn, 1, 0, 100);
         let (status, slept) = sleeper.join().unwrap();
@@ -338,7 +338,7 @@ fn a_flushed_receive_wakes_a_sleeper() {
     });
 }
 
-/// A device whose program never asks for events does not grow, and the latest are there.
+/// A device whose program never takes events does not grow, and keeps the latest ones.
 #[test]
 fn unread_events_are_bounded() {
     let node = Node::open(address(43, 12, 0), LEN);
@@ -365,8 +365,8 @@ fn unread_events_are_bounded() {
     assert_eq!(events.last().copied(), last.map(Event::CqOverrun));
 }
 
-/// Two programs that write to each other by turns, as latency is measured: each polls until its
-/// request is complete, then looks at its memory and at nothing else.
+/// Two programs that write to each other in turn, as latency is measured: each polls until its
+/// request is complete, then reads only its memory.
 #[test]
 fn programs_that_spin_on_their_memory_are_served() {
     const ROUNDS: u64 = 2000;

@@ -1,4 +1,4 @@
-//! Where a user's devices are, in which namespace, and what is said when there is no room for them.
+//! Where a user's devices are, by namespace, and the errors when there is no room for them.
 
 mod common;
 
@@ -10,8 +10,8 @@ use ferroce_registry::Registry;
 use ferroce_runtime::{AttachOptions, Device};
 use ferroce_testing::skip;
 
-/// The directory of devices of a process in a network namespace of its own, or `None` where it cannot
-/// have one.
+/// The directory of devices of a process in a network namespace of its own, or `None` where
+/// namespaces are not available.
 fn directory_in_namespace(test: &str, setup: &[&str]) -> Option<PathBuf> {
     let own = ["unshare", "-rnm", "sh", "-c"];
     let line: Vec<&str> = own.into_iter().chain(setup.iter().copied()).collect();
@@ -34,7 +34,7 @@ fn tell_directory() {
     tell(Registry::open().unwrap().directory().display());
 }
 
-/// The kernel gives the inode of a namespace that is gone to the next one.
+/// The kernel reuses the inode of a namespace that is gone.
 #[test]
 fn a_new_namespace_has_no_devices_of_an_old_one() {
     if role().is_some() {
@@ -53,7 +53,7 @@ fn a_new_namespace_has_no_devices_of_an_old_one() {
         };
         assert!(!seen.contains(&directory), "{}", directory.display());
         fs::write(directory.join("mlx5_0.toml"), "address = \"127.0.0.9\"").unwrap();
-        // Of those with the same inode only the last one stays.
+        // Of several with the same inode only the last one stays.
         let inode = |path: &Path| {
             let name = path.file_name().unwrap().to_str().unwrap();
             name.split('-').nth(1).unwrap().to_owned()
@@ -65,7 +65,7 @@ fn a_new_namespace_has_no_devices_of_an_old_one() {
     }
 }
 
-/// Root of a user namespace is another user outside, and there may be a directory of the real root.
+/// Root in a user namespace is another user outside, where the real root may have a directory.
 #[test]
 fn root_in_a_user_namespace_uses_the_outer_user_s_directory() {
     if role().is_some() {
@@ -76,7 +76,7 @@ fn root_in_a_user_namespace_uses_the_outer_user_s_directory() {
     let Some(directory) = directory_in_namespace(test, &[set]) else {
         return;
     };
-    // SAFETY: takes nothing and cannot fail.
+    // SAFETY: takes no arguments and cannot fail.
     let user = unsafe { libc::geteuid() };
     let base = format!("/dev/shm/ferroce-{user}/net-");
     let directory = directory.display().to_string();
@@ -84,7 +84,7 @@ fn root_in_a_user_namespace_uses_the_outer_user_s_directory() {
     assert!(!directory.ends_with("net-host"), "{directory}");
 }
 
-/// What a limit of the process makes of opening a device: its error, if it is one.
+/// Opens a device with a limit of the process; returns the error, if there is one.
 fn open_with(limit: u32, value: u64, place: &Place) -> Option<String> {
     // SAFETY: a structure of integers, for which all zeros is a value.
     let mut old: libc::rlimit = unsafe { std::mem::zeroed() };
@@ -102,7 +102,7 @@ fn open_with(limit: u32, value: u64, place: &Place) -> Option<String> {
     opened.map(drop).err().map(|error| error.to_string())
 }
 
-/// In a process of its own, whose limits they are.
+/// In a process of its own, because the limits are the process's.
 #[test]
 fn limits_of_the_process_are_reported() {
     let test = "limits_of_the_process_are_reported";
@@ -118,7 +118,7 @@ fn limits_of_the_process_are_reported() {
         else {
             break;
         };
-        // Each of the descriptors that it takes may be the one that is not there.
+        // Each of the descriptors that it takes may be the missing one.
         assert!(error.contains("ulimit -n"), "{more} more: {error}");
         refused += 1;
     }

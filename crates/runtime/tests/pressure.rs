@@ -1,4 +1,4 @@
-//! Sockets and links that take less than the device could give.
+//! Sockets and links that take less than the device could send.
 
 mod common;
 
@@ -26,8 +26,9 @@ fn config(test: u8, host: u8, socket: Options) -> DeviceConfig {
     }
 }
 
-/// Traffic of all kinds both ways between two devices with these socket options, at addresses that
-/// no other round of the test has had: programs that other tests start keep sockets for a while.
+/// Traffic of all kinds in both directions between two devices with these socket options, at
+/// addresses that no other round of the test has used: programs that other tests start keep sockets
+/// for a while.
 fn exchange(test: u8, round: u8, socket: &Options) -> (Node, Node) {
     let node = |host| Node::with_config(config(test, 2 * round + host, socket.clone()), LEN);
     let (a, b) = (node(0), node(1));
@@ -76,7 +77,7 @@ fn a_tiny_send_buffer() {
     check(exchange(2, 0, &options));
 }
 
-/// A device told of its peers' small buffers keeps little in flight.
+/// A device that knows its peers' buffers are small keeps little in flight.
 #[test]
 fn a_tiny_receive_buffer() {
     let options = Options {
@@ -107,7 +108,7 @@ fn a_tiny_receive_buffer() {
     check_all_kinds(&a, &b, qps, 50_000, 1);
 }
 
-/// The kernel grants what ordinary machines grant. The window is no larger, and so nothing is lost.
+/// The kernel grants the usual size. The window is no larger, and so nothing is lost.
 #[test]
 fn an_ordinary_receive_buffer() {
     let options = Options {
@@ -127,7 +128,8 @@ fn an_ordinary_receive_buffer() {
     }
 }
 
-/// What arrives while no thread reads, more than the buffer takes: it is counted, and reported once.
+/// Packets that arrive while no thread reads, more than the buffer takes: they are counted, and
+/// reported once.
 #[test]
 fn kernel_drops_are_counted_and_reported() {
     let socket = Options {
@@ -157,7 +159,7 @@ fn kernel_drops_are_counted_and_reported() {
     assert_eq!(told.filter(|it| *it == Event::ReceiveOverflow).count(), 1);
 }
 
-/// One that is smaller than the peer believes loses packets, but nothing permanently.
+/// A buffer that is smaller than the peer assumes loses packets, but nothing permanently.
 #[test]
 fn a_receive_buffer_smaller_than_the_peers_window() {
     let node = |host, receive_buffer_bytes| {
@@ -194,7 +196,7 @@ fn over_ipv6() {
     }
 }
 
-/// The program is told when there is no way to the peer, before the queue pair gives up, and once.
+/// The program is told once, before the queue pair gives up, when there is no route to the peer.
 #[test]
 fn a_peer_of_another_family_is_reported() {
     let node = Node::with_config(impatient(address(47, 5, 0)), LEN);
@@ -222,7 +224,7 @@ fn a_peer_of_another_family_is_reported() {
 // Links of a network namespace.
 
 /// A link of 400 Mbit/s whose queue is longer than the send buffer: the socket blocks all the time,
-/// and yet not a packet is lost.
+/// and still no packet is lost.
 #[test]
 fn a_slow_link_blocks_the_socket() {
     let slow = "tc qdisc add dev lo root tbf rate 400mbit burst 64k limit 100m";
@@ -241,14 +243,14 @@ fn a_slow_link_blocks_the_socket() {
         let blocked = |outcome| matches!(outcome, Err(SendError::WouldBlock));
         assert!(sent.into_iter().any(blocked), "the link does not block");
         drop(socket);
-        // The queue is emptied on whichever core its timer runs out, so that packets may overtake
-        // others on a busy machine.
+        // The queue is emptied on the core where its timer expires, so packets may overtake others
+        // on a busy machine.
         let (a, b) = exchange(6, round, &options);
         [a, b].iter().for_each(nothing_was_missed);
     }
 }
 
-/// A path MTU that the interface cannot carry: the queue pair fails, and the program learns why.
+/// A path MTU that the interface cannot carry: the queue pair fails, and the program is told why.
 #[test]
 fn an_interface_smaller_than_the_path_mtu_is_reported() {
     let test = "an_interface_smaller_than_the_path_mtu_is_reported";

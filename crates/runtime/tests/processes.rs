@@ -13,7 +13,7 @@ fn both_ways_between_processes() {
     let mut child = Other::at(&peer.to_string(), LEN, "echo");
     let node = Node::open(own, LEN);
     exchange(&node, &mut child, &attr());
-    // The child returned from its last `wait` and ended: its last acknowledgement came all the same.
+    // The child returned from its last `wait` and ended: its last acknowledgement still arrived.
     child.finish();
 }
 

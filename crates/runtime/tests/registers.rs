@@ -1,4 +1,4 @@
-//! Registers of a device that several processes have open, and of a card whose functions they have.
+//! Registers of a device that several processes have open, and of a card with its functions.
 
 mod common;
 
@@ -19,8 +19,8 @@ use ferroce_wire::{Psn, Qpn, ROCE_V2_PORT};
 const PROCESSES: usize = 3;
 const QPS: usize = 8;
 
-/// A process with queue pairs whose peer is silent: by the firmware's own timeouts they would wait
-/// for hours.
+/// A process with queue pairs whose peer is silent: with the firmware's own timeouts they would
+/// wait for hours.
 fn other(role: &[String]) {
     let node = Node::attach(&Registry::at(Path::new(&role[1])).unwrap(), &role[2], 64);
     let silent: IpAddr = role[3].parse().unwrap();
@@ -52,14 +52,15 @@ fn access(state: &DeviceState, register: &Register, method: Method, bytes: &mut 
     state.access_register(register.id(), method, bytes).unwrap();
 }
 
-/// The waits in the bins that a read of the register gives.
+/// The waits in the bins that a read of the register returns.
 fn read(state: &DeviceState) -> u64 {
     let mut data = vec![0; counts::size(HistogramConfig::BINS_MAX)];
     access(state, &ADP_RETX_HISTOGRAM, Method::Query, &mut data);
     counts::bins(&data).sum()
 }
 
-/// Queue pairs in a process for each of these functions of a card, which wait for a silent peer.
+/// Processes with queue pairs, one for each of these functions of a card, that wait for a silent
+/// peer.
 struct Scene {
     registry: Registry,
     others: Vec<Other>,
@@ -86,8 +87,8 @@ impl Scene {
         }
     }
 
-    /// Has `change` begin something, and all queue pairs fail, while others do `meanwhile` again and
-    /// again.
+    /// Calls `change`, and waits until all queue pairs have failed, while other threads repeat
+    /// `meanwhile`.
     fn fail(&mut self, meanwhile: &[&(dyn Fn() + Sync)], change: impl FnOnce()) {
         let over = AtomicBool::new(false);
         thread::scope(|scope| {
@@ -109,9 +110,9 @@ impl Scene {
     }
 }
 
-/// A profile that one process writes is the profile of the others, whose requests are in flight; and
-/// while one process reads the histogram and clears it, and another writes its configuration, every
-/// wait of every process is in one answer.
+/// A profile that one process writes applies to the others, whose requests are in flight. While one
+/// process reads and clears the histogram, and another writes its configuration, every wait of
+/// every process is in exactly one answer.
 #[test]
 fn a_profile_and_the_histogram_are_those_of_all_processes() {
     if let Some(role) = role() {
@@ -151,8 +152,8 @@ fn a_profile_and_the_histogram_are_those_of_all_processes() {
     scene.others.into_iter().for_each(Other::finish);
 }
 
-/// A profile that is written through the PF is that of requests in flight in the processes of all
-/// functions; and while the histograms of all functions are read and cleared, every wait is in one
+/// A profile that is written through the PF applies to requests in flight in the processes of all
+/// functions. While the histograms of all functions are read and cleared, every wait is in one
 /// answer of its function, and in one of the PF.
 #[test]
 fn a_profile_acts_on_all_functions_and_each_has_its_histogram() {

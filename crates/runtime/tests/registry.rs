@@ -1,4 +1,4 @@
-//! The user's devices, and what the processes of one share.
+//! The user's devices, and the state that the processes of one share.
 
 mod common;
 
@@ -143,7 +143,7 @@ fn directories_and_files_that_others_could_reach_are_refused() {
     registry.observe("a").unwrap_err();
 }
 
-/// The only state file there is.
+/// The only state file.
 fn state_file(registry: &Registry) -> PathBuf {
     let entries = fs::read_dir(registry.directory()).unwrap();
     let mut paths = entries.map(|entry| entry.unwrap().path());
@@ -164,7 +164,7 @@ fn a_slot_for_each_that_attaches_and_one_port_for_all() {
     assert!(processes.iter().all(|it| it.pid == process::id()));
     assert!(!processes[0].comm.is_empty());
 
-    // A slot that was freed rests, for the sake of packets that are still under way to it.
+    // A freed slot rests, because packets for it may still be in flight.
     drop(second);
     assert_eq!(attach(&registry, "a").unwrap().slot(), 4);
     let error = registry.remove("a").unwrap_err();
@@ -229,7 +229,7 @@ fn state_outlives_its_processes() {
         7
     );
     assert_eq!(observer.state().histogram_config(), config);
-    // The next process in the slot counts on.
+    // The next process in the slot continues its counts.
     let device = attach(&registry, "a").unwrap();
     device.with(|hca| hca.count(ferroce_device::Counter::TxDropped, 1));
     assert_eq!(
@@ -239,7 +239,7 @@ fn state_outlives_its_processes() {
 }
 
 /// Two observers, as two processes would, write registers and impairments at the same time: neither
-/// takes back what the other wrote.
+/// undoes what the other wrote.
 #[test]
 fn writers_do_not_undo_each_other() {
     let (_place, registry) = with_device(8);
@@ -280,7 +280,7 @@ fn a_file_of_another_release_is_replaced_unless_it_is_in_use() {
         let error = registry.observe("a").unwrap_err().to_string();
         assert!(error.contains("end it first"), "{error}");
     };
-    // The number of its layout lies behind the mark: that of the release before this one.
+    // The number of its layout follows the mark: that of the previous release.
     let previous = fs::read(&state).unwrap()[8] - 1;
     spoil(8, &[previous]);
     in_use();
@@ -289,7 +289,7 @@ fn a_file_of_another_release_is_replaced_unless_it_is_in_use() {
     assert_eq!(device.slot(), 1);
     assert_eq!(fs::read(&state).unwrap()[8], previous + 1);
 
-    // Files of other releases may have another length, too.
+    // Files of other releases may also have another length.
     let other = fs::OpenOptions::new().write(true).open(&state).unwrap();
     let len = other.metadata().unwrap().len();
     other.set_len(len + 4096).unwrap();

@@ -55,7 +55,7 @@ fn processes_report_their_objects_until_they_are_killed() {
     assert_eq!(row.sq_psn, peer.psn.value());
     assert!(row.wait_ns.is_some_and(|wait| wait > 0));
 
-    // Asking takes nothing from the asked, and the dead do not answer.
+    // A query takes nothing from the process, and dead processes do not answer.
     assert_eq!(qps(&observer, process.slot), rows);
     child.kill();
     let gone = observer.query(process.slot, Query::Qp);
@@ -65,7 +65,7 @@ fn processes_report_their_objects_until_they_are_killed() {
     assert!(matches!(nobody, Err(QueryError::Gone { slot: 200 })));
 }
 
-/// A query need not wait for the program to do anything, nor for it to stop.
+/// The answer does not depend on the program's activity.
 #[test]
 fn a_process_answers_whatever_its_program_does() {
     let place = Place::with_device(address(140, 1, 0));
@@ -89,7 +89,7 @@ fn a_process_answers_whatever_its_program_does() {
     }
 }
 
-/// One of many that says nothing holds up the others only as long as it is given, and once only.
+/// A silent process delays the answers of the others only for the given time, and only once.
 #[test]
 fn a_silent_process_is_not_waited_for_again() {
     let place = Place::with_device(address(140, 3, 0));
@@ -105,7 +105,7 @@ fn a_silent_process_is_not_waited_for_again() {
         let answers = inquiry.ask(&questions, Query::Mr, until);
         <[Answer; 2]>::try_from(answers).unwrap()
     };
-    // Nothing answers while the device is in these hands. The hour shows if that is waited for.
+    // The device is locked, so nothing answers. Waiting for an hour would be noticed.
     held.device.with(|_| {
         for patience_s in [5, 3600] {
             let [silent, told] = ask(patience_s);

@@ -1,5 +1,5 @@
-//! Peers on one host exchange packets through rings in shared memory. With `shm` nothing else brings a
-//! packet from one queue pair to another, so what arrives has come through a ring.
+//! Peers on one host exchange packets through rings in shared memory. With `shm`, packets have no
+//! other way from one queue pair to another, so what arrives has come through a ring.
 
 mod common;
 
@@ -60,8 +60,8 @@ fn two_processes_on_one_device_or_two() {
         let node = place.attach("a", LEN);
         let mut child = place.start(device, LEN, "echo");
         exchange(&node, &mut child, &patient_attr());
-        // The child returned from its last `wait` and ended: its last acknowledgement came all the
-        // same.
+        // The child returned from its last `wait` and ended: its last acknowledgement still
+        // arrived.
         child.finish();
         nothing_was_lost(&node);
     }
@@ -101,11 +101,11 @@ fn a_stopped_peer_loses_only_its_own_packets() {
     assert_eq!(status(1), WcStatus::RetryExcErr);
     assert_eq!(status(2), WcStatus::Success);
     child.resume();
-    // What lay in the ring is for a queue pair that it still has; the answers come too late.
+    // The packets in the ring are for a queue pair that it still has; the answers come too late.
     check_all_kinds(&node, &third, connect(&node, &third, &attr()), 10_000, 3);
 }
 
-/// More than a ring holds, for a process that takes nothing: that is lost, and soon others get theirs.
+/// More than a ring holds, for a stopped process: that is lost, and others soon get their packets.
 #[test]
 fn a_permanently_full_ring_does_not_delay_others() {
     let place = place(8, &[LinkSetting::Shm; 3]);
@@ -127,15 +127,15 @@ fn a_permanently_full_ring_does_not_delay_others() {
     node.succeed(FLOOD + 1);
     assert_eq!(node.count(Counter::TxDropped), 0);
 
-    // It takes what the ring holds, and the ring takes more then. What was lost is not the kernel's
-    // doing.
+    // The process takes what the ring holds, and then the ring takes more. The kernel has lost
+    // nothing.
     child.resume();
     node.post(qpn, 0, memory.write(), small);
     node.succeed(1);
     check_all_kinds(&node, &third, qps, 10_000, 3);
     let counted = |counter| observe(&place, "b").state().counter(counter);
     let dropped = counted(Counter::RxRingOverflow);
-    // A ring holds 1024 at most.
+    // A ring holds at most 1024.
     assert!(
         (FLOOD as u64 / 2..FLOOD as u64).contains(&dropped),
         "{dropped}"
@@ -143,8 +143,8 @@ fn a_permanently_full_ring_does_not_delay_others() {
     assert_eq!(counted(Counter::RxSocketOverflow), 0);
 }
 
-/// What a window lets onto the wire fits the ring, wherever the ring was when it was found empty: a
-/// process that does not run for a while loses nothing.
+/// A window fits the ring, wherever the ring was when it was found empty: a process that does not
+/// run for a while loses nothing.
 #[test]
 fn a_window_fits_a_ring() {
     let place = place(9, &[LinkSetting::Shm; 2]);
@@ -155,7 +155,7 @@ fn a_window_fits_a_ring() {
     let node = place.attach("a", LEN);
     let mut child = place.start("b", LEN, "target");
     let Link { qpn, memory, .. } = child.meet(&node, &patient_attr());
-    // 64 of them take the ring to where it starts again the next time that it is found empty.
+    // 64 of them take the ring to where it starts again the next time that it is empty.
     for packets in 61..68 {
         for _ in 0..packets {
             node.post(qpn, 0, memory.write(), node.sge(0, 4096));
@@ -192,7 +192,7 @@ fn a_bad_link_is_as_bad_through_a_ring() {
     assert_eq!(a.count(Counter::TxDropped), 0);
 }
 
-/// Both captures are as from a wire: the packets of one are those of the other, with good ICRCs.
+/// Both captures look as from a wire: the packets of one are those of the other, with valid ICRCs.
 #[test]
 fn captures_are_as_from_a_wire() {
     let place = place(7, &[LinkSetting::Shm; 2]);

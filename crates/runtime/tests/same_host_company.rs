@@ -1,5 +1,5 @@
-//! Rings in company: many processes, of which some stop, die, come and go, and many queue pairs. The
-//! devices have `shm`, so nothing else brings a packet from one queue pair to another.
+//! Rings of many processes, of which some stop, die, come and go, and of many queue pairs. The
+//! devices have `shm`, so packets have no other way from one queue pair to another.
 
 mod common;
 
@@ -17,7 +17,7 @@ const LEN: usize = 256 << 10;
 const PROCESSES: usize = 8;
 const STOPS: usize = 0;
 const DIES: usize = 1;
-/// How often the one comes and goes that does.
+/// How many times the process that comes and goes does so.
 const COMES: usize = 5;
 const QUEUE_PAIRS: usize = 4_000;
 
@@ -44,7 +44,7 @@ fn eight_processes_one_stops_one_dies_one_comes_and_goes() {
         (other, link)
     };
     let mut others: Vec<_> = (0..PROCESSES - 1).map(connected).collect();
-    // Each has one to this process, and one from it.
+    // Each process has one to this process, and one from it.
     assert_eq!(rings().len(), 2 * (PROCESSES - 1));
 
     others[STOPS].0.stop();
@@ -67,7 +67,7 @@ fn eight_processes_one_stops_one_dies_one_comes_and_goes() {
         }
         node.succeed(rest.len());
     }
-    // Its queue pair has failed here; others find it as it was.
+    // Its queue pair has failed at this end; other peers find it unchanged.
     others[STOPS].0.resume();
     let (at_node, _) = connect(&node, &node, &attr());
     node.buffer.write(0, &pattern(1000, 1));
@@ -79,7 +79,7 @@ fn eight_processes_one_stops_one_dies_one_comes_and_goes() {
             other.finish();
         }
     }
-    // To itself alone.
+    // Only the rings to itself.
     wait_for_rings(2);
 }
 
@@ -104,7 +104,7 @@ fn thousands_of_queue_pairs_share_a_ring() {
     }
     a.succeed(QUEUE_PAIRS);
     b.succeed(QUEUE_PAIRS);
-    // Of both rings both ends.
+    // Both ends of both rings.
     assert_eq!(rings().len(), 4);
     let last = *links.last().unwrap();
     check_all_kinds(&a, &b, last, 10_000, 1);

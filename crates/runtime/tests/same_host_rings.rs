@@ -1,5 +1,5 @@
-//! The rings themselves: how many there are, when they go, and what a peer does to them that has gone
-//! wrong. Tests here look at the memory of the whole process, so they run one at a time.
+//! The rings: how many there are, when they are removed, and the effect of a faulty peer. Tests
+//! here inspect the memory of the whole process, so they run one at a time.
 
 mod common;
 
@@ -27,7 +27,7 @@ fn a_killed_peer_is_noticed_and_its_rings_go() {
     let _alone = alone();
     let place = place(0);
     let node = place.attach("a", LEN);
-    // The second one is given a ring of its own.
+    // The second process gets a ring of its own.
     for _ in 0..2 {
         let mut child = place.start("b", LEN, "target");
         let both = || assert_eq!(rings().len(), 2);
@@ -67,7 +67,7 @@ fn rings_are_bounded_and_gone_when_their_ends_are() {
     assert_eq!(open_files(), files);
 }
 
-/// Pages come with traffic, as much of them as it needs, and most of them go when that rests.
+/// Pages are allocated with traffic, as many as it needs, and most of them are freed when it stops.
 #[test]
 fn memory_of_rings_comes_and_goes_with_traffic() {
     let _alone = alone();
@@ -82,7 +82,7 @@ fn memory_of_rings_comes_and_goes_with_traffic() {
     let few = |kib| move |rings: &[Mapped]| rings.iter().all(|ring| ring.used_kib <= kib);
     assert!(rings().len() == 2 && few(64)(&rings()), "{:?}", rings());
 
-    // As much as the ring holds, for a process that takes nothing.
+    // As much as the ring holds, for a stopped process.
     child.stop();
     let own = datagrams(&node);
     let flood = (0..1024).map(|_| datagram(&node, peer));
@@ -94,25 +94,25 @@ fn memory_of_rings_comes_and_goes_with_traffic() {
         rings()
     );
     child.resume();
-    // When this is acknowledged all of that has been read; the sender then finds nothing to do.
+    // When this is acknowledged, all of that has been read; the sender then has nothing to do.
     node.post(qpn, 0, memory.write(), node.sge(0, 8));
     node.succeed(1);
     wait_for_rings_that(few(512));
-    // What is left is as good as ever.
+    // The remaining memory still works.
     node.post(qpn, 0, memory.write(), node.sge(0, LEN as u32));
     node.succeed(1);
     child.finish();
     wait_for_rings(0);
 }
 
-/// A process writes anything anywhere in its rings: that costs it the rings, and their packets. What
-/// goes on goes on by UDP.
+/// A process writes anything anywhere in its rings: it loses the rings and their packets. Its other
+/// traffic continues over UDP.
 #[test]
 fn a_peer_that_corrupts_a_ring_loses_only_its_own_packets() {
     let _alone = alone();
     let place = place(2);
     let memory = File::options().write(true).open("/proc/self/mem").unwrap();
-    // Where, and what: positions, a header, the word that says what the memory is.
+    // The places and values: positions, a header, the word that identifies the memory.
     let scribbles = [
         (128, u64::MAX),
         (128, 64),

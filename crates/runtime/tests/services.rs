@@ -105,7 +105,7 @@ fn unreliable_connections_write_and_send() {
     assert!(b.bytes(32 << 10, LEN as usize) == bytes);
 }
 
-/// The sender's completions need no answer, so it never finds that there is none.
+/// The sender's completions need no answer, so it never notices that there is none.
 #[test]
 fn a_program_that_always_finds_completions_hears_of_congestion() {
     let [a, b] = [0, 1].map(|host| Node::open(address(11, 4, host), 64 << 10));
@@ -126,7 +126,7 @@ fn a_program_that_always_finds_completions_hears_of_congestion() {
 
     let post = || a.post(qa, 1, b.remote(0).write(), a.sge(0, 4096));
     post();
-    // How many polls it takes to hear of a CNP that was sent.
+    // The number of polls until it learns of a CNP that was sent.
     let (mut waits, mut polls, mut out) = (Vec::new(), 0, Vec::new());
     let started = Instant::now();
     while waits.len() < 50 {
@@ -142,12 +142,12 @@ fn a_program_that_always_finds_completions_hears_of_congestion() {
             polls = 0;
         }
     }
-    // Those during which a thread lost its processor take longer.
+    // Polls during which a thread lost its processor take longer.
     waits.sort_unstable();
     assert!(waits[waits.len() / 2] < 100, "{waits:?}");
 }
 
-/// A SEND to a shared receive queue that it names, and a WRITE beside it.
+/// A SEND to a shared receive queue that it names, and a WRITE.
 #[test]
 fn extended_reliable_connections() {
     const LEN: u32 = 20_000;

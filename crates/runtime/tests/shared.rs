@@ -49,7 +49,7 @@ fn a_peer_elsewhere_reaches_each_of_them() {
     nothing_was_missed(&peer);
 }
 
-/// The one whose socket gets all packets dies during traffic.
+/// The process whose socket gets all packets dies during traffic.
 #[test]
 fn the_death_of_one_process_does_not_harm_others() {
     let place = Place::on_the_wire(address(14, 3, 0));

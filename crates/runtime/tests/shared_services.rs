@@ -37,7 +37,7 @@ fn requests_reach_the_process_that_serves_the_port() {
             assert_eq!((rep.status, rep.qpn, rep.qkey), (0, qpn_at(server), 7));
         }
     }
-    // It is not served, and some process says so.
+    // The service is not offered, and one of the processes says so.
     for client in &nodes {
         ask(client, ServiceId::new(PortSpace::Udp, 999), PATIENTLY, 15);
         let kind = outcome(&nodes.each_ref());
@@ -45,8 +45,8 @@ fn requests_reach_the_process_that_serves_the_port() {
     }
 }
 
-/// What other processes pass on to one that does not share the port yet finds no listener there. An
-/// answer would bind its socket to another port, and it could not join any more.
+/// Messages that other processes forward to one that does not share the port yet find no listener
+/// there. An answer would bind its socket to another port, and it could not join any more.
 #[test]
 fn a_request_before_its_process_has_joined_does_no_harm() {
     let place = Place::with_device(address(15, 4, 0));
@@ -81,7 +81,7 @@ fn a_port_has_one_owner_until_it_is_dropped() {
             "{error}"
         );
     }
-    // Port spaces are apart.
+    // The port spaces are separate.
     claim(&b, PortSpace::Udp, 18515).unwrap();
     drop(held);
     let _held = tcp(&b, 18515).unwrap();
@@ -96,7 +96,7 @@ fn a_port_has_one_owner_until_it_is_dropped() {
     assert!(ports.iter().all(|port| *port >= 32768));
 }
 
-/// Linux answers a conflict with a wildcard otherwise than one of two addresses.
+/// Linux reports a conflict with a wildcard differently from one of two addresses.
 #[test]
 fn a_port_in_use_is_reported_with_its_addresses() {
     let place = Place::with_device(address(15, 3, 0));

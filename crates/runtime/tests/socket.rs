@@ -76,7 +76,7 @@ fn receive(socket: &Socket, buffers: &mut RecvBuffers, datagrams: usize) -> Vec<
     arrived
 }
 
-/// Has `a` send bytes in datagrams of this length; returns what `b` gets.
+/// Makes `a` send bytes in datagrams of this length; returns what `b` receives.
 fn exchange((a, b): &(Socket, Socket), tos: u8, bytes: &[u8], segment: usize) -> Vec<Arrived> {
     let sent = a.send(b.address(), tos, bytes, segment).unwrap();
     assert_eq!(sent.bytes, bytes.len());
@@ -119,7 +119,7 @@ fn a_datagram_arrives_with_its_source() {
     }
 }
 
-/// Every way through the kernel must show the same datagrams.
+/// Every path through the kernel must deliver the same datagrams.
 #[test]
 fn a_batch_arrives_as_it_was_cut() {
     for segmentation in [true, false] {
@@ -148,7 +148,7 @@ fn a_batch_arrives_as_it_was_cut() {
     }
 }
 
-/// The index is what the invariant CRC is checked with, so it must be the sender's.
+/// The invariant CRC depends on the index, so it must be the sender's.
 #[test]
 fn a_coalesced_batch_keeps_the_senders_indices() {
     let (a, b) = pair();
@@ -266,7 +266,7 @@ fn both_families_can_hold_one_port() {
     let v4 = bind(1, &Options::default());
     let address = SocketAddr::new(Ipv6Addr::LOCALHOST.into(), v4.address().port());
     match Socket::bind(address, &Options::default()) {
-        // The port may be another program's by chance; what matters is that it is not ours.
+        // Another program may have the port by chance; it must only not be ours.
         Ok(_) | Err(BindError::AddressInUse { .. }) => {}
         Err(error) => {
             let test = "both_families_can_hold_one_port";
@@ -322,7 +322,7 @@ fn the_other_family_is_unsendable() {
     );
 }
 
-/// The kernel refuses port 0 with the very error that stands for missing segmentation.
+/// The kernel refuses port 0 with the same error as missing segmentation.
 #[test]
 fn a_bad_destination_does_not_switch_segmentation_off() {
     let (a, b) = pair();
@@ -340,7 +340,7 @@ fn a_bad_destination_does_not_switch_segmentation_off() {
 #[test]
 fn a_closed_port_harms_neither_sending_nor_receiving() {
     let a = bind(1, &Options::default());
-    // An address of its own, so that no other test gets the port next.
+    // An address of its own, so that no other test gets the port.
     let closed = bind(9, &Options::default()).address();
     let mut buffers = RecvBuffers::new(1);
     for _ in 0..10 {

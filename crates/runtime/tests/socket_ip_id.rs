@@ -1,6 +1,6 @@
-//! What the invariant CRC relies on and no UDP socket can see: "don't fragment" is set and the IPv4
-//! Identification is the datagram's place in its batch. Captures the loopback interface, for which
-//! it needs the right to open packet sockets.
+//! What the invariant CRC relies on and no UDP socket can observe: "don't fragment" is set and the
+//! IPv4 Identification is the datagram's index in its batch. The tests capture the loopback
+//! interface, which requires the right to open packet sockets.
 
 use std::io::{self, Read};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -13,8 +13,8 @@ use socket2::{Domain, Protocol, SockFilter, Type};
 const ETHERNET_BYTES: usize = 14;
 
 /// A capture for `test` of the IPv4 packets that arrive here from a UDP port, or `None` without the
-/// right to one.
-/// (A capture of all protocols would show each packet of the loopback interface twice, out and in.)
+/// right to open one. (A capture of all protocols would show each packet of the loopback interface
+/// twice, out and in.)
 fn capture(test: &str, from: SocketAddr) -> Option<socket2::Socket> {
     let ipv4 = i32::from((libc::ETH_P_IP as u16).to_be());
     match socket2::Socket::new(Domain::PACKET, Type::RAW, Some(Protocol::from(ipv4))) {
@@ -32,8 +32,8 @@ fn capture(test: &str, from: SocketAddr) -> Option<socket2::Socket> {
     }
 }
 
-/// A program for the kernel that passes what has this source port behind an IPv4 header without
-/// options: all that other tests send would fill the socket's buffer.
+/// A kernel filter that passes packets with this source port after an IPv4 header without options:
+/// the packets of all other tests would fill the socket's buffer.
 fn packets_from(port: u16) -> [SockFilter; 4] {
     use libc::{BPF_ABS, BPF_H, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET};
     let at = (ETHERNET_BYTES + 20) as u32;
@@ -90,7 +90,7 @@ fn sockets(options: &Options) -> (Socket, Socket) {
     (bind(1), bind(2))
 }
 
-/// Identification and "don't fragment" are as for the datagram at this place in its batch.
+/// Identification and "don't fragment" are right for the datagram at this index in its batch.
 fn check(header: &[u8], expected: u16) {
     assert_eq!(u16::from_be_bytes([header[4], header[5]]), expected);
     assert!(header[6] & 0x40 != 0, "it may be fragmented");
@@ -115,8 +115,8 @@ fn single_datagrams_have_identification_0_and_no_fragments() {
     }
 }
 
-/// Loopback carries a batch whole, so there is one header to see, that of datagram 0. The others'
-/// identifications show on interfaces that cut.
+/// Loopback carries a batch unsegmented, so only the header of datagram 0 can be seen. The others'
+/// identifications are visible on interfaces that segment.
 #[test]
 fn a_batch_begins_with_identification_0() {
     let (a, b) = sockets(&Options::default());

@@ -16,7 +16,7 @@ fn bind() -> Socket {
     Socket::bind(SocketAddr::from(([127, 0, 0, 1], 0)), &Options::default()).unwrap()
 }
 
-/// Looks without sleeping.
+/// Checks without sleeping.
 fn look(waiter: &mut Waiter, socket: &Socket) -> Wake {
     waiter.wait(socket, Some(Duration::ZERO), false).unwrap()
 }
@@ -101,8 +101,8 @@ fn an_early_wake_does_not_hide_a_packet() {
     );
 }
 
-/// A wake-up between two looks at shared state must not be lost, whenever it comes: the waiter
-/// sleeps without a time limit until it has seen every value.
+/// A wake-up between two checks of shared state must not be lost, at any time: the waiter sleeps
+/// without a limit until it has seen every value.
 #[test]
 fn no_wake_up_is_lost() {
     const LAST: u64 = 100_000;

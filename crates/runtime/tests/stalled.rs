@@ -1,5 +1,6 @@
-//! A thread that gets no processor while packets arrive and timers run: what has arrived counts
-//! before a timer does. The devices have no helper threads, so that the test decides who is stalled.
+//! A thread that gets no processor while packets arrive and timers run: packets that have arrived
+//! count before a timer does. The devices have no helper threads, so that the test decides which
+//! end stalls.
 
 mod common;
 
@@ -64,7 +65,7 @@ fn nothing_went_again(node: &Node) {
     }
 }
 
-/// More has arrived than is taken in one round.
+/// More has arrived than one round takes.
 #[test]
 fn a_requester_takes_all_answers_before_a_timer_runs_out() {
     let ([a, b], qps) = nodes(0, MANY_QPS, &attr());
@@ -72,7 +73,7 @@ fn a_requester_takes_all_answers_before_a_timer_runs_out() {
     for &qpn in &qps {
         a.post(qpn, 0, b.remote(0).write(), a.sge(0, 8));
     }
-    // What may be on the wire is there, and is answered.
+    // The window's packets have arrived and are answered.
     let taken = || b.count(Counter::RdmaRxPackets);
     let mut before = u64::MAX;
     while before != taken() {
@@ -94,7 +95,7 @@ fn a_requester_takes_all_answers_before_a_timer_runs_out() {
     nothing_went_again(&a);
 }
 
-/// What waits at the other end has not been lost either.
+/// Packets that wait at the other end have not been lost either.
 #[test]
 fn devices_in_tandem_answer_each_other_before_a_timer_runs_out() {
     let ([a, b], qps) = nodes(1, QPS, &attr());
@@ -113,7 +114,8 @@ fn devices_in_tandem_answer_each_other_before_a_timer_runs_out() {
     nothing_went_again(&b);
 }
 
-/// A packet that is really lost is repeated when its timer says so, and no core is busy until then.
+/// A packet that is really lost is retransmitted when its timer expires, and no core is busy until
+/// then.
 #[test]
 fn devices_in_tandem_sleep_until_a_timer_is_due() {
     // Half a second.

@@ -1,4 +1,4 @@
-//! Packets come to the process that they are for.
+//! Packets reach the process that they are for.
 
 mod common;
 
@@ -29,7 +29,7 @@ fn meet(node: &Node, mut child: Other) -> Target {
     (child, link)
 }
 
-/// Packets to each of them and back.
+/// Packets to each process and back.
 fn exchange_with(node: &Node, others: &[Target]) {
     for (_, link) in others {
         exchange(node, link.qpn, link.memory);
@@ -40,21 +40,21 @@ fn finish(others: impl IntoIterator<Item = Target>) {
     others.into_iter().for_each(|(other, _)| other.finish());
 }
 
-/// Packets to that memory and back.
+/// Packets to this memory and back.
 fn exchange(node: &Node, qpn: Qpn, memory: Remote) {
     node.post(qpn, 1, memory.write(), node.sge(0, LEN as u32));
     node.post(qpn, 2, memory.read(), node.sge(0, LEN as u32));
     node.succeed(2);
 }
 
-/// Two of a device, with a queue pair of the first to the second.
+/// Two nodes of a device, with a queue pair of the first to the second.
 fn pair(place: &Place) -> ([Node; 2], Qpn) {
     let nodes = [(); 2].map(|()| place.attach("a", LEN));
     let (qpn, _) = connect(&nodes[0], &nodes[1], &patient_attr());
     (nodes, qpn)
 }
 
-/// Waits until `exchange` goes its way with no packet handed on, whichever process receives it.
+/// Waits until `exchange` works without any forwarded packet, whichever process receives it.
 fn settles(node: &Node, exchange: impl Fn()) {
     let state = node.device.state();
     let started = Instant::now();
@@ -151,7 +151,7 @@ fn steering_recovers_from_a_wrong_program() {
     nothing_was_missed(&a);
 }
 
-/// A process that was busy reads probes of rounds that are over. No other user can send any.
+/// A busy process reads probes of rounds that are over. No other user can send any.
 #[test]
 fn late_probes_do_no_harm() {
     let address = address(16, 5, 0);
@@ -161,7 +161,7 @@ fn late_probes_do_no_harm() {
     settles(&a, exchange);
     let device = SocketAddr::new(address, ROCE_V2_PORT);
     let stranger = Socket::bind(SocketAddr::new(address, 0), &Options::default()).unwrap();
-    // Its index would mislead the packets of both.
+    // Its index would misdirect the packets of both.
     let late = [0xfe, 7, 0, 0, 1, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
     let foreign = || a.count(Counter::RxForeignSource);
     for (from, counted) in [(share(device), 0), (stranger, 1)] {
@@ -175,8 +175,8 @@ fn late_probes_do_no_harm() {
     nothing_was_missed(&a);
 }
 
-/// Has the kernel refuse this thread, and those that it starts, what `refused` says: numbers of
-/// system calls, each with what its second and third arguments must be, if any.
+/// Makes the kernel refuse `refused` to this thread and those that it starts: numbers of system
+/// calls, each with the values that its second and third arguments must have, if any.
 fn sandbox(refused: &[(libc::c_long, Option<[libc::c_int; 2]>)]) {
     let op = |code: u32, k: u32, jt: u8, jf: u8| libc::sock_filter {
         code: code as u16,
@@ -187,7 +187,7 @@ fn sandbox(refused: &[(libc::c_long, Option<[libc::c_int; 2]>)]) {
     let load = |offset| op(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, offset, 0, 0);
     let unless = |value, over| op(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, value, 0, over);
     let answer = |value| op(libc::BPF_RET | libc::BPF_K, value, 0, 0);
-    // The lower halves of arguments in `struct seccomp_data`, behind number, architecture and
+    // The lower halves of arguments in `struct seccomp_data`, after number, architecture and
     // instruction pointer.
     let argument = |nth: u32| 16 + 8 * nth + if cfg!(target_endian = "big") { 4 } else { 0 };
     let eperm = answer(libc::SECCOMP_RET_ERRNO | libc::EPERM as u32);
@@ -225,8 +225,8 @@ fn sandbox(refused: &[(libc::c_long, Option<[libc::c_int; 2]>)]) {
     assert!(installed, "{}", std::io::Error::last_os_error());
 }
 
-/// What a sandbox may refuse of what steers packets: the kernel's program, leaving the port, and
-/// waiting for what is under way then.
+/// The system calls for steering that a sandbox may refuse: attaching the kernel's program, leaving
+/// the port, and waiting for packets in flight then.
 const STEERING: [(libc::c_long, Option<[libc::c_int; 2]>); 3] = [
     (
         libc::SYS_setsockopt,
@@ -239,8 +239,7 @@ const STEERING: [(libc::c_long, Option<[libc::c_int; 2]>); 3] = [
     (libc::SYS_membarrier, None),
 ];
 
-/// A process that may not tell the kernel which packets it gets has them from others, and hands on what is
-/// theirs.
+/// A process that may not attach a program gets its packets from others, and forwards theirs.
 #[test]
 fn a_sandbox_that_refuses_programs_costs_a_detour_only() {
     if let Some(role) = role() {
@@ -275,11 +274,11 @@ fn a_sandbox_that_refuses_programs_costs_a_detour_only() {
     nodes.iter().for_each(nothing_was_missed);
 }
 
-/// Where no process may, services are found as well.
+/// If no process may attach a program, services are still found.
 #[test]
 fn in_a_sandbox_packets_and_requests_find_their_processes() {
     let address = address(16, 7, 0);
-    // A sandbox is a thread's and of those that it starts.
+    // A sandbox applies to a thread and to those that it starts.
     let sandboxed = std::thread::spawn(move || {
         sandbox(&STEERING);
         let refused = share(SocketAddr::new(address, ROCE_V2_PORT)).steer(&Routes::default());

@@ -50,14 +50,15 @@ fn new_connections_do_not_need_a_third_process() {
     server.device.expect_requests();
     child.stop();
     for nth in 0..8 {
-        // One who comes while it is stopped.
+        // A process that comes while another is stopped.
         let client = place.attach("a", LEN);
         client.device.join().unwrap();
         ask(&client, service, PATIENTLY, 2);
         let kind = outcome(&[&server, &client]);
         let good = matches!(&kind, CmEventKind::SidrReply { rep } if rep.status == 0);
         assert!(good, "request {nth}: {kind:?}");
-        // No process listens there, and one says so: not the stopped one, so they ask again.
+        // No process listens on this service, and one of them says so; the stopped one does not, so
+        // the request is repeated.
         ask(&client, ServiceId::new(PortSpace::Udp, 999), SOON, 15);
         let kind = outcome(&[&server, &client]);
         let refused = matches!(&kind, CmEventKind::SidrReply { rep } if rep.status != 0);
@@ -70,12 +71,12 @@ fn new_connections_do_not_need_a_third_process() {
     child.finish();
 }
 
-/// What went to it by a detour would be overtaken by what goes straight to it afterwards.
+/// Packets that reached it through a detour would be overtaken by later direct ones.
 #[test]
 fn joining_waits_for_the_socket_of_a_busy_process() {
     let place = Place::on_the_wire(address(65, 3, 0));
     let mut child = victim(&place);
-    // It shares the port, alone until now.
+    // It shares the port; until now it was alone.
     child.hear();
     child.stop();
     let is_back = AtomicBool::new(false);
@@ -88,7 +89,7 @@ fn joining_waits_for_the_socket_of_a_busy_process() {
         let node = place.attach("a", LEN);
         let started = Instant::now();
         node.device.join().unwrap();
-        // The wait ends then: the process may be stopped permanently.
+        // The wait ends then, because the process may be stopped permanently.
         let is_too_late = started.elapsed() >= Duration::from_millis(100);
         assert!(is_back.load(Ordering::Relaxed) || is_too_late);
     });
@@ -99,7 +100,7 @@ fn joining_waits_for_the_socket_of_a_busy_process() {
 fn a_silent_process_is_waited_for_once() {
     let place = Place::on_the_wire(address(65, 4, 0));
     let mut child = victim(&place);
-    // It shares the port, alone until now.
+    // It shares the port; until now it was alone.
     child.hear();
     child.stop();
     let nodes: Vec<Node> = (0..10).map(|_| place.attach("a", LEN)).collect();
@@ -109,19 +110,19 @@ fn a_silent_process_is_waited_for_once() {
         started.elapsed()
     };
     let waits: Vec<_> = nodes.iter().map(join).collect();
-    // One at least gets a processor in time.
+    // At least one gets a processor in time.
     let shortest = waits[1..].iter().min().unwrap();
     assert!(*shortest < Duration::from_millis(50), "{waits:?}");
     child.resume();
 }
 
-/// A process that is stopped while it finds out which process has which socket does not keep the others
-/// from it.
+/// A process that is stopped while it finds out which process has which socket does not keep the
+/// others from doing so.
 #[test]
 fn a_stopped_process_loses_its_turn() {
     if let Some(role) = role() {
         let registry = Registry::at(role[0].as_ref()).unwrap();
-        // Whatever it does at the moment at which it is stopped.
+        // Whatever it is doing when it is stopped.
         loop {
             let node = Node::attach(&registry, "a", 4096);
             node.qp();
@@ -151,8 +152,8 @@ fn a_stopped_process_loses_its_turn() {
     child.finish();
 }
 
-/// Packets that keep coming for a stopped process end in a counter, and not in a core that offers
-/// them again and again.
+/// Packets that keep arriving for a stopped process are counted; no core offers them again and
+/// again.
 #[test]
 fn packets_for_a_stopped_process_age() {
     let place = Place::on_the_wire(address(65, 2, 0));
@@ -168,7 +169,7 @@ fn packets_for_a_stopped_process_age() {
     junk.set_nonblocking(true).unwrap();
     while junk.send_to(&[0], &mailbox).is_ok() {}
 
-    // Its packets come to the node, until that has found out that they should not.
+    // Its packets reach the node, until the node has found out that they should not.
     let own = SocketAddr::new(address(65, 2, 1), ROCE_V2_PORT);
     let sender = UdpSocket::bind(own).unwrap();
     let dest = node.device.address();
@@ -197,7 +198,7 @@ fn packets_for_a_stopped_process_age() {
         send();
         assert!(started.elapsed() < PATIENCE, "nothing is given up");
     }
-    // A trickle for it costs next to nothing.
+    // A few packets for it cost next to nothing.
     let is_cheap = || {
         let (before, started) = (cpu_time(), Instant::now());
         while started.elapsed() < Duration::from_secs(1) {

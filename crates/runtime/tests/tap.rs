@@ -1,4 +1,4 @@
-//! Captures: who may read them, and what is in them when something goes wrong.
+//! Captures: their permissions, and their content when something goes wrong.
 
 mod common;
 
@@ -11,7 +11,7 @@ use ferroce_os::{Tap, TapDirection};
 use ferroce_runtime::{AttachOptions, Device, DeviceConfig};
 use tempfile::TempPath;
 
-/// A file for a capture, which is gone after the test.
+/// A file for a capture that is removed after the test.
 fn temporary() -> TempPath {
     tempfile::NamedTempFile::new().unwrap().into_temp_path()
 }
@@ -35,7 +35,7 @@ fn exchange(test: u8, taps: [&Tap; 2]) {
 const INBOUND: u32 = 1;
 const OUTBOUND: u32 = 2;
 
-/// How often a capture has each packet that went a certain way, by its bytes from the BTH on.
+/// How many times a capture has each packet of one direction, by its bytes from the BTH on.
 type Counts = HashMap<(u32, Vec<u8>), usize>;
 
 fn captured(path: &TempPath) -> Counts {
@@ -58,7 +58,7 @@ fn captured(path: &TempPath) -> Counts {
     counts
 }
 
-/// How many packets went a certain way.
+/// How many packets went in one direction.
 fn total(counts: &Counts, way: u32) -> usize {
     let of_way = |((of, _), count): (&(u32, Vec<u8>), &usize)| (*of == way).then_some(*count);
     counts.iter().filter_map(of_way).sum()
@@ -77,7 +77,7 @@ fn only_the_owner_reads_a_capture() {
     assert!(fs::metadata(&path).unwrap().len() > 4 * 50_000);
 }
 
-/// A disk that is full costs the capture, not the traffic, and each query reports it.
+/// A full disk costs the capture, not the traffic, and each query reports it.
 #[test]
 fn a_full_disk_is_reported() {
     let full = "/dev/full".as_ref();
@@ -129,7 +129,7 @@ fn devices_with_one_tap_record_a_packet_once() {
     assert!(total(&counts, OUTBOUND) > 50);
 }
 
-/// All packets arrive at the last that attached, which hands those of the other on.
+/// All packets arrive at the last process that attached, which forwards those of the other one.
 #[test]
 fn a_packet_is_captured_by_the_process_it_is_for() {
     let place = Place::on_the_wire(address(48, 5, 0));

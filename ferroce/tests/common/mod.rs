@@ -17,7 +17,8 @@ pub(crate) use ferroce_testing::{Words, has};
 use serde_json::Value;
 use tempfile::TempPath;
 
-/// Exit code, standard output and standard error. All JSON is held to its schema, here and below.
+/// Exit code, standard output and standard error. All JSON is checked against its schema, here and
+/// below.
 #[track_caller]
 pub(crate) fn run(args: impl Words) -> (u8, String, String) {
     let args = ["ferroce"].into_iter().chain(args.words());
@@ -29,7 +30,7 @@ pub(crate) fn run(args: impl Words) -> (u8, String, String) {
     (code, out, String::from_utf8(err).unwrap())
 }
 
-/// Standard output of a command that succeeds and has nothing to remark.
+/// Standard output of a command that succeeds without a remark.
 #[track_caller]
 pub(crate) fn good(args: impl Words) -> String {
     let (code, out, err) = run(&args);
@@ -45,7 +46,7 @@ pub(crate) fn good_json(args: impl Words) -> Value {
     serde_json::from_str(&out).unwrap()
 }
 
-/// Standard error of a command that is refused, and prints nothing else.
+/// Standard error of a command that is refused and prints nothing else.
 #[track_caller]
 pub(crate) fn bad(args: impl Words) -> String {
     let (code, out, err) = run(&args);
@@ -53,16 +54,16 @@ pub(crate) fn bad(args: impl Words) -> String {
     err
 }
 
-/// Devices of a test's own, for the program in a process of its own.
+/// Devices of a single test, for the program in a process of its own.
 pub(crate) struct Place(tempfile::TempDir);
 
 impl Place {
-    /// With fr0 alone.
+    /// With fr0 only.
     pub(crate) fn empty() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
 
-    /// With a device, beside fr0.
+    /// With a device in addition to fr0.
     pub(crate) fn with(name: &str, address: &str) -> Self {
         let place = Self(tempfile::tempdir().unwrap());
         assert_eq!(place.good(["dev", "add", name, address]), "");
@@ -89,7 +90,7 @@ impl Place {
         command
     }
 
-    /// Exit code, standard output and standard error, for an answer typed in.
+    /// Exit code, standard output and standard error, with an answer typed in.
     pub(crate) fn answer(&self, args: impl Words, typed: &str) -> (i32, String, String) {
         let mut child = self
             .command(args)
@@ -98,7 +99,7 @@ impl Place {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        // A program that asks nothing may have ended already.
+        // A program that does not ask may have ended already.
         let _ = child.stdin.take().unwrap().write_all(typed.as_bytes());
         let (code, out, err) = said(child.wait_with_output().unwrap());
         schema::check_output(&out);
@@ -110,7 +111,7 @@ impl Place {
         self.answer(args, "")
     }
 
-    /// Standard output of a command that succeeds and has nothing to remark.
+    /// Standard output of a command that succeeds without a remark.
     #[track_caller]
     pub(crate) fn good(&self, args: impl Words) -> String {
         let (code, out, err) = self.run(&args);
@@ -132,7 +133,7 @@ pub(crate) struct Exporter {
     pub(crate) server: Child,
     /// Where it listens.
     pub(crate) address: String,
-    /// Open as long as it may have something to say.
+    /// Kept open as long as it may print something.
     _said: BufReader<ChildStderr>,
 }
 
@@ -152,15 +153,15 @@ impl Exporter {
         }
     }
 
-    /// The metrics, behind the head of the answer.
+    /// The metrics, after the header of the answer.
     pub(crate) fn page(&self) -> String {
         self.answer(b"GET /metrics HTTP/1.0\r\n\r\n")
     }
 
-    /// All that it sends for these bytes until it closes the connection, or breaks it off.
+    /// Everything that it sends for these bytes until it closes the connection, or cuts it off.
     pub(crate) fn answer(&self, request: &[u8]) -> String {
         let mut stream = TcpStream::connect(&self.address).unwrap();
-        // It may have seen enough before it has all.
+        // It may answer before it has read everything.
         let _ = stream.write_all(request);
         let mut page = Vec::new();
         let _ = stream.read_to_end(&mut page);
@@ -185,8 +186,8 @@ pub(crate) fn metric(page: &str, name: &str) -> f64 {
         .unwrap()
 }
 
-/// An address of one test alone: `test` is a number of its own, and the process adds another, so that
-/// two runs at a time do not meet.
+/// An address for a single test: `test` is a number of its own, and the process adds another, so
+/// that two concurrent runs do not collide.
 pub(crate) fn address(test: u8, host: u8) -> Ipv4Addr {
     let [.., high, low] = std::process::id().to_be_bytes();
     Ipv4Addr::new(127, high | 128, low, 10 * test + host)
@@ -197,7 +198,7 @@ pub(crate) fn registry(directory: &Path) -> Registry {
     Registry::within(directory).unwrap()
 }
 
-/// Path of a file that is gone after the test.
+/// Path of a file that is removed after the test.
 #[derive(Debug)]
 pub(crate) struct Scratch(TempPath);
 

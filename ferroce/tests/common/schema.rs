@@ -1,15 +1,15 @@
-//! Whether a document is what its JSON Schema says.
+//! Whether a document matches its JSON Schema.
 //!
-//! Knows so much of JSON Schema as the schemas in docs/schemas use, and fails for everything else in
-//! them. Stricter than JSON Schema: a key that a schema does not name is an error, since the program
-//! of the test is the one that the schemas are of.
+//! Supports the part of JSON Schema that the schemas in docs/schemas use, and fails for everything
+//! else in them. It is stricter than JSON Schema: a key that a schema does not name is an error,
+//! since the program under test is the one that the schemas describe.
 
 use std::fs;
 use std::path::Path;
 
 use serde_json::{Map, Value};
 
-/// Checks every line of a command's output that is a document; says how many there were.
+/// Checks every line of a command's output that is a document; returns their number.
 #[track_caller]
 pub(crate) fn check_output(text: &str) -> usize {
     let is_document = |text: &&str| text.starts_with(r#"{"schema":"#);

@@ -1,11 +1,12 @@
-//! What a terminal shows, drawn as SVG: readable when still, and line after line where pictures move.
+//! A terminal's content, drawn as SVG: readable as a still, and shown line by line where pictures
+//! move.
 
 use std::fmt::Write as _;
 
 /// A cell of the terminal, in pixels.
 const CELL: (f64, f64) = (8.4, 18.0);
 const MARGIN: f64 = 18.0;
-/// The bar of the window.
+/// The title bar of the window.
 const BAR: f64 = 34.0;
 const COLUMNS: usize = 80;
 
@@ -26,7 +27,7 @@ g.line{animation:show 1ms backwards}
 </style>
 ";
 
-/// A window in which a command was typed and has printed these lines.
+/// A window in which a command was typed, with its output.
 pub(crate) fn draw(command: &str, printed: &[&str]) -> String {
     let width = COLUMNS as f64 * CELL.0 + 2.0 * MARGIN;
     let height = BAR + (printed.len() + 2) as f64 * CELL.1 + MARGIN;
@@ -52,7 +53,7 @@ pub(crate) fn draw(command: &str, printed: &[&str]) -> String {
     svg += &line(0, 0.6, "", &runs(&format!("  {command}")));
     let mut at = TYPED;
     for (row, text) in printed.iter().enumerate() {
-        // A block comes when it is ready; the first line of a table is its heading.
+        // A block appears when it is ready; the first line of a table is its heading.
         let is_first = row == 0 || printed[row - 1].is_empty();
         if is_first {
             at += BLOCK;
@@ -72,7 +73,7 @@ enum Run {
 
 const EIGHTHS: &str = "▏▎▍▌▋▊▉█";
 
-/// The parts of a line that have no wide gap in them, so that no font moves a column.
+/// The parts of a line without a wide gap, so that no font moves a column.
 fn runs(line: &str) -> Vec<Run> {
     let mut runs = Vec::new();
     for (column, letter) in line.chars().enumerate() {
@@ -88,7 +89,7 @@ fn runs(line: &str) -> Vec<Run> {
             (None, _) if letter == ' ' => {}
             (None, _) => runs.push(Run::Text(column, letter.to_string())),
         }
-        // Two spaces part columns.
+        // Two spaces separate columns.
         if let Some(Run::Text(from, text)) = runs.last_mut()
             && text.ends_with("  ")
         {
@@ -99,7 +100,7 @@ fn runs(line: &str) -> Vec<Run> {
     runs
 }
 
-/// A line that is there from a time on. `first` is a class, or what stands in its first cell.
+/// A line that appears at a time. `first` is a class, or the content of its first cell.
 fn line(row: usize, seconds: f64, first: &str, runs: &[Run]) -> String {
     let (top, base) = (
         BAR + (row as f64 + 0.6) * CELL.1,

@@ -1,4 +1,4 @@
-//! The border between C programs and the libraries.
+//! The boundary between C programs and the libraries.
 
 use std::collections::BTreeSet;
 
@@ -27,8 +27,8 @@ const NO_BORDER: &[(&str, &str, &str)] = &[
     ("sysfs/src/parameter.rs", "end", "exit calls it"),
 ];
 
-/// Whatever a C program calls stands at the border, or leaves the library to wait. What a preloaded
-/// library passes on is `extern "C-unwind"`, and cancelled in the C library.
+/// Every function that a C program calls has `#[border]`, or leaves the library to wait. A call
+/// that a preloaded library forwards is `extern "C-unwind"`, and is cancelled in the C library.
 #[test]
 fn no_c_entry_point_lets_a_panic_or_a_cancellation_pass() {
     let mut violations = Vec::new();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::workspace::{items, own_packages, report, text};
 
-/// Every crate and its level, also of rooms that are planned.
+/// Every crate and its level.
 ///
 /// Arrows point down only: a crate may use those of a lower level.
 const LEVELS: &[(&str, u8)] = &[
@@ -50,8 +50,8 @@ const LEVELS: &[(&str, u8)] = &[
     ("ferroce-interop", 12),
 ];
 
-/// Arrows that would point down and are forbidden all the same: real cards' registers have
-/// nothing to do with queue pairs.
+/// Arrows that would point down and are still forbidden: the registers of real cards have nothing
+/// to do with queue pairs.
 const NOT_EVEN_DOWN: &[(&str, &str)] = &[
     ("ferroce-fwctl", "ferroce-adp"),
     ("ferroce-fwctl", "ferroce-dcqcn"),
@@ -61,8 +61,8 @@ const NOT_EVEN_DOWN: &[(&str, &str)] = &[
     ("ferroce-runtime", "ferroce-fabric"),
 ];
 
-/// Crates that know no others of the project than this one: what drives a device sees what the device
-/// shows.
+/// Crates that may use only this other one of the project: what drives a device sees only its
+/// interface.
 const KNOWS_ONLY: &[(&str, &str)] = &[("ferroce-driver", "ferroce-device")];
 
 #[test]
@@ -83,7 +83,7 @@ fn arrows_point_down_only() {
                 continue; // not ours
             }
             if used == "ferroce-testing" {
-                // Knows devices, and helps to test what they are made of. All of interop is tests.
+                // Uses devices, and helps to test what they are made of. All of interop is tests.
                 if text(dependency, "kind") != "dev" && name != "ferroce-interop" {
                     violations.push(format!("{name} uses {used}, which is for tests"));
                 }

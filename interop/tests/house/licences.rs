@@ -1,4 +1,4 @@
-//! The licences of dependencies, beside those that deny.toml allows.
+//! The licences of dependencies are among those that deny.toml allows.
 
 use std::collections::BTreeSet;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! What manifests say, and what repeats it.
+//! Facts of the manifests, and the files that repeat them.
 
 use std::fs;
 
@@ -33,7 +33,7 @@ fn licences_and_version_are_those_of_the_manifest() {
     assert_eq!(toml("clippy.toml")["msrv"], package["rust-version"]);
 }
 
-/// What installs a release names the one that this will be.
+/// Files that install a release name the version that is being prepared.
 #[test]
 fn packages_and_recipes_have_the_version_of_the_manifest() {
     let manifest = toml("Cargo.toml");

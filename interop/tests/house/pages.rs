@@ -1,4 +1,4 @@
-//! What the pages say of the code, and where their links lead.
+//! What the pages say about the code, and the targets of their links.
 
 use std::fs;
 
@@ -20,7 +20,7 @@ fn every_environment_variable_is_in_the_manual() {
                 return;
             };
             let literal = literal.to_string();
-            // As a whole text, as it is when a variable is read or set.
+            // Whole strings only, as for a variable that is read or set.
             let text = literal.trim_start_matches('c').trim_matches('"');
             if is_variable(text) && !page.contains(&format!("`{text}`")) {
                 violations.push(format!("{}: {text} is not there", source.path));

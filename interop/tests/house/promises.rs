@@ -1,4 +1,4 @@
-//! What pages promise is tested.
+//! Promises of the pages have tests.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -58,7 +58,7 @@ fn named_tests(markdown: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
 /// Pages on which the last cell of each row of a table names tests, or says "none" and why.
 const PAGES: &[&str] = &["docs/security.md", "docs/sources.md"];
 
-/// Each row of these pages names tests, and each test that they name is there.
+/// Each row of these pages names tests, and each named test exists.
 #[test]
 fn promises_of_pages_have_tests() {
     let sources = all_sources();

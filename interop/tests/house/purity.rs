@@ -1,11 +1,11 @@
-//! What the core must not know.
+//! What the core must not depend on.
 
 use std::collections::BTreeSet;
 
 use crate::syntax::{mentions, without_tests};
 use crate::workspace::{report, sources_under};
 
-/// Crates that know no clock, socket, thread, file or global random source.
+/// Crates that use no clock, socket, thread, file or global random source.
 const SANS_IO: &[&str] = &[
     "base",
     "wire",

@@ -1,11 +1,11 @@
-//! Rust code as tokens and as items, without what is compiled for tests only.
+//! Rust code as tokens and as items, without the parts for tests.
 
 use proc_macro2::{Ident, TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 use syn::{Attribute, File, ImplItem, Item, Macro, Meta, UseTree};
 
-/// Calls `see` at each token, also within groups and the arguments of macros, with the tokens of
-/// its group and its index.
+/// Calls `see` at each token, including those in groups and in the arguments of macros, with the
+/// tokens of its group and its index.
 pub(crate) fn each_token(stream: TokenStream, see: &mut impl FnMut(&[TokenTree], usize)) {
     let tokens: Vec<_> = stream.into_iter().collect();
     for (index, token) in tokens.iter().enumerate() {
@@ -100,21 +100,21 @@ fn is_for_tests(attribute: &Attribute) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mention {
     pub(crate) line: usize,
-    /// The modules within the file that it stands in.
+    /// The modules within the file that contain it.
     pub(crate) scope: Vec<String>,
     /// `["crate", "a", "B"]`.
     pub(crate) path: Vec<String>,
     pub(crate) kind: Kind,
 }
 
-/// What a path is named for.
+/// The purpose of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// To have what it leads to.
+    /// To use the item.
     Code,
-    /// To give it a name here.
+    /// To import it under a name.
     Name { name: String, public: bool },
-    /// To have all names in it.
+    /// To import all names in it.
     Glob { public: bool },
 }
 

@@ -1,11 +1,11 @@
-//! What is left to do in sources, and what they say of themselves.
+//! Unfinished code in sources, and the modules' descriptions.
 
 use proc_macro2::TokenTree;
 
 use crate::syntax::{each_token, is_mark, line, tokens};
 use crate::workspace::{all_sources, report};
 
-/// From here on a file deserves a hard look.
+/// A file of this length should be split, or reviewed.
 const LONG_FILE: usize = 1000;
 
 /// Macros that stand for code to be written.
@@ -43,7 +43,7 @@ fn nothing_is_left_unfinished() {
     report("unfinished", &violations);
 }
 
-/// In the first line of its file.
+/// In the first line of the file.
 #[test]
 fn modules_say_what_they_contain() {
     let sources = all_sources();

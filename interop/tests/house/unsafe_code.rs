@@ -1,4 +1,4 @@
-//! Where `unsafe` may be, and that each use has its reason.
+//! Where `unsafe` may occur, and that each use has a reason.
 
 use proc_macro2::{Delimiter, TokenTree};
 
@@ -41,7 +41,7 @@ const UNSAFE_ALLOWED: &[&str] = &[
     "fuzz/src/qp_pair/side.rs",
 ];
 
-/// Lines before `unsafe` in which its reason is looked for.
+/// Lines before `unsafe` in which its reason must be.
 const REASON_WITHIN: usize = 6;
 /// The same for the `# Safety` section of a function.
 const SECTION_WITHIN: usize = 20;
@@ -61,7 +61,8 @@ fn unsafe_code_is_confined_and_justified() {
     for source in all_sources() {
         let lines: Vec<_> = source.text.lines().collect();
         each_token(tokens(&source.text), &mut |tokens, index| {
-            // What C calls in capi has one contract, the header's, which the crate's page states.
+            // The functions of capi that C calls share one contract, the header's, stated by the
+            // crate's page.
             let from_c = source.path.starts_with("capi/");
             let is_function = match unsafety(&tokens[index..]) {
                 Some(Unsafety::Extern) if from_c => return,
@@ -91,7 +92,7 @@ fn unsafe_code_is_confined_and_justified() {
     report("unsafe", &violations);
 }
 
-/// What `unsafe` stands before.
+/// The kinds of `unsafe`.
 enum Unsafety {
     /// A block, or an implementation.
     Block,

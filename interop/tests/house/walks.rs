@@ -1,4 +1,4 @@
-//! The walks through the code that ARCHITECTURE.md lists: each step is a file that a step before it
+//! The walks through the code that ARCHITECTURE.md lists: each step is a file that an earlier step
 //! leads to, and no walk gets longer.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -116,8 +116,7 @@ fn a_device_with_a_rate_delivers_what_one_without_delivers() {
         let outcome = |mbps: Option<u32>| {
             let mut config = config();
             if let Some(mbps) = mbps {
-                // Half of the runs only take the card's port and host limits, the others the whole
-                // card.
+                // Half of the runs take only the card's host profile, the others the whole card.
                 let card = card(mbps);
                 config = match seed % 2 {
                     0 => HcaConfig {

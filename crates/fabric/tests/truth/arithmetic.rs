@@ -12,7 +12,8 @@ fn link(mbps: u32, delay_ns: u64) -> CableSpec {
     )
 }
 
-/// Ways of one to six cables, of rates that are and that are not a whole number of picoseconds a byte.
+/// Paths of one to six cables, with rates that are and are not a whole number of picoseconds per
+/// byte.
 fn ways() -> Vec<Vec<CableSpec>> {
     let all = [
         link(100_000, 1_000),
@@ -25,7 +26,7 @@ fn ways() -> Vec<Vec<CableSpec>> {
     (1..=all.len()).map(|count| all[..count].to_vec()).collect()
 }
 
-/// A packet is passed on when all of it is there, and takes its time on every cable.
+/// A packet is forwarded when it has arrived completely, and takes its time on every cable.
 #[test]
 fn a_packet_takes_its_time_on_every_cable() {
     for way in ways() {
@@ -49,7 +50,7 @@ fn a_packet_takes_its_time_on_every_cable() {
     }
 }
 
-/// Packets follow each other without gaps, and cables work at the same time.
+/// Packets follow each other without gaps, and cables work in parallel.
 #[test]
 fn packets_are_a_pipeline() {
     for links in 1..=6 {
@@ -64,7 +65,7 @@ fn packets_are_a_pipeline() {
     }
 }
 
-/// Of a frame that is cut through a switch waits for 64 bytes, with what is around them.
+/// Before it cuts a frame through, a switch waits for 64 bytes, with preamble and gap.
 #[test]
 fn a_switch_that_cuts_through_waits_for_64_bytes() {
     for links in 1..=6 {
@@ -83,7 +84,7 @@ fn a_switch_that_cuts_through_waits_for_64_bytes() {
     }
 }
 
-/// Into a faster cable a frame cannot be cut through: it would run dry.
+/// A frame cannot be cut through into a faster cable: the cable would run dry.
 #[test]
 fn no_frame_is_cut_through_into_a_faster_cable() {
     let (slow, fast) = (link(10_000, 500), link(100_000, 500));
@@ -101,10 +102,10 @@ fn no_frame_is_cut_through_into_a_faster_cable() {
     let delays = slow.delay + fast.delay;
     let all_of_it = serialization(wire, slow.rate) + serialization(wire, fast.rate) + delays;
     assert_eq!(took(&[slow, fast], &|_| {}), all_of_it);
-    // Out of a faster one it can, where the switch has no port that is faster still.
+    // From a faster cable it can, if the switch has no port that is faster still.
     let head = serialization(64, fast.rate) + serialization(wire, slow.rate) + delays;
     assert_eq!(took(&[fast, slow], &|_| {}), head);
-    // Nor where the cable before has become slower.
+    // And it cannot if the previous cable has become slower.
     let degraded = |net: &mut Net| {
         let slower = ferroce_fabric::Fault::Rate(0, slow.rate);
         net.faults = vec![(Time::ZERO, slower)];
@@ -112,7 +113,7 @@ fn no_frame_is_cut_through_into_a_faster_cable() {
     assert_eq!(took(&[fast, fast], &degraded), all_of_it);
 }
 
-/// As many messages as fit into the time come one after the other, without gaps.
+/// As many messages as fit into the time leave one after the other, without gaps.
 #[test]
 fn messages_of_a_queue_pair_leave_back_to_back() {
     let count = 100;

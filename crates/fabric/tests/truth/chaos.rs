@@ -1,6 +1,7 @@
-//! Random fabrics, workloads and faults: what never happens, whatever happens.
+//! Random fabrics, workloads and faults: invariants that always hold.
 //!
-//! `FERROCE_RUNS` says how many to try, `FERROCE_SEED` where to begin; one that fails prints its seed.
+//! `FERROCE_RUNS` sets the number of runs, `FERROCE_SEED` the first seed; a failing run prints its
+//! seed.
 
 use std::collections::BTreeMap;
 
@@ -16,12 +17,12 @@ use ferroce_testing::{Dice, seeds};
 use crate::lossless::headroom;
 use crate::net::*;
 
-/// More than any of the runs needs: one that goes on after this many events does not get anywhere.
+/// More than any of the runs needs: one that exceeds it makes no progress.
 const EVENTS_MAX: u64 = 500_000;
 /// When the last fault is over.
 const HEALED: Time = Time::from_nanos(5_000_000);
 
-/// What is played, and on what.
+/// A simulation to be run.
 struct Plan {
     net: Net,
     workload: Workload,
@@ -55,7 +56,7 @@ impl Plan {
         }
     }
 
-    /// Plays it to the end, and looks at the books every this many events.
+    /// Runs it to the end, and audits it every `events` events.
     fn play(&self, events: u64) -> Simulation {
         let mut simulation = self
             .net
@@ -80,7 +81,8 @@ impl Plan {
     fn judge(&self, simulation: &Simulation) {
         let player = &simulation.player;
         for (job, outcome) in self.jobs.iter().zip(&player.job_outcomes) {
-            // Nothing is lost without a word: what was not delivered is of a job that was told so.
+            // Nothing is lost silently: an undelivered message belongs to a job that was told of an
+            // error.
             match outcome.died {
                 Some(_) => assert!(job.on_error == OnError::Abort && outcome.failures > 0),
                 None => {
@@ -99,8 +101,8 @@ impl Plan {
             assert!(outcome.started <= outcome.delivered);
             assert!(outcome.delivered <= outcome.acknowledged);
             if !self.jobs[usize::from(it.job)].qp_per_transfer && outcome.delivered < Time::NEVER {
-                // Messages of a queue pair come in order; which of those of one moment is first is not
-                // said here.
+                // Messages of a queue pair complete in order; the order of those at the same time
+                // is not checked here.
                 let last = lasts.entry((it.src, it.dst, it.job)).or_default();
                 assert!(
                     last.1 <= outcome.delivered || last.0 == outcome.started,
@@ -127,7 +129,7 @@ impl Plan {
     }
 }
 
-/// All that a simulation leaves behind, as text.
+/// Everything that a simulation leaves behind, as text.
 fn record(simulation: &Simulation) -> String {
     let (fabric, player) = (&simulation.fabric, &simulation.player);
     let cables = 0..fabric.topology().cables.len();
@@ -212,12 +214,14 @@ fn any_job(dice: &mut Dice) -> JobConfig {
         true => OnError::Abort,
         false => OnError::Reconnect(after),
     };
-    // Who may not repeat anything, and begins all of it again, fills a small buffer each time alike.
+    // A job without retries that starts all over again fills a small buffer in the same way each
+    // time.
     let retries_min = u64::from(on_error != OnError::Abort);
     JobConfig {
         attr: QpAttr {
             path_mtu: dice.pick(&[Mtu::Mtu256, Mtu::Mtu1024, Mtu::Mtu4096]),
-            // 1 ms and more: who gives up before an answer can be there never gets anywhere.
+            // 1 ms and more: a queue pair that gives up before an answer can arrive makes no
+            // progress.
             timeout: dice.within(8..=18) as u8,
             retry_cnt: dice.within(retries_min..=7) as u8,
             rnr_retry: 7,
@@ -262,7 +266,7 @@ fn any_workload(dice: &mut Dice, hosts: u32, jobs: u16) -> Workload {
     }
 }
 
-/// Faults of all kinds, each of which ends: otherwise not all that was begun can end well.
+/// Faults of all kinds, each of which ends, so that everything can complete.
 fn any_faults(dice: &mut Dice, topology: &Topology) -> Vec<(Time, Fault)> {
     let mut faults = Vec::new();
     for _ in 0..dice.below(6) {
@@ -310,7 +314,7 @@ fn any_faults(dice: &mut Dice, topology: &Topology) -> Vec<(Time, Fault)> {
     faults
 }
 
-/// Every run ends, keeps its books, loses no message without a word, and repeats itself.
+/// Every run ends, passes its audits, loses no message silently, and is reproducible.
 #[test]
 fn seeded_runs() {
     seeds::each(200, |seed| {
@@ -318,14 +322,14 @@ fn seeded_runs() {
         let simulation = plan.play(500);
         plan.judge(&simulation);
         if seed.is_multiple_of(5) {
-            // However often it is looked at, too.
+            // The number of audits makes no difference.
             let again = plan.play(77);
             assert_eq!(record(&simulation), record(&again), "a seed repeats a run");
         }
     });
 }
 
-/// Where every cable loses a packet of a thousand, an all-reduce ends, and well.
+/// If every cable loses a packet of a thousand, an all-reduce still ends with success.
 #[test]
 fn all_reduce_over_bad_cables_ends() {
     let (ranks, chunk) = (16, 4_096);
@@ -363,6 +367,6 @@ fn all_reduce_over_bad_cables_ends() {
         assert_eq!(outcome.died, None, "seven times in a row is too much");
         timeouts += simulation.player.timeouts.len() as u64;
     });
-    // 480 messages over two cables, and as many acknowledgements: two losses a run.
+    // 480 messages over two cables, and as many acknowledgements: two losses per run.
     assert!(timeouts > runs / 2, "{timeouts} in {runs} runs");
 }

@@ -14,7 +14,7 @@ const RATE: Rate = Rate::from_mbps(40_000);
 const BEGIN: Time = Time::from_nanos(60_000_000);
 const END: Time = Time::from_nanos(120_000_000);
 
-/// What was seen between [`BEGIN`] and [`END`].
+/// Measurements between [`BEGIN`] and [`END`].
 #[derive(Debug)]
 struct Seen {
     /// Mean length of the queue, bytes.
@@ -30,12 +30,12 @@ struct Seen {
 /// The paper's parameters on cards of 40 Gb/s with cables of 1 us.
 fn net(flows: u32) -> Net {
     let mut net = Net::new(star(flows + 1, CableSpec::new(RATE, Span::from_micros(1))));
-    // The paper's byte counter counts 10 MB, and a card's at most 2 MB; a flow of these gets through
-    // less than that between two cuts, so that none is nearest to the paper.
+    // The paper's byte counter counts 10 MB, and a card's at most 2 MB; a flow here sends less than
+    // that between two cuts, so no counter is closest to the paper.
     let params = PAPER.params().with(Param::ByteReset, 0);
     net.congestion = Some(params.with(Param::HaiRate, 40));
-    // Alpha is a tenth here: in steps of 1/1024 it would fall by a whole step each time, faster than the
-    // exponential of the paper and of simulators.
+    // Alpha is a tenth here: in steps of 1/1024 it would fall by a whole step each time, faster
+    // than the exponential of the paper and of simulators.
     net.switches.alpha_precision = AlphaPrecision::Bits26;
     net.switch.ecn = Some(PAPER_RED);
     net.until = END;
@@ -53,7 +53,7 @@ fn carried(simulation: &Simulation, flows: u32) -> Vec<(u64, u32)> {
     (1..=flows).map(of).collect()
 }
 
-/// The mean of three runs: of one, the queue is off by a fifteenth (docs/validation.md).
+/// The mean of three runs: in a single run, the queue deviates by a fifteenth (docs/validation.md).
 fn observe(flows: u32) -> Seen {
     let runs = [1, 2, 3].map(|seed| observe_once(flows, seed));
     let mean = |of: fn(&Seen) -> f64| runs.iter().map(of).sum::<f64>() / runs.len() as f64;
@@ -125,8 +125,9 @@ fn observe_once(flows: u32, seed: u64) -> Seen {
     }
 }
 
-/// The paper's model for packets as long as these, of which more bytes pass a line than a card's limiter
-/// counts. At its fixed point the queue above Kmin is as much longer than with packets of 1,000 bytes.
+/// The paper's model for packets of this length, of which more bytes pass a line than a card's
+/// limiter counts. At its fixed point, the queue above Kmin is proportionally longer than with
+/// packets of 1,000 bytes.
 fn model(flows: u32) -> Fluid {
     let wire = packets(1 << 20, 1_024)[1] as f64;
     Fluid {

@@ -1,5 +1,5 @@
-//! Flow lists whose completion times an independent simulator has told: docs/validation.md says how it
-//! was run, in what it differs, and what follows from that for the bands.
+//! Flow lists whose completion times were computed by an independent simulator: docs/validation.md
+//! says how it was run, how it differs, and what follows from that for the bands.
 
 use ferroce_dcqcn::{AlphaPrecision, FullRate, HyperIncrease, Rate, Switches, presets};
 use ferroce_device::Mtu;
@@ -20,7 +20,7 @@ fn net() -> Net {
         ..Switches::default()
     };
     net.switch.ecn = Some(presets::hpcc_red(Rate::from_mbps(100_000)));
-    // Acknowledgements go before all data, as CNPs do.
+    // Acknowledgements have priority over all data, as CNPs do.
     net.switch.schedule = Schedule::Strict;
     net.ack_dscp = Some(48);
     net
@@ -54,9 +54,9 @@ fn read(list: &str) -> Vec<Flow> {
     list.lines().map(flow).collect()
 }
 
-/// What that simulator holds for ideal: two hops there and back with a packet of 1,000 bytes, and then
-/// all bytes and headers at the rate of the cable. It counts 48 bytes of headers where its packets have
-/// 38; so we count ten more than ours have.
+/// The simulator's ideal time: a round trip over two hops with a packet of 1,000 bytes, and then
+/// all bytes and headers at the rate of the cable. It counts 48 bytes of headers where its packets
+/// have 38, so this counts ten more than ours have.
 fn ideal(bytes: u64) -> Span {
     let wire = packets(bytes, MTU);
     let all = wire.iter().sum::<u64>() + 10 * wire.len() as u64;
@@ -73,8 +73,8 @@ fn percentiles(mut values: Vec<f64>) -> [f64; 3] {
 fn compare(name: &str, list: &str) {
     let flows = read(list);
     let transfers: Vec<_> = flows.iter().map(|it| it.transfer.clone()).collect();
-    // The mean of three runs: p99 of the shorter list is that of seven flows, and of one run off by a
-    // fifteenth (docs/validation.md).
+    // The mean of three runs: p99 of the shorter list is that of seven flows, and deviates by a
+    // fifteenth in a single run (docs/validation.md).
     let mut ours = [0.0; 3];
     for seed in 1..=3 {
         let mut net = net();
@@ -114,8 +114,8 @@ fn hadoop_slowdowns_match_the_published_ones() {
     compare("FbHdp 30 %", include_str!("vectors/fbhdp30_fct.txt"));
 }
 
-/// All of it goes through one port, so that times are to each other as bytes on the wire, except for those
-/// of the way there and back.
+/// Everything passes one port, so times are proportional to bytes on the wire, except for those of
+/// the round trip.
 #[test]
 fn an_incast_takes_as_long_as_the_published_one() {
     let bytes = 64_000;

@@ -1,4 +1,4 @@
-//! Priorities that are paused and not dropped.
+//! Priorities that are paused instead of dropped.
 
 use ferroce_fabric::topology::CableSpec;
 use ferroce_fabric::{Fault, Rate, Span, Time, Transfer};
@@ -10,16 +10,16 @@ fn frame() -> u64 {
     packets(4_096, 4_096)[0]
 }
 
-/// What a port may still send after it is to be paused: the pause waits for a frame that has begun to
-/// leave, takes its time and its way; meanwhile the other end goes on, and then finishes the frame that
-/// it has begun; what is on the cable comes, too.
+/// What a port may still receive after it asks for a pause: the pause waits for a frame that is
+/// being sent, and takes its own time and that of the cable. Meanwhile the other end continues, and
+/// then finishes the frame that it has begun; what is on the cable arrives as well.
 pub(crate) fn headroom(rate: Rate, delay: Span) -> u64 {
     let on_the_way = u128::from(rate.bps()) * u128::from(2 * delay.as_picos());
     let on_the_way = on_the_way.div_ceil(8_000_000_000_000) as u64;
     2 * frame() + PAUSE_WIRE + on_the_way
 }
 
-/// An incast in a fabric whose buffer is small enough for pauses.
+/// An incast in a fabric whose buffers are small enough for pauses.
 fn incast(senders: u32, bytes: u32, link: CableSpec) -> (Net, Vec<Transfer>) {
     let mut net = Net::new(star(senders + 1, link));
     net.switch.headroom_bytes = headroom(link.rate, link.delay);
@@ -47,14 +47,14 @@ fn an_incast_loses_nothing() {
     }
 }
 
-/// The headroom that arithmetic asks for is enough, at any rate and any length of cable.
+/// The computed headroom is enough, at any rate and any length of cable.
 #[test]
 fn computed_headroom_is_enough() {
     for (gbit, delay_ns) in [(10, 100), (100, 10), (100, 5_000), (400, 1_000), (25, 0)] {
         let link = CableSpec::new(gbps(gbit), Span::from_nanos(delay_ns));
         for senders in [2, 3, 8] {
             let (mut net, transfers) = incast(senders, 1 << 20, link);
-            // Both ways, so that pauses wait for frames.
+            // In both directions, so that pauses wait for frames.
             let back = (1..=senders).map(|dst| transfer(0, dst, 1 << 20));
             net.switch.pause_alpha_log2 = -8;
             let played = net.play(transfers.into_iter().chain(back).collect(), job());
@@ -65,7 +65,8 @@ fn computed_headroom_is_enough() {
     }
 }
 
-/// Less than what is on the cable is not, and that is counted; what was dropped is sent again.
+/// Less than what is on the cable is not enough, and that is counted; dropped packets are sent
+/// again.
 #[test]
 fn too_small_headroom_is_counted() {
     let (mut net, transfers) = incast(8, 1 << 20, LINK);
@@ -77,7 +78,7 @@ fn too_small_headroom_is_counted() {
     assert_eq!(played.of_switches(|it| it.dropped_full), 0);
 }
 
-/// Hosts 0 to 4 on one switch, 5 to 9 on the other. All but one of the first send to host 5.
+/// Hosts 0 to 4 on one switch, 5 to 9 on the other. All but one of the former send to host 5.
 fn over_the_middle() -> (Net, Vec<Transfer>) {
     let mut net = Net::new(dumbbell(5, LINK));
     net.switch.buffer_bytes = 2 << 20;
@@ -86,7 +87,7 @@ fn over_the_middle() -> (Net, Vec<Transfer>) {
     (net, incast.to_vec())
 }
 
-/// Host 9's switch pauses the other switch, and that its hosts.
+/// Host 9's switch pauses the other switch, which pauses its hosts.
 #[test]
 fn pauses_go_from_switch_to_switch() {
     let (net, transfers) = over_the_middle();
@@ -102,7 +103,7 @@ fn pauses_go_from_switch_to_switch() {
     assert_eq!(played.timeouts(), 0);
 }
 
-/// A flow to an idle host suffers because it comes over the same cable as others that are paused, and
+/// A flow to an idle host is delayed because it uses the same cable as others that are paused, and
 /// only then.
 #[test]
 fn flows_behind_a_paused_one_wait() {
@@ -112,8 +113,8 @@ fn flows_behind_a_paused_one_wait() {
             net.switch.lossless = 0;
             net.switch.buffer_bytes = 1 << 30;
         }
-        // Without pauses the 8 MB of the four that come over the middle have passed it after 640 us, and
-        // wait before host 5 until 1,280 us.
+        // Without pauses, the 8 MB of the four flows over the middle have passed it after 640 us,
+        // and wait in front of host 5 until 1,280 us.
         let mut victim = transfer(4, 6, 200_000);
         victim.at = micros(700);
         transfers.push(victim);
@@ -122,13 +123,13 @@ fn flows_behind_a_paused_one_wait() {
     let alone = pipeline(&packets(200_000, 4_096), 3, LINK.rate, LINK.delay);
     let (paused, free) = (ratio(took(true), alone), ratio(took(false), alone));
     assert!((1.0..1.01).contains(&free), "{free}");
-    // With pauses the middle is as fast as host 5's port lets the four be that come over it: half as
-    // fast as its rate, of which they take their part.
+    // With pauses, the middle carries the four flows as fast as host 5's port allows, at half its
+    // rate, of which they take their share.
     assert!(paused > 2.0, "{paused} paused, {free} else");
 }
 
-/// A port that was paused when a cable was cut does not stay paused: neither those behind the cable nor
-/// those whose frames were thrown away.
+/// A port that was paused when a cable was cut does not stay paused: neither those behind the cable
+/// nor those whose frames were discarded.
 #[test]
 fn a_cut_cable_leaves_no_port_paused() {
     let cables = [

@@ -1,6 +1,6 @@
-//! The engine held to the truth: arithmetic, shares, pauses, models, and others' runs.
+//! The engine compared with arithmetic, shares, pauses, models, and other simulators' runs.
 //!
-//! Where a band is asserted, the comment beside it or docs/validation.md says why it is that wide.
+//! Where a band is asserted, the comment beside it or docs/validation.md explains its width.
 
 mod arithmetic;
 mod chaos;

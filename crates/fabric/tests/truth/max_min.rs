@@ -18,13 +18,13 @@ const FLOWS: u32 = PRIORITIES as u32;
 const BEGIN: Time = Time::from_nanos(3_000_000);
 const END: Time = Time::from_nanos(9_000_000);
 
-/// Flow n goes from host n to host n + 8; switches are in a row.
+/// Flow n goes from host n to host n + 8; the switches form a row.
 struct Row {
     topology: Topology,
 }
 
 impl Row {
-    /// With so fast cables between switches, and at each flow's ends: the switch, and the rate in Gb/s.
+    /// The rates between switches, and at each flow's ends: the switch, and the rate in Gb/s.
     fn new(between: &[u32], ends: [[(u32, u32); FLOWS as usize]; 2]) -> Self {
         let spec = |rate: u32| CableSpec::new(gbps(rate), Span::from_micros(1));
         let switch = |number: u32| NodeId(2 * FLOWS + number);
@@ -43,7 +43,7 @@ impl Row {
         Self { topology }
     }
 
-    /// What theory says, in bit/s.
+    /// The theoretical rates, in bit/s.
     fn expected(&self) -> Vec<f64> {
         let (ports, routes) = (
             Ports::of(&self.topology),
@@ -57,12 +57,12 @@ impl Row {
         fair_shares(&self.topology, &paths)
     }
 
-    /// What the flows get between [`BEGIN`] and [`END`].
+    /// The measured rates between [`BEGIN`] and [`END`].
     fn seen(&self) -> Vec<f64> {
         let mut net = Net::new(self.topology.clone());
         net.switch.lossless = 0xff;
         net.switch.schedule = Schedule::Weighted([9; PRIORITIES]);
-        // Little waits at each port, so that it is soon known at the senders who is held back.
+        // Little waits at each port, so that senders are soon paused by their bottlenecks.
         net.switch.buffer_bytes = 32 << 20;
         net.switch.pause_alpha_log2 = -7;
         net.until = END;
@@ -102,7 +102,7 @@ impl Row {
         (0..FLOWS).map(line).collect()
     }
 
-    /// Holds one against the other; returns how many shares there are that differ.
+    /// Compares the two; returns the number of different shares.
     fn check(&self, what: &str) -> usize {
         let (expected, seen) = (self.expected(), self.seen());
         for (flow, (expected, seen)) in expected.iter().zip(&seen).enumerate() {
@@ -119,8 +119,8 @@ impl Row {
     }
 }
 
-/// One flow goes all the way, others over a part of it; the first cable holds back most of those on it,
-/// the last one those that the first lets through, and two are held back by their own hosts.
+/// One flow passes all cables, others a part of them; the first cable limits most of its flows, the
+/// last one those that the first lets through, and two flows are limited by their own hosts.
 #[test]
 fn flows_in_a_row_of_bottlenecks() {
     let at = |switch| (switch, 100);

@@ -1,4 +1,4 @@
-//! Small fabrics, what is played on them, and how long things take if nothing is in the way.
+//! Small fabrics, their workloads, and the times they take without contention.
 
 use std::sync::Arc;
 
@@ -27,9 +27,9 @@ const fn on_wire(headers: u64, payload: u64) -> u64 {
     AROUND + BELOW_BTH + BTH + headers + payload.next_multiple_of(4) + ICRC
 }
 
-/// Of an acknowledgement.
+/// For an acknowledgement.
 pub(crate) const ACK_WIRE: u64 = on_wire(AETH, 0);
-/// Of a PFC frame: 64 bytes with its check sequence.
+/// For a PFC frame: 64 bytes with its check sequence.
 pub(crate) const PAUSE_WIRE: u64 = 84;
 
 /// Bytes of time on the wire of each packet of a WRITE with immediate data.
@@ -50,11 +50,11 @@ pub(crate) fn serialization(bytes: u64, rate: Rate) -> Span {
     Span::from_picos(ps.try_into().unwrap())
 }
 
-/// When the last of some packets that leave back to back has come over this many links of one rate, each
-/// of which passes on a packet when it has all of it.
+/// When the last of several back-to-back packets has passed this number of links of one rate, each
+/// of which forwards a packet when it has arrived completely.
 pub(crate) fn pipeline(packets: &[u64], links: u64, rate: Rate, delay: Span) -> Span {
-    // Each link takes the same time for a packet. So the way that holds the last one up longest is
-    // through all packets on one link, and with the longest over the others.
+    // Each link takes the same time for a packet. So the last packet is delayed most by all packets
+    // on one link, and by the longest packet on the others.
     let times = packets.iter().map(|bytes| serialization(*bytes, rate));
     let (all, longest) = times.fold((Span::ZERO, Span::ZERO), |(all, longest), it| {
         (all + it, longest.max(it))
@@ -72,7 +72,7 @@ pub(crate) fn micros(us: u64) -> Time {
 
 pub(crate) const LINK: CableSpec = CableSpec::new(Rate::from_mbps(100_000), Span::from_micros(1));
 
-/// Two hosts with switches in between: cable n is the n-th on the way from host 0 to host 1.
+/// Two hosts with switches in between: cable n is the n-th on the path from host 0 to host 1.
 pub(crate) fn chain(links: &[CableSpec]) -> Topology {
     let switches = links.len() as u32 - 1;
     let node = |place: u32| match place {
@@ -123,7 +123,7 @@ pub(crate) fn leaf_spine(
     pod.build().unwrap()
 }
 
-/// A fabric to be built, and what happens to it.
+/// A fabric to be built, and its faults and settings.
 #[derive(Clone)]
 pub(crate) struct Net {
     pub(crate) topology: Topology,
@@ -131,7 +131,7 @@ pub(crate) struct Net {
     /// Congestion control is off unless it is given parameters.
     pub(crate) congestion: Option<Params>,
     pub(crate) switches: Switches,
-    /// Acknowledgements leave with this DSCP, if it is not to be that of what they answer.
+    /// DSCP of acknowledgements, if it differs from that of what they answer.
     pub(crate) ack_dscp: Option<u32>,
     pub(crate) personality: Personality,
     pub(crate) faults: Vec<(Time, Fault)>,
@@ -140,7 +140,7 @@ pub(crate) struct Net {
 }
 
 impl Net {
-    /// Where nothing marks, and one priority, 0, is not dropped.
+    /// Without marking, and with the lossless priority 0.
     pub(crate) fn new(topology: Topology) -> Self {
         Self {
             topology,
@@ -202,7 +202,7 @@ impl Net {
         self.recorded(workload, jobs, None)
     }
 
-    /// One of which something is recorded.
+    /// A simulation that records events.
     pub(crate) fn recorded(
         &self,
         workload: Workload,
@@ -254,7 +254,7 @@ impl Net {
     }
 }
 
-/// A simulation that is over.
+/// A finished simulation.
 pub(crate) struct Played(pub(crate) Simulation);
 
 impl Played {
@@ -269,7 +269,7 @@ impl Played {
         it.delivered.since(it.started)
     }
 
-    /// When the last was delivered.
+    /// When the last one was delivered.
     pub(crate) fn end(&self) -> Time {
         let delivered = self.0.player.outcomes.iter().map(|it| it.delivered);
         delivered.max().unwrap()
@@ -279,7 +279,7 @@ impl Played {
         self.0.player.timeouts.len()
     }
 
-    /// What all switches have counted by this.
+    /// The sum of a counter over all switches.
     pub(crate) fn of_switches(
         &self,
         count: impl Fn(&ferroce_fabric::SwitchCounters) -> u64,

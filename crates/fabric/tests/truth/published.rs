@@ -1,5 +1,4 @@
-//! Effects that others have published, of which the order or the size is to come out here, too:
-//! docs/validation.md has the figures.
+//! Published effects whose order or size must also appear here: docs/validation.md has the figures.
 
 use ferroce_device::{Mtu, Personality};
 use ferroce_fabric::topology::{CableSpec, FatTree};
@@ -11,7 +10,7 @@ use crate::net::*;
 /// Half of the messages are one packet, a sixth are 200 KB to 3 MB.
 const HEAVY_TAIL: &str = "32 0\n1000 50\n200000 85\n3000000 100\n";
 
-/// The mean slowdown of messages in a fat-tree of small buffers, at 70 % load, and what was dropped.
+/// The mean slowdown of messages in a fat-tree of small buffers, at 70 % load, and the drops.
 fn slowdown(lossless: u8) -> (f64, u64) {
     let cable = CableSpec::new(gbps(40), Span::from_micros(2));
     let mut net = Net::new(FatTree::k_ary(4, cable).unwrap().build().unwrap());
@@ -71,7 +70,7 @@ fn go_back_n_needs_pauses() {
     assert!(without > 1.3 * with, "{without} and {with}");
 }
 
-/// The mean time of a request of one packet and its answer, which follows 100 us later, where the
+/// The mean time of a request of one packet and its answer, which follows 100 us later, if the
 /// cable loses a packet of ten thousand.
 fn mean_request(timeout: u8) -> f64 {
     const COUNT: u32 = 100_000;
@@ -97,10 +96,10 @@ fn mean_request(timeout: u8) -> f64 {
     played.end().since(Time::ZERO).as_nanos() as f64 / 1e3 / f64::from(COUNT)
 }
 
-/// Under a loss of 10^-4 requests of libiscsi took 949 us in the mean with timeout 19, and 616 us with
-/// timeout 8 (one at a time; pull request 317): 333 us are 1.6 timers of 2.1 s in ten thousand requests.
-/// Here two packets of each are found by nothing else if they are lost, the request and its answer; of 20
-/// timers expected the seed has 15.
+/// With a loss of 10^-4, requests of libiscsi took 949 us on average with timeout 19, and 616 us
+/// with timeout 8 (one at a time; pull request 317): 333 us are 1.6 timers of 2.1 s in ten thousand
+/// requests. Here, the loss of two packets of each request is found only by a timer: the request
+/// and its answer. 20 timers are expected; the seed has 15.
 #[test]
 fn short_timeouts_win_under_loss() {
     let (short, long) = (mean_request(8), mean_request(19));

@@ -1,4 +1,4 @@
-//! Reaction points on the network against the fluid model, and both against what others have published.
+//! Reaction points on the network compared with the fluid model, and both with published results.
 
 use ferroce_dcqcn::rp::PaperParams;
 use ferroce_dcqcn::{Rate, StageComparison};
@@ -50,7 +50,7 @@ fn all_hold(checks: &[Check]) {
     }
 }
 
-/// Where the fluid model has no rest below kmax the queue stays just below it.
+/// If the fluid model has no fixed point below kmax, the queue stays just below it.
 #[test]
 fn sixteen_flows_fill_the_queue_to_kmax() {
     let seen = run_paper(&paper_scenario(16), &PaperParams::default()).unwrap();

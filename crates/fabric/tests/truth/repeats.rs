@@ -1,4 +1,4 @@
-//! Which repetitions were for nothing.
+//! Which retransmissions were spurious.
 
 use ferroce_device::{Counter, Outgoing};
 use ferroce_fabric::{Fate, Standing, Topology, Workload};
@@ -8,7 +8,8 @@ use crate::net::*;
 const PACKETS: u64 = 3;
 const LATE: Fate = Fate::Late(100_000_000);
 
-/// Requests repeated, and those repeated for nothing, if a message of some packets meets with this.
+/// Retransmitted requests, and the spurious ones of them, if a message of several packets meets
+/// `fate`.
 fn repeated(fate: Fate, matches: fn(&Outgoing) -> bool) -> (u64, u64) {
     let net = Net::new(Topology::pair(LINK).unwrap());
     let workload = Workload {
@@ -35,7 +36,7 @@ fn is_last(packet: &Outgoing) -> bool {
     packet.headers.psn.value() == PACKETS as u32 - 1 && !is_answer(packet)
 }
 
-/// The oldest packet asks what has arrived: itself, so that only the last one is repeated besides.
+/// The oldest packet probes what has arrived, so besides it only the last one is retransmitted.
 #[test]
 fn resending_a_lost_request_is_not_spurious() {
     assert_eq!(repeated(Fate::Lost, is_last), (2, 1));
@@ -55,7 +56,7 @@ fn every_resend_is_spurious_if_the_answer_is_late() {
     assert_eq!(spurious, repeated);
 }
 
-/// What is still under way when all is over counts, too.
+/// What is still in flight at the end counts as well.
 #[test]
 fn every_resend_is_spurious_if_the_request_is_late() {
     assert_eq!(repeated(LATE, is_last), (2, 2));

@@ -1,10 +1,10 @@
-//! Who gets how much: of a port, of priorities, of ways.
+//! The shares of a port, of priorities, and of paths.
 
 use ferroce_fabric::{Schedule, Span, Time, TransferId};
 
 use crate::net::*;
 
-/// Pauses of two ingress ports come and go alike, so that two senders get the same.
+/// Pauses of two ingress ports alternate, so that two senders get the same rate.
 #[test]
 fn two_senders_share_a_port() {
     let bytes = 20_000_000;
@@ -12,8 +12,8 @@ fn two_senders_share_a_port() {
         Net::new(star(3, LINK)).play(vec![transfer(1, 0, bytes), transfer(2, 0, bytes)], job());
     let one = pipeline(&packets(bytes.into(), 4_096), 2, LINK.rate, LINK.delay);
     let [first, last] = [0, 1].map(|it| ratio(played.took(it), one));
-    // All of both at the port's rate; and neither is ahead by more than a threshold of pauses and what
-    // lies between it and resumption, less than 1 % of 20 MB.
+    // Both together use the port's rate; and neither is ahead by more than a threshold of pauses
+    // and its distance from resumption, less than 1 % of 20 MB.
     assert!(
         (2.0 - 0.01..2.0 + 0.01).contains(&first.max(last)),
         "{first} {last}"
@@ -22,7 +22,7 @@ fn two_senders_share_a_port() {
     assert_eq!(played.timeouts(), 0);
 }
 
-/// What is served first takes as long as if it were alone, except for one frame that has begun to leave.
+/// The first priority takes as long as if it were alone, except for one frame that is being sent.
 #[test]
 fn a_higher_priority_does_not_wait() {
     let mut net = Net::new(star(3, LINK));
@@ -45,7 +45,7 @@ fn a_higher_priority_does_not_wait() {
     assert!(off.abs() < 1e-3, "the port is never idle: {off}");
 }
 
-/// Those with weights get bytes in proportion to them, as long as all have something to send.
+/// Priorities with weights get bytes in proportion to them, while all have something to send.
 #[test]
 fn weights_are_shares() {
     let mut net = Net::new(star(4, LINK));
@@ -63,14 +63,14 @@ fn weights_are_shares() {
     let played = net.play_all(transfers.collect(), vec![], jobs);
     let end = played.end().since(Time::ZERO);
     for it in 0..3 {
-        // The turns are of 9 KiB at most, and a frame of 4 KiB goes beyond its own by less than that:
-        // a hundred frames of 13 MB.
+        // The turns are at most 9 KiB, and a frame of 4 KiB exceeds its turn by less than that: a
+        // hundred frames of 13 MB.
         let share = ratio(played.took(it), end);
         assert!(share > 0.98, "{it}: {share}");
     }
 }
 
-/// The priority of weight 0 goes before all others.
+/// The priority of weight 0 is served before all others.
 #[test]
 fn weight_zero_goes_first() {
     let mut net = Net::new(star(3, LINK));
@@ -86,12 +86,12 @@ fn weight_zero_goes_first() {
     assert!(played.took(1) <= alone + frame);
 }
 
-/// A flow keeps to one way, and many flows spread over all of them.
+/// A flow keeps to one path, and many flows spread over all of them.
 #[test]
 fn flows_spread_over_equal_paths() {
     let (spines, hosts, flows) = (4, 8, 256_u32);
     let mut net = Net::new(leaf_spine(2, spines, hosts, LINK));
-    // No flow is to wait: pauses would do no harm, but take time.
+    // No flow has to wait: pauses would do no harm, but take time.
     net.switch.buffer_bytes = 256 << 20;
     let frames_each = 5;
     let between = |flow: u32| {
@@ -111,7 +111,7 @@ fn flows_spread_over_equal_paths() {
     }
 }
 
-/// Each packet of a flow goes its own way; alone on them, none overtakes another.
+/// Each packet of a flow takes its own path; without other traffic, none overtakes another.
 #[test]
 fn spraying_uses_all_paths_for_one_flow() {
     let mut net = Net::new(leaf_spine(2, 4, 1, LINK));
@@ -127,7 +127,8 @@ fn spraying_uses_all_paths_for_one_flow() {
     assert_eq!(played.took(0), expected);
 }
 
-/// 2(N - 1) steps of S/N bytes each, of which each waits for the one before at the left neighbour.
+/// 2(N - 1) steps of S/N bytes each, each of which waits for the previous one of the left
+/// neighbour.
 #[test]
 fn a_ring_all_reduce_takes_its_ideal_time() {
     for (ranks, bytes) in [(2, 1_000_000), (8, 8_000_000), (16, 1_600_000)] {
@@ -145,9 +146,9 @@ fn a_ring_all_reduce_takes_its_ideal_time() {
         let step = pipeline(&packets(chunk.into(), 4_096), 2, LINK.rate, LINK.delay);
         let ideal = step.times(steps.into());
         let took = ratio(played.end().since(Time::ZERO), ideal);
-        // Acknowledgements share the cables with the next step's packets: 88 bytes for each message and
-        // each quarter of a window, well below 2 % of what is between them; and one may delay each
-        // step by its length twice.
+        // Acknowledgements share the cables with the next step's packets: 88 bytes for each message
+        // and each quarter of a window, well below 2 % of the bytes between them; and one may delay
+        // each step by its length twice.
         assert!((1.0..1.02).contains(&took), "{ranks} ranks: {took}");
         assert!(step > Span::ZERO);
     }

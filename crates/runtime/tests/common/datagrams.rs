@@ -1,4 +1,4 @@
-//! Datagrams, which no window holds back.
+//! Datagrams, which no window limits.
 
 use ferroce_device::{Path, QpCap, QpInit, QpType, SendOp, SendTo, SendWr, UdAddress};
 use ferroce_runtime::Endpoint;
@@ -7,7 +7,7 @@ use ferroce_wire::Qpn;
 
 use super::{Node, attr};
 
-/// A queue pair for them.
+/// A queue pair for datagrams.
 pub fn datagrams(node: &Node) -> Qpn {
     let qp_type = QpType::Ud;
     let cap = QpCap {
@@ -25,7 +25,7 @@ pub fn datagrams(node: &Node) -> Qpn {
     })
 }
 
-/// One of 4 KiB.
+/// A datagram of 4 KiB.
 pub fn datagram(node: &Node, peer: Endpoint) -> SendWr {
     let to = SendTo::Datagram(UdAddress {
         path: Path {

@@ -15,7 +15,7 @@ pub fn echo(node: &Node, attr: &QpAttr) {
     tell("connected");
     let mut writes = 0;
     for round in 0..ROUNDS {
-        // The next message may be here before the last WRITE is acknowledged.
+        // The next message may have arrived before the last WRITE is acknowledged.
         let len = loop {
             match node.succeed(1)[0] {
                 done if done.wr_id == 1 => writes += 1,

@@ -1,4 +1,4 @@
-//! A port that flaps, and what programs hear of it.
+//! A port that flaps, and its events.
 
 use std::time::Instant;
 
@@ -8,7 +8,7 @@ use ferroce_os::Clock;
 
 use super::{Node, PATIENCE};
 
-/// The next thing that a program is told of its port.
+/// The next port event of a program.
 pub fn next_event(node: &Node) -> Event {
     let started = Instant::now();
     loop {
@@ -23,7 +23,7 @@ pub fn next_event(node: &Node) -> Event {
     }
 }
 
-/// Hears of all flaps, each as one event and another.
+/// Waits for all flaps, each of which is two events.
 pub fn watch_flaps(node: &Node, flaps: u32) {
     for flap in 0..flaps {
         assert_eq!(next_event(node), Event::PortError, "{flap}");

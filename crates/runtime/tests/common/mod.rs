@@ -1,4 +1,4 @@
-//! What the tests of the device on real sockets share.
+//! Shared code of the tests of the device on real sockets.
 
 #![allow(
     dead_code,
@@ -42,8 +42,8 @@ pub use ferroce_testing::{Over, PATIENCE, wait_until};
 
 pub use self::other::{Link, Other, connect_back, hear, in_namespace, role, tell};
 
-/// An address of one test alone: `file` and `test` are numbers of its own, and the process adds
-/// another, so that two runs at a time do not meet.
+/// An address for a single test: `file` and `test` are numbers of its own, and the process adds
+/// another, so that two concurrent runs do not collide.
 pub fn address(file: u8, test: u8, host: u8) -> IpAddr {
     static RUN: OnceLock<(u8, UdpSocket)> = OnceLock::new();
     let (run, _) = RUN.get_or_init(|| {
@@ -60,8 +60,8 @@ pub fn address(file: u8, test: u8, host: u8) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(127, file, *run, test * 10 + host % 10))
 }
 
-/// A port of `::1` for `test` alone: there is one such address only. `None` where IPv6 is switched off,
-/// which skips that test or its part with IPv6.
+/// A port of `::1` for `test` alone, since there is only one such address. `None` where IPv6 is
+/// switched off, which skips that test or its part with IPv6.
 pub fn port_v6(test: &str) -> Option<u16> {
     const PORTS: u16 = 10_000;
     static CLAIMS: Mutex<Vec<UdpSocket>> = Mutex::new(Vec::new());
@@ -70,7 +70,7 @@ pub fn port_v6(test: &str) -> Option<u16> {
         skip(test, &format!("no IPv6 here ({error})"));
         return None;
     }
-    // Below the ports that the system hands out by itself; a process that holds the one of a pair has
+    // Below the ports that the system assigns by itself; a process that holds one of a pair has
     // both.
     let first = process::id() as u16 % PORTS;
     let claim = |n| {
@@ -91,7 +91,7 @@ pub fn share(address: SocketAddr) -> Socket {
     Socket::bind(address, &options).unwrap()
 }
 
-/// A device with a completion queue and a registered buffer that the peer may do anything with.
+/// A device with a completion queue and a registered buffer with all permissions for the peer.
 #[derive(Debug)]
 pub struct Node {
     pub device: Device,
@@ -145,7 +145,7 @@ impl Node {
         self.device.state().counter(counter)
     }
 
-    /// Waits until a counter is at least as high.
+    /// Waits until a counter has at least this value.
     pub fn wait_for_count(&self, counter: Counter, count: u64) {
         wait_until(counter.name(), || self.count(counter) >= count);
     }
@@ -278,8 +278,8 @@ impl Remote {
     }
 }
 
-/// Attributes for peers that answer: a lost packet costs little, and no retry runs out on a busy
-/// machine before it is sent.
+/// Attributes for peers that answer: a lost packet costs little, and on a busy machine no retry
+/// expires before it is sent.
 pub fn attr() -> QpAttr {
     QpAttr {
         access: AccessFlags::all(),
@@ -299,7 +299,7 @@ pub fn impatient(address: IpAddr) -> DeviceConfig {
     let personality = Personality {
         adaptive: false,
         min_ack_timeout: 1,
-        // What counts as a CNP is one: on a busy machine there are timeouts anywhere (F13).
+        // Only CNPs count as CNPs: on a busy machine there are timeouts anywhere (F13).
         slow_restart: false,
         ..Personality::default()
     };
@@ -312,8 +312,9 @@ pub fn impatient(address: IpAddr) -> DeviceConfig {
     }
 }
 
-/// A device whose queue pairs repeat a packet only after seconds, with [`patient_attr`]: a test that
-/// finds `local_ack_timeout_err` at 0 has lost nothing, and waited for nothing, busy machine or not.
+/// A device whose queue pairs retransmit a packet only after seconds, with [`patient_attr`]: a test
+/// that finds `local_ack_timeout_err` at 0 has lost nothing and waited for nothing, even on a busy
+/// machine.
 pub fn patient(address: IpAddr) -> DeviceConfig {
     impatient(address)
 }
@@ -326,14 +327,14 @@ pub fn patient_attr() -> QpAttr {
     }
 }
 
-/// Makes sure that a device made with [`patient`] has waited for nothing.
+/// Checks that a device made with [`patient`] has waited for nothing.
 pub fn nothing_was_lost(node: &Node) {
     let overtaken = node.device.state().counter(Counter::PacketSeqErr);
     assert_eq!(overtaken, 0, "{}", Counter::PacketSeqErr.name());
     nothing_was_missed(node);
 }
 
-/// The same where packets may overtake others: some come by way of another process.
+/// The same where packets may overtake others: some are forwarded by another process.
 pub fn nothing_was_missed(node: &Node) {
     let state = node.device.state();
     for counter in [
@@ -373,7 +374,7 @@ pub fn connect(a: &Node, b: &Node, attr: &QpAttr) -> (Qpn, Qpn) {
     (at_a, at_b)
 }
 
-/// A directory of devices that is gone after the test.
+/// A directory of devices that is removed after the test.
 #[derive(Debug)]
 pub struct Place(TempDir);
 
@@ -402,15 +403,15 @@ impl Place {
         Other::at(&format!("{} {device}", self.path().display()), len, task)
     }
 
-    /// A registry with a device `a` whose queue pairs repeat as soon as they are told to. Its link is the
-    /// default one, or what `FERROCE_LINK` says: the test holds for all.
+    /// A registry with a device `a` that has the personality of [`impatient`]. Its link is the
+    /// default one, or that of `FERROCE_LINK`: the test holds for all.
     pub fn with_device(address: IpAddr) -> Self {
         let link = std::env::var("FERROCE_LINK").ok();
         let link = link.map(|link| link.parse().unwrap());
         Self::with_link(address, link.unwrap_or_default())
     }
 
-    /// The same for tests of what the kernel does with packets.
+    /// The same for tests of the kernel's treatment of packets.
     pub fn on_the_wire(address: IpAddr) -> Self {
         Self::with_link(address, LinkSetting::Udp)
     }
@@ -447,7 +448,7 @@ const PROFILE: &str = "adp_retx_profile_select=1,time_base=4,time_unit=1,range_n
     retx_total_timeout=16,timeout_init_low_bound=5,timeout_init_range_size=1,range_low_bound_0=5,\
     range_size_0=2,timeout_retry_num_0=4,dec_mode_0=2";
 
-/// Makes a card's profile one of short timeouts.
+/// Gives a card a profile with short timeouts.
 pub fn set_profile(state: &DeviceState) {
     let mut payload = [0; ROCE_ACCL.size()];
     apply(&ROCE_ACCL, &mut payload, "adp_retx_profile_id=1", PROFILE).unwrap();
@@ -461,7 +462,7 @@ pub fn pattern(len: usize, seed: u64) -> Vec<u8> {
     (0..len as u64).map(|n| mix(n) as u8).collect()
 }
 
-/// Every kind of request between two connected queue pairs, each byte looked at.
+/// Every kind of request between two connected queue pairs, with every byte checked.
 pub fn check_all_kinds(a: &Node, b: &Node, (at_a, at_b): (Qpn, Qpn), bytes: usize, seed: u64) {
     let half = a.buffer.len() / 2;
     assert!(bytes + 64 <= half);
@@ -499,7 +500,7 @@ pub fn check_all_kinds(a: &Node, b: &Node, (at_a, at_b): (Qpn, Qpn), bytes: usiz
     assert_eq!((found, b.buffer.load(word)), ((100, 111), 5), "atomics");
 }
 
-/// The same both ways, between new queue pairs.
+/// The same in both directions, between new queue pairs.
 pub fn check_both_ways(a: &Node, b: &Node, attr: &QpAttr, bytes: usize) {
     let (at_a, at_b) = connect(a, b, attr);
     check_all_kinds(a, b, (at_a, at_b), bytes, 1);
@@ -515,7 +516,7 @@ pub fn open_files() -> usize {
 pub fn threads() -> HashMap<String, usize> {
     let mut names = HashMap::new();
     for task in fs::read_dir("/proc/self/task").unwrap() {
-        // It may end meanwhile.
+        // The thread may end meanwhile.
         if let Ok(name) = fs::read_to_string(task.unwrap().path().join("comm")) {
             *names.entry(name.trim_end().to_string()).or_default() += 1;
         }

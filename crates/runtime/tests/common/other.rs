@@ -15,7 +15,7 @@ use super::{Node, Remote, attr, nothing_was_missed, patient_attr};
 
 const ROLE: &str = "FERROCE_TEST_ROLE";
 
-/// What tells the other process's lines from those of the test harness.
+/// Distinguishes the other process's lines from those of the test harness.
 const MARK: &str = "@ ";
 
 /// The role of this process, if it was started by [`Other::start`]; its arguments come after it.
@@ -24,7 +24,7 @@ pub fn role() -> Option<Vec<String>> {
     Some(role.split(' ').map(str::to_string).collect())
 }
 
-/// Does what the test wants that started this process with [`Other::at`].
+/// Does the task of the test that started this process with [`Other::at`].
 #[test]
 fn beside_a_test() {
     let Some(role) = role() else { return };
@@ -54,27 +54,27 @@ fn beside_a_test() {
     }
 }
 
-/// Says something to the process that started this one.
+/// Sends a line to the process that started this one.
 pub fn tell(text: impl std::fmt::Display) {
     // The harness leaves its line about the running test unfinished.
     println!("\n{MARK}{text}");
     std::io::stdout().flush().unwrap();
 }
 
-/// Hears something from the process that started this one; `None` when that has ended.
+/// Receives a line from the process that started this one; `None` when that has ended.
 pub fn hear() -> Option<String> {
     let mut line = String::new();
     let len = std::io::stdin().read_line(&mut line).unwrap();
     (len > 0).then(|| line.trim_end().to_string())
 }
 
-/// A queue pair that is connected with one of another process.
+/// A queue pair that is connected to one of another process.
 #[derive(Debug)]
 pub struct Link {
     pub qpn: Qpn,
     /// Its peer.
     pub peer: Endpoint,
-    /// What the peer's process lets others write and read.
+    /// The memory that the peer's process lets others write and read.
     pub memory: Remote,
 }
 
@@ -87,7 +87,7 @@ impl Link {
     }
 }
 
-/// Connects with the process that started this one, which calls [`Other::connect`].
+/// Connects to the process that started this one, which calls [`Other::connect`].
 pub fn connect_back(node: &Node, attr: &QpAttr) -> Link {
     let qpn = node.qp();
     tell(describe(node, qpn));
@@ -122,14 +122,14 @@ impl Other {
     /// must fail.
     pub fn meet_and_die(&mut self, node: &Node, attr: &QpAttr, len: u32, between: impl FnOnce()) {
         let Link { qpn, memory, .. } = self.meet(node, attr);
-        // Enough that the kill comes during them.
+        // Enough that the kill happens during them.
         const WRITES: usize = 1000;
         let write = |id| node.post(qpn, id, memory.write(), node.sge(0, len));
         (0..WRITES as u64).for_each(write);
         node.succeed(3);
         between();
         self.kill();
-        // In case all of them were through before.
+        // In case all of them completed before.
         write(WRITES as u64);
         let completions = node.completions(WRITES - 3 + 1);
         let is_failed = |it: &Completion| it.status != WcStatus::Success;
@@ -147,7 +147,7 @@ impl Other {
         Self::under(&[], test, role)
     }
 
-    /// The same by way of another program that takes a command to run.
+    /// The same through another program that takes a command to run.
     pub fn under(wrapper: &[&str], test: &str, role: &str) -> Self {
         let own = env::current_exe().unwrap();
         let own = own.to_str().unwrap();
@@ -171,7 +171,7 @@ impl Other {
         writeln!(self.stdin.as_mut().unwrap(), "{text}").unwrap();
     }
 
-    /// The next thing the other process tells; `None` when it has ended.
+    /// The next line of the other process; `None` when it has ended.
     pub fn try_hear(&mut self) -> Option<String> {
         let mut line = String::new();
         while self.stdout.read_line(&mut line).unwrap() > 0 {
@@ -187,7 +187,7 @@ impl Other {
         self.try_hear().expect("the other process has ended")
     }
 
-    /// Connects with the process, which calls [`connect_back`].
+    /// Connects to the process, which calls [`connect_back`].
     pub fn connect(&mut self, node: &Node, attr: &QpAttr) -> Link {
         let link = Link::new(node, node.qp(), &self.hear(), attr);
         self.tell(describe(node, link.qpn));
@@ -200,7 +200,7 @@ impl Other {
         let tasks = format!("/proc/{}/task", self.child.id());
         let is_stopped = |task: std::fs::DirEntry| {
             let stat = std::fs::read_to_string(task.path().join("stat"));
-            // proc(5): the letter behind the name.
+            // proc(5): the letter after the name.
             stat.is_ok_and(|stat| {
                 let rest = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
                 rest.starts_with('T')
@@ -216,7 +216,7 @@ impl Other {
         }
     }
 
-    /// Lets it go on.
+    /// Resumes it.
     pub fn resume(&self) {
         self.signal(libc::SIGCONT);
     }
@@ -233,7 +233,7 @@ impl Other {
         self.child.wait().unwrap();
     }
 
-    /// Lets it end by itself, which must be a success.
+    /// Lets it end by itself, which must be with success.
     pub fn finish(mut self) {
         drop(self.stdin.take());
         while self.try_hear().is_some() {}
@@ -248,7 +248,7 @@ impl Drop for Other {
     }
 }
 
-/// What a process is told about a queue pair of another one, as text.
+/// The text that describes a queue pair to another process.
 fn describe(node: &Node, qpn: Qpn) -> String {
     let Endpoint { address, qpn, psn } = node.endpoint(qpn);
     let Remote { va, rkey } = node.remote(0);
@@ -271,7 +271,7 @@ fn parse(text: &str) -> (Endpoint, Remote) {
 }
 
 /// Runs the test called `test` in a network namespace of its own, whose loopback interface `setup`
-/// prepares. True in that namespace; elsewhere it has been done, or cannot be.
+/// prepares. True in that namespace; elsewhere the test has already run, or cannot.
 pub fn in_namespace(test: &str, setup: &str) -> bool {
     if role().is_some() {
         return true;

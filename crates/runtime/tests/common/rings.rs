@@ -1,4 +1,4 @@
-//! The rings in the memory of this process, both ends of those within it.
+//! The rings in the memory of this process, including both ends of those within it.
 
 use std::fs;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,11 +14,11 @@ pub fn alone() -> MutexGuard<'static, ()> {
 pub struct Mapped {
     /// Where it is mapped.
     pub start: u64,
-    /// How much of it this end has used, of what is there now.
+    /// How much of its present memory this end has used.
     pub used_kib: u64,
 }
 
-/// Those that are there.
+/// The rings that exist.
 pub fn rings() -> Vec<Mapped> {
     let maps = fs::read_to_string("/proc/self/smaps").unwrap();
     let mut rings = Vec::new();
@@ -38,12 +38,12 @@ pub fn rings() -> Vec<Mapped> {
     rings
 }
 
-/// Waits until there are as many rings: of the end of another process the kernel tells in its time.
+/// Waits for this number of rings: the kernel reports the end of another process with a delay.
 pub fn wait_for_rings(count: usize) {
     wait_for_rings_that(|rings| rings.len() == count);
 }
 
-/// Waits until the rings are as they should be.
+/// Waits until the rings are as required.
 pub fn wait_for_rings_that(is_so: impl Fn(&[Mapped]) -> bool) {
     super::wait_until("the rings", || is_so(&rings()));
 }

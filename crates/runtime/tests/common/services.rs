@@ -13,12 +13,12 @@ use super::{Node, PATIENCE};
 pub const SOON: u8 = 13;
 pub const PATIENTLY: u8 = 18;
 
-/// The queue pair that a node says it serves by.
+/// The queue pair that a node reports for its service.
 pub fn qpn_at(node: &Node) -> Qpn {
     Qpn::new(u32::from(node.device.slot()) << 16)
 }
 
-/// Asks for the queue pair behind a service of the node's own device.
+/// Requests the queue pair of a service of the node's own device.
 pub fn ask(node: &Node, service_id: ServiceId, response_timeout: u8, max_retries: u8) {
     let request = SidrRequest {
         dest: node.device.address().ip(),
@@ -35,7 +35,7 @@ pub fn ask(node: &Node, service_id: ServiceId, response_timeout: u8, max_retries
         .unwrap();
 }
 
-/// What comes of a request; the nodes answer those that reach them.
+/// The result of a request; the nodes answer those that reach them.
 pub fn outcome(nodes: &[&Node]) -> CmEventKind {
     let started = Instant::now();
     for node in nodes.iter().cycle() {

@@ -6,7 +6,7 @@ use ferroce_wire::{Headers, IcrcFlow, IpPair};
 
 use super::Node;
 
-/// An attacker with a plain socket who knows how to make packets.
+/// An attacker with a plain socket who can construct packets.
 pub struct Stranger {
     pub socket: UdpSocket,
     flow: IcrcFlow,
@@ -26,7 +26,7 @@ impl Stranger {
     }
 
     /// A packet with the right ICRC. The socket's "don't fragment" and Identification are the
-    /// kernel's default ones for an unconnected socket, which devices take any of.
+    /// kernel's defaults for an unconnected socket; devices accept any.
     pub fn packet(&self, headers: Headers, payload: &[u8]) -> Vec<u8> {
         let mut packet = vec![0; payload.len() + 128];
         let len = headers
