@@ -428,7 +428,7 @@ fn a_changed_seed_changes_draws_and_the_same_seed_does_not() {
 }
 
 #[test]
-fn a_timeout_beyond_its_field_is_cut_and_a_retry_count_may_be_extended() {
+fn an_oversized_timeout_is_cut_and_the_retry_count_may_exceed_7() {
     let state = RetryState::new(&ib(1), qp(32 + 14, 15), 1);
     assert_eq!(state.qp(), qp(14, 15));
 }

@@ -326,7 +326,7 @@ fn a_reset_gives_queue_pairs_the_firmware_ladder_back() {
 }
 
 #[test]
-fn an_extended_retry_count_of_the_device_counts_in_place_of_the_attribute() {
+fn the_device_s_extended_retry_count_replaces_the_attribute() {
     let mut pair = silent(HcaConfig {
         personality: Personality {
             adaptive: false,
