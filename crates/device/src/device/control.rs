@@ -58,7 +58,7 @@ impl Hca {
 
     /// Takes over what was set, by this host or another one.
     #[inline]
-    pub(super) fn refresh(&mut self) {
+    pub(crate) fn refresh(&mut self) {
         if self.common.state.generation() != self.generation {
             let (generation, settings) = self.common.state.load();
             self.generation = generation;

@@ -123,6 +123,7 @@ impl Hca {
         cap: QpCap,
         signal_all: bool,
     ) -> Result<Qpn, VerbsError> {
+        self.refresh();
         let (numbers, window_bytes) = (&self.common.numbers, self.config.window_bytes);
         let (port_mtu, host) = (self.config.port_mtu, &self.config.host);
         let policy = &self.common.policy;

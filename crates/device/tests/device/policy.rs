@@ -327,15 +327,17 @@ fn a_reset_gives_queue_pairs_the_firmware_ladder_back() {
 
 #[test]
 fn the_device_s_extended_retry_count_replaces_the_attribute() {
-    let mut pair = silent(HcaConfig {
-        personality: Personality {
-            adaptive: false,
-            extended_retry_count: Some(20),
-            ..Personality::default()
-        },
-        ..traced()
-    });
+    let mut pair = silent(traced());
+    let personality = Personality {
+        adaptive: false,
+        extended_retry_count: Some(20),
+        ..Personality::default()
+    };
+    // As another process sets it, while the device does nothing.
+    let state = pair.sides[A].hca.state();
+    state.set_personality(personality).unwrap();
     let qpn = connect(&mut pair, 17, 1);
+    switch_adaptive(&mut pair.sides[A].hca, false);
     assert_eq!(waits(&mut pair, qpn), [536_870_912; 21]);
     let errors = pair.sides[A].hca.state().errors().last();
     let connection = errors.last().unwrap().connection.unwrap();
