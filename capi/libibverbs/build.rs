@@ -41,14 +41,15 @@ fn symbols(list: &str) -> Vec<Symbol> {
 /// The macro call that defines a symbol.
 fn export(symbol: &Symbol) -> String {
     let name = &symbol.name;
+    let function = name.trim_start_matches("ferroce_");
     let aliases: String = symbol.nodes[1..]
         .iter()
         .map(|node| format!(", \"ferroce_{name}_{node}\" => \"{node}\""))
         .collect();
     let target = match symbol.kind.as_str() {
         "data" => return format!("export_data!(\"{name}\"{aliases});\n"),
-        "verbs" => format!("ferroce_ibverbs::{name}"),
-        "rdma" => format!("ferroce_rdmacm::{}", name.trim_start_matches("ferroce_")),
+        "verbs" => format!("ferroce_ibverbs::{function}"),
+        "rdma" => format!("ferroce_rdmacm::{function}"),
         "eopnotsupp" | "null" | "zero" | "minus_one" => symbol.kind.clone(),
         other => panic!("symbols.txt: {name}: no kind is called {other:?}"),
     };

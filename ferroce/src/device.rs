@@ -1,10 +1,11 @@
-//! `ferroce dev`, `link`, `stat`, `res`, `impair`, `cc` and `status`: show and change devices while
+//! `ferroce dev`, `link`, `stat`, `res`, `impair`, `fault`, `cc` and `status`: show and change devices while
 //! programs run, like iproute2's `rdma`.
 //!
 //! | module | purpose |
 //! |---|---|
 //! | `format` | lines as `rdma` prints them, and how to print |
 //! | `dev` | the devices themselves |
+//! | `cards` | the cards that devices can be |
 //! | `res` | programs' objects |
 //! | `stat` | counters |
 //! | `hist` | the timeout histogram |
@@ -12,12 +13,15 @@
 //! | `ask` | queries programs for `res`, `cc` and `status` |
 //! | `link` | the state of ports |
 //! | `impair` | link impairments |
+//! | `fault` | fault rules |
 //! | `cc` | congestion control |
 //! | `watch` | repeated output |
 
 mod ask;
+mod cards;
 mod cc;
 mod dev;
+pub(crate) mod fault;
 mod format;
 mod hist;
 pub(crate) mod impair;
@@ -30,6 +34,7 @@ mod watch;
 use cc::Cc;
 use clap::Subcommand;
 use dev::Dev;
+use fault::Fault;
 use impair::Impair;
 pub(crate) use impair::{in_force, loses_most};
 use link::Link;
@@ -46,6 +51,7 @@ pub(crate) enum Object {
     Res(Res),
     Stat(Stat),
     Impair(Impair),
+    Fault(Fault),
     Cc(Cc),
     Status(status::Command),
 }
@@ -59,6 +65,7 @@ impl Object {
             Self::Res(command) => command.run(details, to),
             Self::Stat(command) => command.run(details, to),
             Self::Impair(command) => command.run(to),
+            Self::Fault(command) => command.run(to),
             Self::Cc(command) => command.run(to),
             Self::Status(command) => command.run(details, to),
         }

@@ -8,6 +8,7 @@ mod timeout;
 use clap::{Args, Subcommand};
 
 pub(crate) use self::error::recent_errors;
+pub(crate) use self::timeout::endurance_of;
 use crate::output::{Failure, Output};
 
 /// The commands that explain.

@@ -14,6 +14,7 @@
 //! | `capture` | captures and logs |
 //! | `cc` | congestion control |
 //! | `demo` | the demos |
+//! | `drill` | drills |
 //! | `device` | devices, and what is set on them and counted |
 //! | `explain` | timeouts and errors |
 //! | `reg` | registers |
@@ -28,6 +29,7 @@ pub(crate) mod capture;
 pub(crate) mod cc;
 pub(crate) mod demo;
 pub(crate) mod device;
+pub(crate) mod drill;
 pub(crate) mod explain;
 pub(crate) mod reg;
 pub(crate) mod res;
@@ -102,13 +104,16 @@ documents! {
     cc::Watched<'_>: "cc.watch" 1, "cc rates";
     demo::Demo: "demo" 1, "demo";
     demo::Congestion: "demo.congestion" 1, "demo --congestion";
+    device::Cards: "dev.cards" 1, "dev cards";
     device::Removed: "dev.del" 1, "dev del";
     device::Devices: "dev.show" 2, "dev show, dev add, dev set, dev reset";
+    drill::Drill: "drill" 1, "drill nccl";
     run::Env: "env" 1, "env";
     explain::Causes: "explain.error" 1, "explain error";
     explain::Seen: "explain.error.device" 1, "explain error DEV";
     explain::Survive: "explain.survive" 1, "explain timeout --survive";
     explain::Timeout: "explain.timeout" 1, "explain timeout";
+    device::Faults: "fault" 1, "fault list, fault add, fault clear";
     capture::Identified: "identify" 1, "identify";
     device::Impaired: "impair" 1, "impair show, impair set, impair clear";
     device::Ports: "link.show" 1, "link show, link set";

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use ferroce_adp::{PolicyKind, Profile, builtin};
-use ferroce_device::Settings;
+use ferroce_device::DeviceState;
 
 use crate::json::shared as json;
 
@@ -24,9 +24,9 @@ pub(crate) enum Policy {
 }
 
 impl Policy {
-    /// The policy that is in force by these settings.
-    pub(crate) fn of(settings: &Settings) -> Self {
-        match settings.policy_kind() {
+    /// The policy that is in force on a device.
+    pub(crate) fn of(state: &DeviceState) -> Self {
+        match state.policy_kind() {
             PolicyKind::Ib { .. } => Self::Ib,
             PolicyKind::Firmware { .. } => Self::Firmware,
             PolicyKind::Profile(profile) => Self::profile(&profile),
@@ -114,7 +114,7 @@ mod tests {
                 adaptive,
                 ..Personality::default()
             };
-            let policy = Policy::of(&DeviceState::new(personality).settings());
+            let policy = Policy::of(&DeviceState::new(personality));
             assert_eq!((policy.kind(), policy.to_string().as_str()), (kind, text));
             assert_eq!(policy.json().profile, None);
         }

@@ -5,9 +5,24 @@ pub(crate) mod record;
 use std::fs;
 use std::io;
 use std::os::unix::fs::symlink;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::output::Failure;
+
+/// The absolute path of a file that is still to be written, if there can be one.
+pub(crate) fn place(path: &Path) -> Result<PathBuf, Failure> {
+    let bad = |reason: &str| {
+        Failure::input(format_args!(
+            "cannot write {}: {reason}; name a file in a directory that exists",
+            path.display()
+        ))
+    };
+    let absolute = std::path::absolute(path).map_err(|error| bad(&error.to_string()))?;
+    match absolute.parent() {
+        Some(parent) if parent.is_dir() && !absolute.is_dir() => Ok(absolute),
+        _ => Err(bad("its directory does not exist, or it is one itself")),
+    }
+}
 
 /// Makes a directory and those above it.
 pub(crate) fn directory(path: &Path) -> Result<(), Failure> {

@@ -199,6 +199,9 @@ impl Registers for Observed<'_> {
 fn next_step(error: &RegisterError) -> &'static str {
     match error {
         RegisterError::NotSupported { .. } => "; `ferroce reg list` shows those that are",
+        RegisterError::NotOnCard { .. } | RegisterError::NoFeature { .. } => {
+            "; `ferroce dev set` with another `card` changes that"
+        }
         RegisterError::ReadOnly { register, .. } if *register == MGIR.name() => {
             "; `ferroce dev set` changes that"
         }

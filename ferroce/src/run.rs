@@ -30,8 +30,9 @@ use std::process;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use ferroce_device::Impairment;
-use ferroce_registry::{DeviceSpec, Emulation, LinkSetting, Registry, impairment};
+use ferroce_device::{Card, Impairment};
+use ferroce_fault::Rule;
+use ferroce_registry::{DeviceSpec, Emulation, FaultTable, LinkSetting, Registry, impairment};
 use ferroce_sysfs::View;
 pub(crate) use library::Libraries;
 pub(crate) use setup::{Env, Sysfs};
@@ -41,15 +42,17 @@ use self::in_force::Replaced;
 use self::launch::Running;
 use self::session::{Counted, Session};
 use crate::adp::{self, Personality};
-use crate::device;
+use crate::device::{self, fault};
 use crate::json::run as json;
 use crate::naming;
 use crate::output::{Document as _, Failure, Output};
+use crate::put;
 
 const EXAMPLES_AND_EXIT_CODES: &str = "Examples:
   ferroce run -- ib_write_bw                 a program on the devices there are
   ferroce run -d fr1 --stats -- ib_write_bw 127.0.0.1
   ferroce run --impair loss=1%,delay=50us --profile link-flap -- ./job
+  ferroce run --fault completion=never,nth=9 -- ./job     loses a completion
   ferroce run --pcap job.pcapng -- ./job     for Wireshark and identify
   ferroce run --as mlx5 --fwctl -- pytest    devices that look like cards
 
@@ -69,8 +72,8 @@ const REFRESH: Duration = Duration::from_millis(100);
 
 /// Run a program on the software device, unmodified and without privileges
 ///
-/// The program finds Ferroce's devices where it would find those of cards: in libibverbs and
-/// librdmacm, in /sys/class/infiniband and /dev/infiniband. Settings by --profile, --personality
+/// The program finds Ferroce's devices where it would find those of cards: in libibverbs,
+/// librdmacm and libmlx5, in /sys/class/infiniband and /dev/infiniband. Settings by --profile, --personality
 /// and --impair apply to the device, and therefore to other programs on it as well; they are
 /// restored when the program ends.
 #[derive(Args, Debug)]
@@ -89,6 +92,13 @@ pub struct Command {
     /// loss=1%,delay=50us,down=200ms@3s: times count from the start of the program
     #[arg(long, value_name = "SPEC", value_parser = impairment::parse)]
     impair: Option<Impairment>,
+    /// Have a call, completion or event go wrong in the program, for example post_send=ENOMEM,nth=3:
+    /// see `ferroce help fault`. May be given several times
+    #[arg(long, value_name = "RULE")]
+    fault: Vec<Rule>,
+    /// The same by the rules of a file, one a line
+    #[arg(long, value_name = "FILE")]
+    fault_file: Option<PathBuf>,
     /// Print what the device counted, and its timeouts, to standard error at the end
     #[arg(long)]
     stats: bool,
@@ -121,6 +131,11 @@ pub(crate) struct ProgramArgs {
     /// description, place in /sys
     #[arg(long = "as", value_name = "HARDWARE")]
     emulation: Option<Hardware>,
+    /// Make the devices this card: cx5, cx6dx, cx7, cx8 or bf3, with the newest firmware or the one
+    /// behind a colon, as cx7:28.46.1006. `ferroce dev cards` lists what they have [default: the
+    /// device's]
+    #[arg(long, value_name = "CARD")]
+    card: Option<Card>,
     /// What carries packets: auto (shared memory to processes of the same user on this host, else UDP),
     /// udp, or shm (shared memory alone; packets to others are dropped) [default: the device's]
     #[arg(long, value_name = "LINK")]
@@ -156,7 +171,11 @@ impl Command {
     pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
         let path = std::env::var_os("PATH");
         let program = program::find(&self.program[0], path.as_deref())?;
-        let prepared = Prepared::prepare(&self.on, to).map_err(not_started)?;
+        let mut prepared = Prepared::prepare(&self.on, to).map_err(not_started)?;
+        let faults = self.faults(&prepared).map_err(not_started)?;
+        if let Some(table) = &faults {
+            prepared.environment.set(FAULTS, table.path().display());
+        }
         let stats_json = self.stats_file().map_err(not_started)?;
         if self.ns {
             prepared.enter_namespace().map_err(not_started)?;
@@ -194,6 +213,11 @@ impl Command {
         });
         let elapsed_s = begun.elapsed().as_secs_f64();
         let counted = session.end(to)?;
+        let faults = faults.map_or(Ok(Vec::new()), |table| table.settled_rows());
+        let faults = faults.map_err(Failure::broken)?;
+        for line in fault::outcome(&faults) {
+            to.remark(line)?;
+        }
         if self.stats {
             let stats: String = counted.iter().map(Counted::text).collect();
             to.err.write_all(stats.as_bytes())?;
@@ -203,6 +227,7 @@ impl Command {
                 exit_code: *exit_code,
                 elapsed_s,
                 devices: counted.iter().map(Counted::json).collect(),
+                faults: fault::documents(&faults),
             };
             write_document(file, &document).map_err(|error| cannot_write(path, &error))?;
         }
@@ -210,6 +235,14 @@ impl Command {
             0 => Ok(()),
             code => Err(Failure::Program(code, String::new())),
         }
+    }
+
+    /// The fault rules for the program, if there are some.
+    fn faults(&self, prepared: &Prepared) -> Result<Option<FaultTable>, Failure> {
+        let rules = fault::all(self.fault.clone(), self.fault_file.as_deref())?;
+        fault::check_devices(&rules, &prepared.shown)?;
+        let table = (!rules.is_empty()).then(|| prepared.registry.faults_of_run(&rules));
+        table.transpose().map_err(Failure::broken)
     }
 
     /// The file for what is counted, made before the program runs, so that a bad path does not cost
@@ -235,8 +268,11 @@ impl Command {
             policy: self.profile.is_some() || self.personality.is_some(),
             egress: self.impair.is_some(),
         };
-        match in_force::note(&prepared.registry, &prepared.devices, replaced) {
-            Some(note) => to.remark(note),
+        if let Some(note) = in_force::note(&prepared.registry, &prepared.devices, replaced) {
+            to.remark(note)?;
+        }
+        match fault::in_force(&fault::live(&prepared.registry)?) {
+            Some(rules) => to.remark(format!("note: {rules}")),
             None => Ok(()),
         }
     }
@@ -245,7 +281,8 @@ impl Command {
     fn session(&self, prepared: &Prepared) -> Result<Option<Session>, Failure> {
         let profile = self.profile.as_deref().map(adp::load).transpose()?;
         let is_counted = self.stats || self.stats_json.is_some();
-        let is_watched = is_counted || self.ns || self.impair.is_some();
+        let is_faulty = !self.fault.is_empty() || self.fault_file.is_some();
+        let is_watched = is_counted || is_faulty || self.ns || self.impair.is_some();
         if !is_watched && profile.is_none() && self.personality.is_none() {
             return Ok(None);
         }
@@ -278,10 +315,50 @@ fn cannot_write(path: &Path, error: &io::Error) -> Failure {
 /// Names the root of the tree for the preloaded library.
 const SYSFS_ROOT: &str = "FERROCE_SYSFS";
 
+/// What shows these devices to a program: their files in `/sys`, and the variables that lead to them and to
+/// the libraries.
+fn surroundings(
+    registry: &Registry,
+    shown: &[DeviceSpec],
+    with_fwctl: bool,
+) -> Result<(View, Environment), Failure> {
+    let view = View::open(registry, shown).map_err(|error| {
+        Failure::broken(format_args!(
+            "{error}; set FERROCE_DIR to a directory you own on a file system with room that is \
+             not read-only"
+        ))
+    })?;
+    let directory = Libraries::find()?.directory(registry.directory())?;
+    let mut environment = Environment::loading(&directory, with_fwctl);
+    environment.set(SYSFS_ROOT, view.root().display());
+    Ok((view, environment))
+}
+
+/// The variables with which a program sees these devices of a registry and no others, over those of
+/// this process.
+pub(crate) fn variables(
+    registry: &Registry,
+    devices: &[DeviceSpec],
+) -> Result<Vec<(&'static str, String)>, Failure> {
+    let (_, mut environment) = surroundings(registry, devices, false)?;
+    let names: Vec<_> = devices.iter().map(|spec| spec.name.as_str()).collect();
+    environment.set(DEVICES, names.join(","));
+    let variables = environment.over(|name| std::env::var(name).ok());
+    Ok(variables.collect())
+}
+
+/// Names the devices that a program sees.
+const DEVICES: &str = "FERROCE_DEVICES";
+
+/// Names the table of the program's fault rules.
+const FAULTS: &str = "FERROCE_FAULT";
+
 /// What a program needs around it.
 struct Prepared {
     registry: Registry,
     devices: Vec<DeviceSpec>,
+    /// The same as the program sees them.
+    shown: Vec<DeviceSpec>,
     view: View,
     environment: Environment,
 }
@@ -289,48 +366,50 @@ struct Prepared {
 impl Prepared {
     fn prepare(on: &ProgramArgs, to: &mut Output<'_>) -> Result<Self, Failure> {
         let registry = naming::registry(to)?;
-        let devices = match &on.device {
+        let mut devices = match &on.device {
             Some(name) => vec![registry.device(name)?],
             None => registry.devices()?,
         };
         let emulation = on.emulation.map(Emulation::from);
+        if let Some(card) = on.card {
+            if emulation == Some(Emulation::Rxe) {
+                return Err(Failure::input(format_args!(
+                    "--card {card} and --as rxe: soft-RoCE is not a card; leave out one of them"
+                )));
+            }
+            let as_card = |spec: DeviceSpec| spec.as_card(card);
+            devices = devices.into_iter().map(as_card).collect();
+        }
         let shown = match emulation {
             None => devices.clone(),
             Some(emulation) => emulation.apply(devices.clone()),
         };
-        let view = View::open(&registry, &shown).map_err(|error| {
-            Failure::broken(format_args!(
-                "{error}; set FERROCE_DIR to a directory you own on a file system with room that is \
-                 not read-only"
-            ))
-        })?;
-        let directory = Libraries::find()?.directory(registry.directory())?;
-        let mut environment = Environment::loading(&directory, on.fwctl);
-        environment.set(SYSFS_ROOT, view.root().display());
+        let (view, mut environment) = surroundings(&registry, &shown, on.fwctl)?;
         if on.fwctl {
             environment.set("FERROCE_FWCTL", 1);
         }
         if let Some(emulation) = emulation {
             environment.set("FERROCE_AS", emulation);
         }
+        if let Some(card) = on.card {
+            environment.set("FERROCE_CARD", card);
+        }
         if let Some(link) = on.link {
             environment.set("FERROCE_LINK", link);
         }
         if let (Some(_), [device]) = (&on.device, devices.as_slice()) {
             // With the address, because a device may be known from this variable alone.
-            environment.set(
-                "FERROCE_DEVICES",
-                format_args!("{}@{}", device.name, device.address),
-            );
+            environment.set(DEVICES, format_args!("{}@{}", device.name, device.address));
         }
         if let Some(pcap) = &on.pcap {
-            let pcap = absolute(pcap)?;
+            let pcap = put::place(pcap)?;
             clear(&pcap)?;
             environment.set("FERROCE_PCAP", pcap.display());
         }
         Ok(Self {
             registry,
             devices,
+            shown,
             view,
             environment,
         })
@@ -342,21 +421,6 @@ impl Prepared {
             Failure::broken(format_args!("cannot make {}: {error}", stage.display()))
         })?;
         namespace::enter(self.view.root(), &stage)
-    }
-}
-
-/// The path of a capture wherever the program goes, if there can be a file.
-fn absolute(pcap: &Path) -> Result<PathBuf, Failure> {
-    let bad = |reason: &str| {
-        Failure::input(format_args!(
-            "cannot write {}: {reason}; name a file in a directory that exists",
-            pcap.display()
-        ))
-    };
-    let path = std::path::absolute(pcap).map_err(|error| bad(&error.to_string()))?;
-    match path.parent() {
-        Some(parent) if parent.is_dir() && !path.is_dir() => Ok(path),
-        _ => Err(bad("its directory does not exist, or it is one itself")),
     }
 }
 

@@ -54,6 +54,7 @@ const DOCUMENTS: &[(&str, &str)] = &[
     ("dev set c seed 1", "dev.show"),
     ("dev reset c", "dev.show"),
     ("dev del c", "dev.del"),
+    ("dev cards", "dev.cards"),
     ("dev show", "dev.show"),
     ("explain error", "explain.error"),
     ("explain error 12 0x81", "explain.error"),
@@ -63,6 +64,12 @@ const DOCUMENTS: &[(&str, &str)] = &[
         "explain.survive",
     ),
     ("explain timeout --from nccl", "explain.timeout"),
+    (
+        "fault add post_send=EIO,nth=3,device=b completion=late:50ms,p=1%,seed=7",
+        "fault",
+    ),
+    ("fault list", "fault"),
+    ("fault clear", "fault"),
     ("identify --times 8.4ms,16.8ms,33.6ms", "identify"),
     (
         "impair set b loss=1%,burst=0.1%:20,rate=1Gbit,red=10KB:40KB:1%,down=200ms@3s --direction both",
@@ -110,6 +117,7 @@ const DOCUMENTS: &[(&str, &str)] = &[
 const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("adp fit", "adp.fit", "fit.rs"),
     ("demo", "demo demo.congestion", "demo.rs"),
+    ("drill nccl", "drill", "interop/tests/drill.rs"),
     ("env", "env", "run.rs"),
     ("run", "run", "run.rs"),
 ];

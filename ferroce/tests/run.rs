@@ -45,6 +45,7 @@ impl Installation {
         for name in [
             "libibverbs.so.1",
             "librdmacm.so.1",
+            "libmlx5.so.1",
             "libdoca_common.so.2",
             "libdoca_argp.so.2",
             "libdoca_telemetry.so.2",

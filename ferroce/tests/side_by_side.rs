@@ -16,10 +16,12 @@ use std::time::{Duration, Instant};
 use ferroce_adp::{Profile, RawProfile, RawRange};
 use ferroce_device::{
     AccessFlags, Buffer, Completion, Counter, Event, Hca, HcaConfig, Memory, MrInfo, Outgoing,
-    Personality, QpAttr, QpInit, QpType, Secret, SendFlags, SendOp, SendWr, Sge, WcStatus,
+    Path, Personality, QpAttr, QpInit, QpType, Secret, SendFlags, SendOp, SendWr, Sge, WcStatus,
 };
 use ferroce_fabric::topology::CableSpec;
-use ferroce_fabric::{Fabric, FabricConfig, Fate, Rate, Span, SwitchConfig, Time, Topology};
+use ferroce_fabric::{
+    Fabric, FabricConfig, Fate, Rate, Span, SwitchConfig, Time, Topology, address,
+};
 use ferroce_runtime::{Device, DeviceConfig, Endpoint};
 use ferroce_testing::{Bounds, longest_wait, register, sharing, skip};
 use ferroce_wire::{
@@ -216,7 +218,7 @@ fn in_fabric(policy: Policy, script: Script, kind: Kind) -> Course {
     let observer = Observer::new(script);
     let is_dark = Arc::new(AtomicBool::new(script.all_ms > 0));
     let (noting, dark) = (Arc::clone(&observer), Arc::clone(&is_dark));
-    let b = ferroce_fabric::address(1);
+    let b = address(1);
     fabric.rules().add(move |packet: &Outgoing| {
         let from = if packet.path.dest == b { A } else { B };
         let lost = noting.lock().unwrap().loses(from, &packet.headers);
@@ -227,9 +229,10 @@ fn in_fabric(policy: Policy, script: Script, kind: Kind) -> Course {
         fabric.host_mut(host).create_qp(16).unwrap()
     });
     for (own, peer) in [(0, 1), (1, 0)] {
-        let to = (peer, qpns[peer as usize]);
+        let [own_qpn, peer_qpn] = [own, peer].map(|host| qpns[host as usize]);
         let host = fabric.host_mut(own);
-        host.connect(qpns[own as usize], to, 0, attr()).unwrap();
+        let path = Path::to(address(peer));
+        host.connect(own_qpn, peer_qpn, path, attr()).unwrap();
     }
     let memory = [0, 1].map(|host| *fabric.host(host).memory());
     let wr = request(kind, &memory[A], &memory[B]);

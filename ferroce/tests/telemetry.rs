@@ -103,6 +103,12 @@ fn status_shows_settings_and_programs() {
         assert!(screen.contains(part), "{part} in\n{screen}");
     }
     place.good("link set fr1 up");
+    place.good("fault add reg_mr=EIO,nth=3");
+    assert_eq!(
+        warnings(&json(&place.good("-j status"))),
+        ["fault rules in force: reg_mr=EIO,nth=3 (injected 0 so far); `ferroce fault clear`"]
+    );
+    place.good("fault clear");
     drop(device);
     // Programs that other tests are starting keep its slot until they run.
     until("an impairment that nobody uses", || {
@@ -343,6 +349,15 @@ fn settings_in_force_are_a_label() {
     }
     place.good("impair clear fr1");
     assert_eq!(impairment(), None);
+
+    place.good("fault add reg_mr=EIO,nth=3");
+    for family in ["met", "injected"] {
+        let value =
+            format!(r#"ferroce_fault_{family}_total{{number="1",rule="reg_mr=EIO,nth=3"}} 0"#);
+        assert_eq!(line(&format!("ferroce_fault_{family}_total")), Some(value));
+    }
+    place.good("fault clear");
+    assert_eq!(line("ferroce_fault_met_total"), None);
 
     let changes = || {
         let name = format!("ferroce_adp_retx_wait_layout_changes_total{{{OF_FR1}}}");

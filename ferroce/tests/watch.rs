@@ -44,6 +44,7 @@ fn congested(device: &Device) -> Qpn {
             source: peer(),
             dest: device.address().ip(),
             traffic_class: 0,
+            sl: 0,
             headers: &cnp::headers(qpn, PKEY_DEFAULT),
             data: Data::Length(0),
         };

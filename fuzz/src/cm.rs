@@ -124,6 +124,7 @@ impl Stage {
             let request = SidrRequest {
                 dest,
                 traffic_class: 0,
+                sl: input.u8() & 7,
                 service_id: SERVICE,
                 packet_lifetime: 18,
                 response_timeout: 20,
@@ -136,6 +137,7 @@ impl Stage {
                 dest,
                 source,
                 traffic_class: 0,
+                sl: input.u8() & 7,
                 service_id: SERVICE,
                 ca_guid: 1,
                 qpn: Qpn::new(input.u8().into()),

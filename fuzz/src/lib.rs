@@ -14,6 +14,7 @@
 //! | [`congestion`] | any record, command or text gives parameters in range or is refused, and comes back as it was read |
 //! | [`hpcc_topology`] | any text is a topology or is refused on one of its lines; in a topology that passes its check, all hosts reach each other |
 //! | [`hpcc_flows`], [`htsim_matrix`] | any text is a list of flows or is refused on one of its lines; a list that is read can be run, or its cycles are found |
+//! | [`fault`] | any text is fault rules or is refused with a reason; rules that are read come back as they were written, and only effects that a target can have are due |
 //! | [`fwctl`] | an ioctl on the node of a device ends with an answer or an error, and writes only to the program's buffers |
 //! | [`outages`] | any text gives outages or is refused with a reason, and so is any state of a search |
 //! | [`profile`] | any profile file or register content is checked without a panic, and a valid one gives finite, ordered traces |
@@ -27,6 +28,7 @@ mod cm;
 mod congestion;
 mod cursor;
 mod fabric;
+mod fault;
 mod fwctl;
 mod mlxreg;
 mod outages;
@@ -43,6 +45,7 @@ pub use cm::cm;
 pub use congestion::congestion;
 pub use cursor::Cursor;
 pub use fabric::{hpcc_flows, hpcc_topology, htsim_matrix};
+pub use fault::fault;
 pub use fwctl::fwctl;
 pub use mlxreg::mlxreg;
 pub use outages::outages;
@@ -58,11 +61,12 @@ pub use sweep::sweep;
 pub type Target = fn(&[u8]);
 
 /// The targets by name.
-pub const TARGETS: [(&str, Target); 16] = [
+pub const TARGETS: [(&str, Target); 17] = [
     ("packet", packet),
     ("register", register),
     ("mlxreg", mlxreg),
     ("outages", outages),
+    ("fault", fault),
     ("fwctl", fwctl),
     ("hpcc_topology", hpcc_topology),
     ("hpcc_flows", hpcc_flows),

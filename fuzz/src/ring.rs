@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 
-use ferroce_rings::{Consumer, Kind, Memory, PACKET_BYTES_MAX, Producer, Refused};
+use ferroce_rings::{Class, Consumer, Kind, Memory, PACKET_BYTES_MAX, Producer, Refused};
 
 use crate::Cursor;
 
@@ -51,7 +51,7 @@ type Sent = Option<VecDeque<(u8, usize)>>;
 
 fn push(producer: &mut Producer, input: &mut Cursor<'_>, next: &mut u8, sent: &mut Sent) {
     let len = usize::from(input.u16()) % (PACKET_BYTES_MAX + 2);
-    let pushed = producer.push(Kind::Bare, *next, len, |room| {
+    let pushed = producer.push(Kind::Bare, class(*next), len, |room| {
         room.fill(*next);
         true
     });
@@ -62,6 +62,14 @@ fn push(producer: &mut Producer, input: &mut Cursor<'_>, next: &mut u8, sent: &m
         _ => {}
     }
     *next = next.wrapping_add(1);
+}
+
+/// That of a packet with this number.
+fn class(number: u8) -> Class {
+    Class {
+        traffic_class: number,
+        sl: number & 7,
+    }
 }
 
 /// Reads to the end.
@@ -84,7 +92,10 @@ fn read(consumer: &mut Consumer, sent: &mut Sent) {
         assert!(entry.bytes.len() <= PACKET_BYTES_MAX);
         if let Some(sent) = sent {
             let expected = sent.pop_front().expect("it was sent");
-            assert_eq!((entry.traffic_class, entry.bytes.len()), expected);
+            assert_eq!(
+                (entry.class, entry.bytes.len()),
+                (class(expected.0), expected.1)
+            );
             assert!(entry.bytes.iter().all(|byte| *byte == expected.0));
         }
     }

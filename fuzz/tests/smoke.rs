@@ -126,6 +126,11 @@ fn mlxreg() {
 }
 
 #[test]
+fn fault() {
+    smoke("fault", 50_000);
+}
+
+#[test]
 fn outages() {
     smoke("outages", 5_000);
 }

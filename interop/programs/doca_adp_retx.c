@@ -8,6 +8,7 @@
  *   doca_adp_retx watch PCI FILE      until another process configures the device, prints how
  *   doca_adp_retx hold PCI FILE       until the device goes away
  *   doca_adp_retx list                prints what is known of each device
+ *   doca_adp_retx caps PCI            prints what each capability call answers
  *
  * Those that wait make FILE.ready when they have started. VHCA is -1 for all functions.
  */
@@ -595,6 +596,21 @@ static void list(void)
 	OK(doca_devinfo_destroy_list(infos));
 }
 
+static void caps(const char *pci)
+{
+	struct doca_dev *dev = open_device(pci);
+	const struct doca_devinfo *info = doca_dev_as_devinfo(dev);
+	uint32_t number;
+
+#define PRINT(call) printf("%s\n", doca_error_get_name(call))
+	PRINT(ADP(cap_is_supported)(info));
+	PRINT(ADP(cap_histogram_is_supported)(info));
+	PRINT(ADP(cap_get_hist_max_bins)(info, &number));
+	PRINT(ADP(cap_get_hist_time_units)(info, &number));
+#undef PRINT
+	OK(doca_dev_close(dev));
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "";
@@ -620,6 +636,8 @@ int main(int argc, char **argv)
 		hold(argv + 2);
 	} else if (!strcmp(what, "list") && argc == 2) {
 		list();
+	} else if (!strcmp(what, "caps") && argc == 3) {
+		caps(argv[2]);
 	} else {
 		fprintf(stderr, "see the head of doca_adp_retx.c\n");
 		return 2;

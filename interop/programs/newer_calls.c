@@ -232,7 +232,7 @@ int main(void)
 	// What perftest asks every device of NVIDIA's.
 	struct {
 		uint8_t version;
-		uint64_t flags, comp_mask;
+		uint64_t flags, comp_mask, optional[64];
 	} direct = { 1, ~0ull, ~0ull };
 	int (*query_direct)(struct ibv_context *, void *) = call("mlx5dv_query_device", "MLX5_1.0");
 	CHECK(!query_direct(here.context, &direct));

@@ -103,3 +103,24 @@ fn the_page_says_of_each_symbol_what_the_library_does() {
     }
     assert!(compared > 90, "{compared} symbols");
 }
+
+#[test]
+fn the_page_lists_the_direct_verbs_that_work() {
+    let text = project("docs/calls.md");
+    let (_, section) = text.split_once("## Direct verbs\n").expect("a section");
+    let (section, _) = section.split_once("\n## ").expect("another section");
+    let listed = section.lines().filter_map(|line| {
+        let (name, _) = line.strip_prefix("| `")?.split_once('`')?;
+        Some(name.to_owned())
+    });
+    let listed: BTreeSet<_> = listed.collect();
+    let symbols = project("capi/libmlx5/symbols.txt");
+    let working = symbols.lines().filter_map(|line| {
+        let [name, _, answer] = line.split(' ').collect::<Vec<_>>()[..] else {
+            return None;
+        };
+        let is_here = matches!(answer, "status" | "null_pointer" | "zero");
+        is_here.then(|| name.trim_start_matches('_').to_owned())
+    });
+    assert_eq!(listed, working.collect());
+}

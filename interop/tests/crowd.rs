@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ferroce_interop::lab::Lab;
 
@@ -88,4 +88,35 @@ fn short_lived_programs_leave_nothing_over_udp() {
 #[test]
 fn short_lived_programs_leave_only_rings() {
     short_lived_objects_leave_nothing("auto", TABLES_KIB + RINGS_KIB);
+}
+
+/// Bursts of short messages, each in a new queue pair and each marked, at all processes at once.
+fn many_processes_keep_the_interval_between_the_port_s_cnps(link: &str) {
+    const INTERVAL: Duration = Duration::from_micros(4_095);
+    let lab = Lab::new("cnps");
+    let interval = format!("min_time_between_cnps={}", INTERVAL.as_micros());
+    lab.ferroce(["cc", "set", "fr0", &interval]).success();
+    lab.ferroce("impair set fr0 ecn=100% --direction ingress")
+        .success();
+    let started = Instant::now();
+    crowd(&lab, link, [4, 8, 3]);
+    let most = (started.elapsed().as_micros() / INTERVAL.as_micros() + 1) as u64;
+    let shown = lab.ferroce("-j stat show").success();
+    let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+    let counters = &shown["devices"][0]["counters"];
+    let [marked, cnps] = ["np_ecn_marked_roce_packets", "np_cnp_sent"]
+        .map(|name| counters[name].as_u64().expect("a counter"));
+    assert!(cnps <= most, "{cnps} CNPs, at most {most} over {link}");
+    assert!(cnps > most / 8, "{cnps} CNPs of {most} over {link}");
+    assert!(marked > 8 * cnps, "{marked} marked, {cnps} CNPs");
+}
+
+#[test]
+fn eight_processes_keep_the_port_s_cnp_interval_over_udp() {
+    many_processes_keep_the_interval_between_the_port_s_cnps("udp");
+}
+
+#[test]
+fn eight_processes_keep_the_port_s_cnp_interval_over_rings() {
+    many_processes_keep_the_interval_between_the_port_s_cnps("auto");
 }

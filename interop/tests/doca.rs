@@ -236,6 +236,35 @@ fn unreachable_cards_are_listed_with_a_remedy() {
     );
 }
 
+/// DOCA documents the first firmware with the histogram; older cards have none of it.
+#[test]
+fn capability_calls_answer_as_the_firmware_of_the_card_does() {
+    let lab = Lab::new("doca-caps");
+    let program = compile(&lab);
+    for (card, has_histogram) in [
+        ("cx7", true),
+        ("cx7:28.47.1000", true),
+        ("cx7:28.46.1006", false),
+        ("cx8:40.47.1000", true),
+        ("cx8:40.46.1006", false),
+        ("bf3:32.47.1000", true),
+        ("bf3:32.46.1006", false),
+        ("cx6dx", false),
+        ("cx5", false),
+    ] {
+        let histogram = match has_histogram {
+            true => "DOCA_SUCCESS\n",
+            false => "DOCA_ERROR_NOT_SUPPORTED\n",
+        };
+        let expected = format!("DOCA_SUCCESS\n{}", histogram.repeat(3));
+        for way in WAYS {
+            let options = format!("-q --card {card} {way}");
+            let answered = lab.run_with(&options, [&program, "caps", PCI]).success();
+            assert_eq!(answered, expected, "{options}");
+        }
+    }
+}
+
 /// A VF is a device of its own, with a histogram of its own.
 #[test]
 fn virtual_functions_are_devices() {

@@ -53,7 +53,7 @@ fn is_as_listed(name: &str, listed: &BTreeSet<String>, debian: &str) {
     let theirs = exported(Path::new(debian));
     assert!(
         !theirs.is_empty(),
-        "{debian}: apt-get install libibverbs1 librdmacm1"
+        "{debian}: apt-get install libibverbs1 librdmacm1 ibverbs-providers"
     );
     // Old versions of names are from before 2007, and no program uses them any more; a function
     // that registers drivers is not for programs.
@@ -89,6 +89,17 @@ fn librdmacm() {
         "libferroce_librdmacm.so",
         &listed,
         "/usr/lib/x86_64-linux-gnu/librdmacm.so.1",
+    );
+}
+
+#[test]
+fn libmlx5() {
+    let list = include_str!("../../capi/libmlx5/symbols.txt");
+    let listed = listed(list, |version| format!("MLX5_{version}"));
+    is_as_listed(
+        "libferroce_libmlx5.so",
+        &listed,
+        "/usr/lib/x86_64-linux-gnu/libmlx5.so.1",
     );
 }
 

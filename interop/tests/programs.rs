@@ -111,6 +111,7 @@ perftests! {
     write_bw_inline: "ib_write_bw" "-s 64 -I 64 -n 2000";
     write_bw_unreliable: "ib_write_bw" "-c UC -n 500";
     write_bw_xrc: "ib_write_bw" "-c XRC -n 500";
+    write_bw_dc: "ib_write_bw" "-c DC -q 16 -n 100";
     write_bw_in_lists: "ib_write_bw" "-l 16 -n 1024 -s 512";
     write_bw_timeouts: "ib_write_bw" "--qp-timeout 10 --retry_count 3 -n 500";
     write_bw_by_cm: "ib_write_bw" "-R -n 500";
@@ -120,6 +121,7 @@ perftests! {
     read_bw: "ib_read_bw" "-n 1000";
     read_bw_all_sizes: "ib_read_bw" "-a -n 100";
     read_bw_by_cm: "ib_read_bw" "-R -n 300";
+    read_bw_dc: "ib_read_bw" "-c DC -n 300";
     read_bw_both_ways: "ib_read_bw" "-b -n 300";
     read_lat: "ib_read_lat" "-n 1000";
     read_lat_with_events: "ib_read_lat" "-e -n 300";
@@ -130,14 +132,17 @@ perftests! {
     send_bw_unreliable: "ib_send_bw" "-c UC -n 300 -s 1024 -t 16";
     send_bw_datagrams: "ib_send_bw" "-c UD -n 300 -s 1024 -t 16";
     send_bw_by_cm: "ib_send_bw" "-R -n 500";
+    send_bw_dc_both_ways: "ib_send_bw" "-c DC -b -n 300";
     send_bw_both_ways: "ib_send_bw" "-b -n 500";
     send_lat: "ib_send_lat" "-n 1000";
     send_lat_datagrams: "ib_send_lat" "-c UD -n 500";
     send_lat_datagrams_by_cm: "ib_send_lat" "-c UD -R -n 300";
     send_lat_xrc: "ib_send_lat" "-c XRC -n 300";
+    send_lat_dc: "ib_send_lat" "-c DC -n 300";
     send_lat_by_cm_with_events: "ib_send_lat" "-R -e -n 300";
     atomic_bw_fetch_and_add: "ib_atomic_bw" "-n 1000";
     atomic_bw_compare_and_swap: "ib_atomic_bw" "-A CMP_AND_SWAP -n 1000";
+    atomic_bw_dc: "ib_atomic_bw" "-c DC -n 300";
     atomic_lat: "ib_atomic_lat" "-n 1000";
 }
 

@@ -1,5 +1,6 @@
 //! `rdma` of iproute2, which queries the kernel by RDMA netlink, sees Ferroce's devices.
 
+use std::collections::BTreeSet;
 use std::process::Command;
 
 use ferroce_interop::lab::{Lab, Ready, free_port, until};
@@ -103,6 +104,29 @@ fn objects_of_programs_are_counted_and_listed() {
     let number = qp[0]["lqpn"].to_string();
     let one = rdma(&lab, "", &format!("res show qp link fr0/1 lqpn {number}"));
     assert_eq!(one[0]["lqpn"], qp[0]["lqpn"], "{one}");
+    server.kill();
+}
+
+#[test]
+fn both_ends_of_dc_have_a_drivers_type() {
+    let lab = Lab::new("rdma-dc");
+    let port = free_port();
+    let command = format!("ib_write_bw -c DC -d fr0 -F -D 30 -p {port}");
+    let server = Ready::Tcp(port).wait(&lab, lab.run(&command));
+    let client = lab.run(format!("{command} 127.0.0.1"));
+    until("a queue pair of each end in its last state", || {
+        let rows = rdma(&lab, "", "res show qp");
+        let rows = rows.as_array().unwrap().iter();
+        let ends = rows.map(|row| format!("{} {}", row["type"], row["state"]));
+        let mut ends: Vec<_> = ends.map(|end| end.replace('"', "")).collect();
+        ends.sort();
+        (ends == ["DRIVER RTR", "DRIVER RTS"]).then_some(())
+    });
+    let types = ferroce(&lab, "res show qp", "objects");
+    let types = types.as_array().unwrap().iter();
+    let types: BTreeSet<_> = types.map(|row| row["type"].to_string()).collect();
+    assert_eq!(types, ["\"DCI\"", "\"DCT\""].map(str::to_owned).into());
+    client.kill();
     server.kill();
 }
 

@@ -6,6 +6,7 @@
 //!
 //! `ferroce-models [NAME]` runs the models whose names contain the text.
 
+mod cnps;
 #[path = "../../crates/driver/src/handshake.rs"]
 #[allow(dead_code, reason = "the product uses the rest")]
 mod handshake;
@@ -45,6 +46,8 @@ const MODELS: &[Model] = models! {
     helper::a_program_that_rests_is_not_missed: Fence;
     helper::a_deadline_is_not_slept_past:;
     helper::waiting_requests_are_watched:;
+    cnps::one_process_sends_a_cnp:;
+    cnps::processes_share_the_interval:;
 };
 
 fn main() -> ExitCode {

@@ -12,7 +12,7 @@ mod sizes;
 use loom::thread;
 
 use self::consumer::Consumer;
-use self::layout::Kind;
+use self::layout::{Class, Kind};
 use self::memory::Memory;
 use self::producer::{Producer, Refused};
 use self::sizes::PACKET_BYTES_MAX;
@@ -24,7 +24,7 @@ fn ends() -> (Producer, Consumer) {
 
 /// Writes a packet that holds its number as often as there is room; false if the ring is full.
 fn push(producer: &mut Producer, number: u8, len: usize) -> bool {
-    let pushed = producer.push(Kind::Bare, number, len, |room| {
+    let pushed = producer.push(Kind::Bare, class(number), len, |room| {
         room.fill(number);
         true
     });
@@ -32,12 +32,20 @@ fn push(producer: &mut Producer, number: u8, len: usize) -> bool {
     pushed.is_ok()
 }
 
+/// That of a packet with this number.
+fn class(number: u8) -> Class {
+    Class {
+        traffic_class: number,
+        sl: number & 7,
+    }
+}
+
 /// Reads all that is there, which must be the packets that follow on those that were read.
 fn read(consumer: &mut Consumer, seen: &mut u8) {
     let mut buffer = [0; PACKET_BYTES_MAX];
     consumer.look().expect("the producer keeps the rules");
     while let Some(entry) = consumer.next(&mut buffer).expect("here as well") {
-        assert_eq!(entry.traffic_class, *seen);
+        assert_eq!(entry.class, class(*seen));
         assert!(entry.bytes.iter().all(|byte| byte == seen), "{entry:?}");
         *seen += 1;
     }

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::thread;
 use std::time::Instant;
 
-use ferroce_rings::{Consumer, Kind, Memory, PACKET_BYTES_MAX, Producer};
+use ferroce_rings::{Class, Consumer, Kind, Memory, PACKET_BYTES_MAX, Producer};
 use hdrhistogram::Histogram;
 
 use super::{Contention, Latency, PingPong};
@@ -51,7 +51,7 @@ fn ring() -> io::Result<(Producer, Consumer)> {
 
 fn put(producer: &mut Producer) {
     const LEN: usize = 12 + 16 + 8 + 4;
-    let pushed = producer.push(Kind::Bare, 0, LEN, |room| {
+    let pushed = producer.push(Kind::Bare, Class::default(), LEN, |room| {
         room.fill(1);
         true
     });

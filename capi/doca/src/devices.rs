@@ -21,7 +21,7 @@ pub struct Info {
 enum Kind {
     /// One of Ferroce's, and its node if it is shown as a card.
     Software {
-        spec: DeviceSpec,
+        spec: Box<DeviceSpec>,
         node: Option<PathBuf>,
     },
     Card(Found),
@@ -60,7 +60,10 @@ pub fn list_of(registry: &Registry) -> Result<Vec<Info>, Refusal> {
     let devices = registry.devices().map_err(refused)?.into_iter();
     let info = |(place, spec): (usize, DeviceSpec)| Info {
         pci: spec.pci_at(place),
-        kind: Kind::Software { spec, node: None },
+        kind: Kind::Software {
+            spec: Box::new(spec),
+            node: None,
+        },
     };
     Ok(devices.enumerate().map(info).collect())
 }

@@ -1,4 +1,5 @@
-//! The structures of `infiniband/verbs.h`, field by field, as in release 44.
+//! The structures of `infiniband/verbs.h`, field by field, as in release 44, and of
+//! `infiniband/mlx5dv.h`.
 //!
 //! Later releases only append to structures that programs allocate, and `verbs_context` grows
 //! towards lower addresses, so programs built against them work as well. `tests/layout.rs` compares
@@ -8,13 +9,14 @@
     missing_docs,
     missing_debug_implementations,
     clippy::use_self,
-    reason = "names and meaning are those of infiniband/verbs.h"
+    reason = "names and meaning are those of the headers"
 )]
 
 mod attr;
 mod context;
 mod device;
 mod kern;
+mod mlx5dv;
 mod object;
 mod work;
 
@@ -22,6 +24,7 @@ pub use attr::*;
 pub use context::*;
 pub use device::*;
 pub use kern::*;
+pub use mlx5dv::*;
 pub use object::*;
 pub use work::*;
 

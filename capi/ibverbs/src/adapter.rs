@@ -6,16 +6,18 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 use std::thread::available_parallelism;
 
 use ferroce_abi::border;
-use ferroce_abi::border::{Consequence, on_panic};
-use ferroce_device::{Hca, VerbsError, limits};
+use ferroce_abi::border::{Consequence, on_panic, uncancelled};
+use ferroce_device::{Attr, Hca, QpAttr, QpModify, QpState, VerbsError, limits};
+use ferroce_fault::{Effect, Occasion, Target};
 use ferroce_os::WallClock;
 use ferroce_registry::Registry;
 use ferroce_runtime::{AttachOptions, Device};
+use ferroce_wire::Qpn;
 
 use crate::devices::Listed;
 use crate::error::Error;
 use crate::routes::{Routes, read};
-use crate::{capture, gate};
+use crate::{capture, faults, gate};
 
 /// A device that this process has open; the contexts that a thread opens share it.
 ///
@@ -54,6 +56,7 @@ impl Adapter {
     /// Opens a device, or shares it with contexts of this process: those of this thread, or any if more
     /// threads have it open than gain by that.
     pub(crate) fn attach(listed: &'static Listed) -> Result<Arc<Self>, Error> {
+        faults::watch()?;
         let _pass = gate::pass();
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|adapter| adapter.strong_count() > 0);
@@ -85,7 +88,10 @@ impl Adapter {
             (Err(_), Some(adapter)) => return Ok(adapter),
             (Err(error), None) => return Err(error.into()),
         };
-        let routes = Arc::new(Routes::default());
+        let routes = Arc::new(Routes {
+            device: listed.spec.name.clone(),
+            ..Routes::default()
+        });
         let sink = Arc::clone(&routes);
         device.set_event_sink(Box::new(move |hca, event| sink.deliver(hca, event)));
         let adapter = Arc::new(Self {
@@ -142,6 +148,39 @@ impl Adapter {
             return Err(Error::InCall);
         }
         Ok(&self.device)
+    }
+
+    /// Lets fault rules act on a call, which fails if one says so.
+    #[inline]
+    pub(crate) fn meet(&self, target: Target, qp: Option<Qpn>) -> Result<(), Error> {
+        match faults::is_wanted(target) {
+            true => self.strike(target, qp),
+            false => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn strike(&self, target: Target, qp: Option<Qpn>) -> Result<(), Error> {
+        let occasion = Occasion {
+            qp: qp.map(Qpn::value),
+            ..Occasion::on(target, &self.listed.spec.name)
+        };
+        match (faults::meet(occasion), qp) {
+            (Some(Effect::Fail(errno)), _) => return Err(Error::Injected(errno)),
+            (Some(Effect::QpError), Some(qp)) => self.to_error(qp)?,
+            (Some(Effect::DeviceFatal), _) => uncancelled(|| self.device.fail()),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Takes a queue pair to ERR, after all that was posted to it has been seen.
+    pub(crate) fn to_error(&self, qp: Qpn) -> Result<(), Error> {
+        let to_error = QpModify::to(QpState::Err, Attr::STATE, QpAttr::default());
+        let device = self.live()?;
+        device.catch_up();
+        device.with(|hca| hca.modify_qp(qp, &to_error, None))?;
+        Ok(())
     }
 
     /// Runs a verb that ends an object. False in a child of the process that has the object: there

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use ferroce_abi::border;
 use ferroce_abi::pointer::{put, read};
-use ferroce_device::{Object, Path, PdId, SendTo, UdAddress, VerbsError, WcFlags, limits};
+use ferroce_device::{
+    DctAddress, Object, Path, PdId, SendTo, UdAddress, VerbsError, WcFlags, limits,
+};
 
 use crate::abi::{ibv_ah, ibv_ah_attr, ibv_context, ibv_global_route, ibv_grh, ibv_pd, ibv_wc};
 use crate::arena::Arena;
@@ -93,24 +95,50 @@ pub(crate) fn close(context: &ContextRef) {
     }
 }
 
-/// Where a datagram goes of a queue pair in a context and protection domain, to which the address
-/// handle must belong as well (IBA vol 1, 10.2.3).
+/// Where a datagram goes.
 pub(crate) fn datagram(
-    context: &ContextRef,
-    pd: Option<PdId>,
+    from: Sender<'_>,
     ah: *const ibv_ah,
     qpn: u32,
     qkey: u32,
 ) -> Result<SendTo, Error> {
-    let own = AHS.get(ah)?.own();
-    if !pd.is_some_and(|pd| own.is_of(context, pd)) {
-        return Err(Error::OtherDomainsHandle);
-    }
     Ok(SendTo::Datagram(UdAddress {
-        path: own.path,
+        path: from.path(ah)?,
         qpn: convert::qpn("remote_qpn", qpn)?,
         qkey,
     }))
+}
+
+/// Where a request goes to a target of the dynamically connected transport.
+pub(crate) fn target(
+    from: Sender<'_>,
+    ah: *const ibv_ah,
+    dctn: u32,
+    key: u64,
+) -> Result<SendTo, Error> {
+    Ok(SendTo::Dct(DctAddress {
+        path: from.path(ah)?,
+        qpn: convert::qpn("remote_dctn", dctn)?,
+        key,
+    }))
+}
+
+/// The context and protection domain of a queue pair whose requests have address handles.
+#[derive(Clone, Copy)]
+pub(crate) struct Sender<'a> {
+    pub(crate) context: &'a ContextRef,
+    pub(crate) pd: Option<PdId>,
+}
+
+impl Sender<'_> {
+    /// The path of an address handle, which must belong to both as well (IBA vol 1, 10.2.3).
+    fn path(self, ah: *const ibv_ah) -> Result<Path, Error> {
+        let own = AHS.get(ah)?.own();
+        match self.pd.is_some_and(|pd| own.is_of(self.context, pd)) {
+            true => Ok(own.path),
+            false => Err(Error::OtherDomainsHandle),
+        }
+    }
 }
 
 /// The address of the sender of a received datagram (ibv_init_ah_from_wc(3)).

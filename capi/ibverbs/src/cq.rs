@@ -11,6 +11,7 @@ use ferroce_abi::border;
 use ferroce_abi::border::uncancelled;
 use ferroce_abi::pointer::check;
 use ferroce_device::{Completion, CqId, CqInit, Notify, WcFlags, WcOpcode};
+use ferroce_fault::{Effect, Occasion, Target};
 use ferroce_runtime::Device;
 use ferroce_wire::Qpn;
 
@@ -20,6 +21,8 @@ use crate::channel;
 use crate::context::{self, ContextRef};
 use crate::error::{Error, number, pointer, status};
 use crate::events::{CompQueue, Reported, acknowledge, wait_acknowledged};
+use crate::faults;
+use crate::late::Late;
 use crate::routes::{AsyncRoute, read, write};
 
 pub(crate) struct Cq {
@@ -31,6 +34,8 @@ pub(crate) struct Cq {
     pub(crate) reported: Reported,
     /// The program asked for an event and has polled no completion since.
     armed: AtomicBool,
+    /// Completions that fault rules hold back.
+    late: Arc<Late>,
     /// The completion that `ibv_start_poll` and its like are at.
     pub(crate) poller: Poller,
 }
@@ -40,7 +45,10 @@ impl Cq {
     #[inline]
     pub(crate) fn is_idle(&self) -> bool {
         let is_idle = |device: &Device| device.is_idle(self.id);
-        !self.armed.load(Ordering::Relaxed) && self.context.adapter.live().is_ok_and(is_idle)
+        !self.armed.load(Ordering::Relaxed)
+            && self.context.adapter.live().is_ok_and(is_idle)
+            && !self.late.is_any()
+            && !faults::is_wanted(Target::PollCq)
     }
 }
 
@@ -197,6 +205,7 @@ pub(crate) fn create(
         announced: Arc::clone(&announced),
         reported: Arc::clone(&reported),
         armed: AtomicBool::new(false),
+        late: Arc::default(),
         poller: Poller::new(!wanted.single_threaded),
     };
     let pointer = CQS.insert(abi, cq);
@@ -262,6 +271,7 @@ fn destroy(pointer: *mut ibv_cq, wait: bool) -> Result<(), Error> {
     let cq = object.own();
     let adapter = &cq.context.adapter;
     let is_live = adapter.end(|hca| hca.destroy_cq(cq.id))?;
+    cq.late.forget(None);
     if is_live {
         if let Some(queue) = write(&adapter.routes.completions).remove(&cq.id) {
             queue.withdraw();
@@ -332,6 +342,65 @@ pub(crate) unsafe extern "C" fn poll_cq(
 
 /// Takes up to `max` completions and returns how many.
 pub(crate) fn take(cq: &Cq, max: usize, each: impl FnMut(Completion)) -> Result<usize, Error> {
+    cq.context.adapter.meet(Target::PollCq, None)?;
+    if cq.late.is_any() || faults::is_wanted(Target::Completion) {
+        return take_by_rule(cq, max, each);
+    }
+    take_from_device(cq, max, each)
+}
+
+/// The same where fault rules may have something happen to completions.
+#[cold]
+fn take_by_rule(cq: &Cq, max: usize, mut each: impl FnMut(Completion)) -> Result<usize, Error> {
+    let now = cq.context.adapter.device.now();
+    let device = &cq.context.adapter.listed.spec.name;
+    let mut given = cq.late.take(now, max, &mut each);
+    let mut failed = Vec::new();
+    take_from_device(cq, max - given, |mut completion| {
+        let occasion = Occasion::on(Target::Completion, device).of_qp(completion.qpn.value());
+        match faults::meet(occasion) {
+            Some(Effect::Never) => return,
+            Some(Effect::Late(by)) => return cq.late.hold(now.after(by), completion),
+            Some(Effect::Twice) => cq.late.hold(now, completion),
+            Some(Effect::Status { status, vendor_err }) => {
+                (completion.status, completion.vendor_err) = (status, vendor_err);
+                failed.push(completion.qpn);
+            }
+            _ => {}
+        }
+        given += 1;
+        each(completion);
+    })?;
+    given += cq.late.take(now, max - given, &mut each);
+    for qpn in failed {
+        // The program may have destroyed it since.
+        let _ = cq.context.adapter.to_error(qpn);
+    }
+    announce_late(cq);
+    Ok(given)
+}
+
+/// Announces completions that are held back when their time comes.
+fn announce_late(cq: &Cq) {
+    if cq.late.is_any()
+        && let Some(route) = read(&cq.context.adapter.routes.completions).get(&cq.id)
+    {
+        cq.late.announce(route);
+    }
+}
+
+/// Forgets completions held back of a queue pair that is gone.
+pub(crate) fn forget_late(context: &ContextRef, qpn: Qpn) {
+    if !faults::is_in_use() {
+        return;
+    }
+    let own = |cq: &&Object<ibv_cq_ex, Cq>| Arc::ptr_eq(&cq.own().context, context);
+    for cq in CQS.all().into_iter().filter(own) {
+        cq.own().late.forget(Some(qpn));
+    }
+}
+
+fn take_from_device(cq: &Cq, max: usize, each: impl FnMut(Completion)) -> Result<usize, Error> {
     let device = cq.context.adapter.live()?;
     let taken = device.poll_each(cq.id, max, each)?;
     if cq.armed.load(Ordering::Relaxed) {
@@ -359,6 +428,7 @@ fn withdraw_polled(cq: &Cq) -> Result<(), Error> {
         if let Some(notify) = hca.take_polled_early(cq.id)?
             && route.withdraw()
         {
+            route.arm();
             hca.req_notify_cq(cq.id, notify)?;
         }
         Ok(())
@@ -412,8 +482,9 @@ pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c
         let cq = object.own();
         let adapter = &cq.context.adapter;
         let device = adapter.live()?;
-        if !read(&adapter.routes.completions).contains_key(&cq.id) {
-            return Ok(()); // nobody to tell
+        match read(&adapter.routes.completions).get(&cq.id) {
+            Some(route) => route.arm(),
+            None => return Ok(()), // nobody to tell
         }
         let notify = if solicited_only == 0 {
             Notify::Any
@@ -422,6 +493,7 @@ pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c
         };
         device.with(|hca| hca.req_notify_cq(cq.id, notify))?;
         cq.armed.store(true, Ordering::Relaxed);
+        announce_late(cq);
         Ok(())
     });
     status("ibv_req_notify_cq", result)

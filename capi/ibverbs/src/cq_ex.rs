@@ -39,11 +39,16 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
 ) -> *mut ibv_cq_ex {
     // SAFETY: null or a structure of the program, valid during the call.
     let init = unsafe { read("cq_attr", init) }.map_err(Error::from);
-    let made = init.and_then(|init| {
-        let wanted = wanted(context, init)?;
-        cq::create(context, &wanted, |cq| extended(cq, init.wc_flags))
-    });
+    let made = init.and_then(|init| create(context, init));
     pointer("ibv_create_cq_ex", made)
+}
+
+pub(crate) fn create(
+    context: *mut ibv_context,
+    init: &ibv_cq_init_attr_ex,
+) -> Result<*mut ibv_cq_ex, Error> {
+    let wanted = wanted(context, init)?;
+    cq::create(context, &wanted, |cq| extended(cq, init.wc_flags))
 }
 
 fn wanted(context: *mut ibv_context, init: &ibv_cq_init_attr_ex) -> Result<Wanted, Error> {

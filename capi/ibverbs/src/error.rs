@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ferroce_abi::log::{Level, log};
 use ferroce_abi::pointer::Null;
 use ferroce_device::{PostError, VerbsError};
-use ferroce_registry::RegistryError;
+use ferroce_fault::Errno;
+use ferroce_registry::{FaultError, RegistryError};
 use ferroce_runtime::OpenError;
 use thiserror::Error;
 
@@ -96,6 +97,12 @@ pub enum Error {
         /// The reason.
         what: String,
     },
+    /// A fault rule.
+    #[error("a fault rule makes the call fail with {}", .0.name())]
+    Injected(Errno),
+    /// The fault rules cannot be read.
+    #[error(transparent)]
+    Faults(#[from] FaultError),
     /// Another reason, in words, and its error number.
     #[error("{what}")]
     Refused {
@@ -167,6 +174,11 @@ impl Error {
             Self::OtherDomain { .. } => libc::EPERM,
             Self::Orphaned => libc::ENODEV,
             Self::Failed => libc::EIO,
+            Self::Injected(errno) => errno.number(),
+            Self::Faults(FaultError::File { source, .. }) => {
+                source.raw_os_error().unwrap_or(libc::EIO)
+            }
+            Self::Faults(_) => libc::EINVAL,
             Self::InCall => libc::EDEADLK,
             Self::Busy(_) => libc::EBUSY,
             Self::Verbs(error) => error.errno(),
@@ -190,7 +202,7 @@ impl Error {
             Self::Os(error) if error.kind() == io::ErrorKind::Interrupted => Level::Debug,
             Self::Os(error) if error.raw_os_error() == Some(libc::ENODATA) => Level::Debug,
             Self::Unsupported(_) | Self::Verbs(VerbsError::NotSupported { .. }) => Level::Info,
-            Self::Probed { .. } => Level::Info,
+            Self::Probed { .. } | Self::Injected(_) => Level::Info,
             // Programs clean up in whichever order, and again.
             Self::Busy(_) | Self::Verbs(VerbsError::Busy { .. }) => Level::Info,
             // No query tells the limit, so programs search for it.

@@ -35,6 +35,8 @@ pub(crate) struct CompQueue {
     reported: Reported,
     /// The channel has an announcement of this queue.
     is_unread: Arc<AtomicBool>,
+    /// The program has armed the queue, and nothing was announced since.
+    is_armed: AtomicBool,
 }
 
 impl CompQueue {
@@ -44,12 +46,26 @@ impl CompQueue {
             cq,
             reported,
             is_unread: Arc::default(),
+            is_armed: AtomicBool::new(false),
+        }
+    }
+
+    /// The program arms the queue.
+    pub(crate) fn arm(&self) {
+        self.is_armed.store(true, Ordering::Release);
+    }
+
+    /// Announces what the device does not know of, if the queue is armed.
+    pub(crate) fn announce_if_armed(&self) {
+        if self.is_armed.load(Ordering::Acquire) {
+            self.announce();
         }
     }
 
     /// As a card does, with one announcement until the program has taken it, however often it arms the
     /// queue.
     pub(crate) fn announce(&self) {
+        self.is_armed.store(false, Ordering::Release);
         if !self.is_unread.swap(true, Ordering::AcqRel) {
             self.channel.push(Announced {
                 cq: self.cq,

@@ -13,7 +13,7 @@ use ferroce_os::Tap;
 
 use crate::devices::{self, Listed};
 use crate::gate::{self, Closed};
-use crate::{adapter, capture};
+use crate::{adapter, capture, faults};
 
 /// All locks that a child needs and another thread may hold, in the order in which threads take them.
 struct Held {
@@ -66,6 +66,7 @@ unsafe extern "C" fn in_child() {
     unsafe { after() };
     adapter::forget_all();
     capture::forget();
+    faults::after_fork();
 }
 
 /// Nothing is left to be done (ibv_fork_init(3)).

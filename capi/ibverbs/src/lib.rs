@@ -9,8 +9,9 @@
 //! |---|---|
 //! | [`abi`] | the structures of the header |
 //! | [`error`] | refusals: error number and one line on stderr (`FERROCE_LOG`) |
+//! | [`faults`] | the fault rules in force |
 //! | `gate`, [`arena`] | the objects that programs hold pointers to, and the check of such pointers |
-//! | `queue`, `events`, `routes` | events on descriptors that can be polled, and their way from the device |
+//! | `queue`, `events`, `late`, `routes` | events on descriptors that can be polled, and their way from the device |
 //! | `devices`, `adapter`, `context` | the available devices, those that this process has open, and by whom |
 //! | `pd`, `mr`, `cq`, `srq`, `qp`, ... | the calls, by the object they are about; those that use another object follow it |
 //! | `chain`, `post` | work requests |
@@ -44,12 +45,15 @@ mod convert;
 mod cq;
 mod cq_ex;
 mod devices;
+mod direct;
 mod dm;
 pub mod error;
 mod events;
+pub mod faults;
 mod fork;
 mod gate;
 mod kern;
+mod late;
 mod mlx5dv;
 mod mr;
 mod multicast;
@@ -89,7 +93,10 @@ pub use kern::{
     ibv_copy_ah_attr_from_kern, ibv_copy_path_rec_from_kern, ibv_copy_path_rec_to_kern,
     ibv_copy_qp_attr_from_kern,
 };
-pub use mlx5dv::mlx5dv_query_device;
+pub use mlx5dv::{
+    _mlx5dv_query_port, mlx5dv_create_cq, mlx5dv_create_qp, mlx5dv_is_supported,
+    mlx5dv_open_device, mlx5dv_qp_ex_from_ibv_qp_ex, mlx5dv_query_device,
+};
 pub use mr::dmabuf::ibv_reg_dmabuf_mr;
 pub use mr::extended::ibv_reg_mr_ex;
 pub use mr::{

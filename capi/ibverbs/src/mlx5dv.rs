@@ -1,36 +1,112 @@
-//! Direct verbs of ConnectX cards, which these devices do not support.
-//!
-//! libmlx5 itself refuses almost all its calls on other devices. But perftest since 6.28 queries
-//! every device of this vendor for its capabilities and does not continue without an answer. That
-//! query therefore succeeds, and reports no capabilities.
+//! Direct verbs of ConnectX cards (mlx5dv(7)): those that need no card, which are the dynamically
+//! connected transport and what programs call on the way to it. The library that programs load for
+//! them, `libmlx5.so.1`, leads here, and refuses all others.
+
+mod cq;
+mod qp;
 
 use std::ffi::c_int;
+use std::mem::zeroed;
+use std::sync::OnceLock;
 
 use ferroce_abi::border;
+use ferroce_abi::pointer::{change, check, read};
+use ferroce_device::limits;
 
-use crate::abi::{ibv_context, mlx5dv_context};
-use crate::context;
-use crate::error::{Error, status};
+pub use self::cq::mlx5dv_create_cq;
+pub use self::qp::{mlx5dv_create_qp, mlx5dv_qp_ex_from_ibv_qp_ex};
+use crate::abi::{
+    MLX5DV_CONTEXT_MASK_DC_ODP_CAPS, MLX5DV_CONTEXT_MASK_NUM_LAG_PORTS,
+    MLX5DV_QUERY_PORT_VPORT_VHCA_ID, ibv_context, ibv_device, mlx5dv_context, mlx5dv_context_attr,
+    mlx5dv_port,
+};
+use crate::error::{Error, pointer, status};
+use crate::{context, convert, devices, open};
 
-/// No capability (mlx5dv_query_device(3)): of the optional fields that the program asks for, none is
-/// there.
+/// Whether a device is one of libmlx5 (mlx5dv_is_supported(3)): only with `FERROCE_MLX5DV=1`. Programs
+/// that find such a device, UCX above all, go on to a card's own queues, which these devices do not
+/// have.
+#[border(value)]
+pub unsafe extern "C" fn mlx5dv_is_supported(device: *mut ibv_device) -> bool {
+    static WANTED: OnceLock<bool> = OnceLock::new();
+    let wanted = || std::env::var_os("FERROCE_MLX5DV").is_some_and(|value| value == "1");
+    *WANTED.get_or_init(wanted) && devices::find(device).is_ok()
+}
+
+/// Opens a device (mlx5dv_open_device(3)).
+#[border(pointer)]
+pub unsafe extern "C" fn mlx5dv_open_device(
+    device: *mut ibv_device,
+    attr: *mut mlx5dv_context_attr,
+) -> *mut ibv_context {
+    // SAFETY: null or a structure of the program, valid during the call.
+    let attr = unsafe { read("attr", attr) }.map_err(Error::from);
+    let opened = attr.and_then(|attr| {
+        if attr.flags != 0 {
+            return Err(Error::Unsupported("a flag in flags (DEVX)"));
+        }
+        if attr.comp_mask != 0 {
+            return Err(Error::Unsupported("an attribute in comp_mask"));
+        }
+        open::open(device)
+    });
+    pointer("mlx5dv_open_device", opened)
+}
+
+/// The capabilities that `comp_mask` asks for and the device has (mlx5dv_query_device(3)). No field is
+/// filled only to say that the device lacks something: perftest asks with bits that it has not set, and
+/// its structure may end before a newer field.
 #[border(status)]
 pub unsafe extern "C" fn mlx5dv_query_device(
     context: *mut ibv_context,
     attrs: *mut mlx5dv_context,
 ) -> c_int {
     let result = context::find(context).and_then(|_| {
-        if attrs.is_null() {
-            return Err(Error::Null("attrs_out"));
+        check("attrs_out", attrs)?;
+        // SAFETY: not null, and a structure of the program that may be written to. It has the fields
+        // that its `comp_mask` names.
+        unsafe {
+            let asked = (*attrs).comp_mask;
+            if asked & MLX5DV_CONTEXT_MASK_DC_ODP_CAPS != 0 {
+                (*attrs).dc_odp_caps = limits::ODP_RC_CAPS;
+            }
+            if asked & MLX5DV_CONTEXT_MASK_NUM_LAG_PORTS != 0 {
+                (*attrs).num_lag_ports = 1;
+            }
+            ((*attrs).version, (*attrs).flags) = (0, 0);
+            (*attrs).comp_mask =
+                asked & (MLX5DV_CONTEXT_MASK_DC_ODP_CAPS | MLX5DV_CONTEXT_MASK_NUM_LAG_PORTS);
         }
-        let none = mlx5dv_context {
-            version: 0,
-            flags: 0,
-            comp_mask: 0,
-        };
-        // SAFETY: not null, and a variable that may be written to.
-        unsafe { attrs.write(none) };
         Ok(())
     });
     status("mlx5dv_query_device", result)
+}
+
+/// What belongs to a port inside the card (mlx5dv_query_port(3)): these devices know the number of the
+/// function.
+#[border(status)]
+pub unsafe extern "C" fn _mlx5dv_query_port(
+    context: *mut ibv_context,
+    port_num: u32,
+    info: *mut mlx5dv_port,
+    info_len: usize,
+) -> c_int {
+    let result = context::find(context).and_then(|own| {
+        convert::check_port(port_num)?;
+        if info_len < size_of::<mlx5dv_port>() {
+            let allowed = "the size of mlx5dv_port or more";
+            return Err(Error::invalid("info_len", info_len, allowed));
+        }
+        // SAFETY: null or a structure of the program that nothing else accesses during the call.
+        let info = unsafe { change("info", info)? };
+        // SAFETY: zero is valid for numbers.
+        let none: mlx5dv_port = unsafe { zeroed() };
+        *info = mlx5dv_port {
+            flags: MLX5DV_QUERY_PORT_VPORT_VHCA_ID,
+            vport_vhca_id: own.adapter.listed.spec.vhca_id(),
+            ..none
+        };
+        Ok(())
+    });
+    status("mlx5dv_query_port", result)
 }

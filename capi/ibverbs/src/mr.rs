@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ferroce_abi::border;
 use ferroce_device::{Memory, MrKey, MrModify, RegFlags};
+use ferroce_fault::Target;
 
 use crate::abi::{ibv_mr, ibv_pd, ibv_sge};
 use crate::arena::Arena;
@@ -112,6 +113,7 @@ pub(crate) fn register(
     access: u32,
 ) -> Result<*mut ibv_mr, Error> {
     let own = pd::find(pd)?.own();
+    own.context.adapter.meet(Target::RegMr, None)?;
     let flags = RegFlags::from_bits(access)?;
     let memory = memory(addr, length, flags)?;
     let iova = if flags.zero_based { 0 } else { iova };
@@ -129,6 +131,7 @@ pub(crate) fn register_dm(
     hold: impl Any + Send + Sync,
 ) -> Result<*mut ibv_mr, Error> {
     let own = pd::find(pd)?.own();
+    own.context.adapter.meet(Target::RegMr, None)?;
     let flags = RegFlags::from_bits(access)?;
     if !flags.zero_based {
         let allowed = "flags with IBV_ACCESS_ZERO_BASED";

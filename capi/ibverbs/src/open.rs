@@ -33,7 +33,7 @@ pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_co
     pointer("ibv_open_device", open(device))
 }
 
-fn open(device: *mut ibv_device) -> Result<*mut ibv_context, Error> {
+pub(crate) fn open(device: *mut ibv_device) -> Result<*mut ibv_context, Error> {
     let listed = devices::find(device)?;
     fork::watch();
     let adapter = Adapter::attach(listed)?;

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use ferroce_fault::Target;
 use ferroce_runtime::Device;
 
 use crate::abi::ibv_context;
@@ -32,6 +33,11 @@ impl Opened {
     /// The device.
     pub fn device(&self) -> &Device {
         &self.0.device
+    }
+
+    /// Lets fault rules act on a call of the connection manager's library.
+    pub fn meet(&self, target: Target) -> Result<(), Error> {
+        self.0.meet(target, None)
     }
 
     /// The index of the GID that the device sends from.

@@ -6,6 +6,7 @@ use ferroce_abi::border;
 use ferroce_abi::border::uncancelled;
 use ferroce_abi::pointer::read;
 use ferroce_device::{MwBindWr, SendFlags, SendOp, SendWr, limits};
+use ferroce_fault::Target;
 
 use crate::abi::{
     IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_BIND_MW, IBV_WR_LOCAL_INV,
@@ -27,6 +28,7 @@ pub(crate) unsafe extern "C" fn post_send(
     let mut chain = Chain::new(wr);
     let posted = (|| {
         let own = qp::get(qp)?.own();
+        own.context.adapter.meet(Target::PostSend, Some(own.qpn))?;
         let writer = |wr| move |to: &mut SendWr| send_request(own, wr, to);
         let requests = chain.walk(|wr: &ibv_send_wr| wr.next).map(writer);
         let device = own.context.adapter.live()?;
@@ -50,6 +52,7 @@ pub(crate) unsafe extern "C" fn post_recv(
     let mut chain = Chain::new(wr);
     let posted = (|| {
         let own = qp::get(qp)?.own();
+        own.context.adapter.meet(Target::PostRecv, Some(own.qpn))?;
         let requests = chain.requests(|wr| wr.next, recv_request);
         Ok(own.context.adapter.live()?.post_recvs(own.qpn, requests)?)
     })();

@@ -4,13 +4,14 @@ use std::cell::UnsafeCell;
 use std::collections::hash_map::Entry;
 use std::ffi::c_int;
 use std::ptr::null_mut;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use ferroce_abi::border;
 use ferroce_abi::pointer::{change, check, read};
 use ferroce_device::{
     Attr, PdId, QpCap, QpInit, QpState, QpType, SendOp, SendTo, SendWr, VerbsError,
 };
+use ferroce_fault::Target;
 use ferroce_wire::{Qpn, Srqn};
 use libc::pthread_mutex_t;
 
@@ -18,8 +19,10 @@ use crate::abi::{
     IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD, IBV_QPT_XRC_RECV, IBV_QPT_XRC_SEND, ibv_ah_attr,
     ibv_context, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_ex, ibv_qp_init_attr, ibv_send_wr,
 };
+use crate::ah::Sender;
 use crate::arena::{Arena, Object};
 use crate::context::ContextRef;
+use crate::direct::Direct;
 use crate::error::{Error, pointer, status};
 use crate::events::{Reported, wait_acknowledged};
 use crate::routes::{AsyncRoute, write};
@@ -28,6 +31,7 @@ use crate::{ah, convert, cq, pd, srq};
 pub(crate) struct Qp {
     pub(crate) context: ContextRef,
     pub(crate) qpn: Qpn,
+    pub(crate) qp_type: QpType,
     /// That of XRC_RECV is an XRC domain.
     pub(crate) pd: Option<PdId>,
     pub(crate) cap: QpCap,
@@ -38,15 +42,17 @@ pub(crate) struct Qp {
     pub(crate) reported: Reported,
     /// Work requests that `ibv_wr_*` puts together.
     pub(crate) builder: Builder,
+    /// What `mlx5dv_qp_ex_from_ibv_qp_ex` has returned.
+    pub(crate) direct: OnceLock<Direct>,
 }
 
 impl Qp {
     /// The attributes of a change without those of the half that an XRC queue pair lacks: programs
     /// name all that RC has, and kernels overlook these.
     fn applicable(&self, mask: c_int) -> c_int {
-        let lacking = match self.init.0.qp_type {
-            IBV_QPT_XRC_SEND => Attr::MAX_DEST_RD_ATOMIC | Attr::MIN_RNR_TIMER,
-            IBV_QPT_XRC_RECV => Attr::MAX_QP_RD_ATOMIC | Attr::RETRY_CNT | Attr::RNR_RETRY,
+        let lacking = match self.qp_type {
+            QpType::XrcSend => Attr::MAX_DEST_RD_ATOMIC | Attr::MIN_RNR_TIMER,
+            QpType::XrcRecv => Attr::MAX_QP_RD_ATOMIC | Attr::RETRY_CNT | Attr::RNR_RETRY,
             _ => Attr::empty(),
         };
         mask & !(lacking.bits() as c_int)
@@ -54,22 +60,30 @@ impl Qp {
 
     /// Where a send request goes that does not say so.
     pub(crate) fn peer(&self) -> SendTo {
-        match self.init.0.qp_type {
-            IBV_QPT_XRC_SEND => SendTo::Srq(Srqn::new(0)),
+        match self.qp_type {
+            QpType::XrcSend => SendTo::Srq(Srqn::new(0)),
             _ => SendTo::Peer,
         }
     }
 
     /// Where a send request of a chain goes.
     pub(crate) fn destination(&self, op: &SendOp, wr: &ibv_send_wr) -> Result<SendTo, Error> {
-        match self.init.0.qp_type {
-            IBV_QPT_UD if matches!(op, SendOp::Send { .. }) => {
+        match self.qp_type {
+            QpType::Ud if matches!(op, SendOp::Send { .. }) => {
                 // SAFETY: of a datagram this is the member that is set.
                 let to = unsafe { wr.wr.ud };
-                ah::datagram(&self.context, self.pd, to.ah, to.remote_qpn, to.remote_qkey)
+                ah::datagram(self.sender(), to.ah, to.remote_qpn, to.remote_qkey)
             }
-            IBV_QPT_XRC_SEND => convert::srq(wr.remote_srqn),
+            QpType::XrcSend => convert::srq(wr.remote_srqn),
             _ => Ok(self.peer()),
+        }
+    }
+
+    /// Whose address handles its requests may have.
+    pub(crate) fn sender(&self) -> Sender<'_> {
+        Sender {
+            context: &self.context,
+            pd: self.pd,
         }
     }
 
@@ -135,23 +149,34 @@ pub unsafe extern "C" fn ibv_create_qp(
     let init = unsafe { change("qp_init_attr", init) }.map_err(Error::from);
     pointer(
         "ibv_create_qp",
-        init.and_then(|init| create(pd, init, ibv_qp_ex::of)),
+        init.and_then(|init| create(pd, init, None, ibv_qp_ex::of)),
     )
 }
 
-/// `extend` adds the `ibv_wr_*` functions of the queue pair, if it is to have some.
+/// An end of the dynamically connected transport.
+#[derive(Clone, Copy)]
+pub(crate) enum DcEnd {
+    Initiator,
+    Target { key: u64 },
+}
+
+/// `dc` is given for queue pairs of this transport, which all have the type `IBV_QPT_DRIVER`. `extend`
+/// adds the `ibv_wr_*` functions of the queue pair, if it is to have some.
 pub(crate) fn create(
     pd: *mut ibv_pd,
     init: &mut ibv_qp_init_attr,
+    dc: Option<DcEnd>,
     extend: impl FnOnce(ibv_qp) -> ibv_qp_ex,
 ) -> Result<*mut ibv_qp, Error> {
     let domain = pd::find(pd)?.own();
-    let qp_type = match init.qp_type {
-        IBV_QPT_RC => QpType::Rc,
-        IBV_QPT_UC => QpType::Uc,
-        IBV_QPT_UD => QpType::Ud,
-        IBV_QPT_XRC_SEND => QpType::XrcSend,
-        IBV_QPT_XRC_RECV => return Err(VerbsError::NeedsXrcDomain.into()),
+    let qp_type = match (dc, init.qp_type) {
+        (Some(DcEnd::Initiator), _) => QpType::Dci,
+        (Some(DcEnd::Target { .. }), _) => QpType::Dct,
+        (None, IBV_QPT_RC) => QpType::Rc,
+        (None, IBV_QPT_UC) => QpType::Uc,
+        (None, IBV_QPT_UD) => QpType::Ud,
+        (None, IBV_QPT_XRC_SEND) => QpType::XrcSend,
+        (None, IBV_QPT_XRC_RECV) => return Err(VerbsError::NeedsXrcDomain.into()),
         _ => return Err(Error::Unsupported("the type of queue pair")),
     };
     let own = Arc::clone(&domain.context);
@@ -159,36 +184,48 @@ pub(crate) fn create(
         true => None,
         false => Some(srq::find_in(init.srq, &own)?),
     };
-    let send_cq = cq::find_in(init.send_cq, &own)?;
+    // The other one is not looked at for a queue pair that only sends, or only receives.
+    let (send_cq, recv_cq) = match qp_type {
+        QpType::XrcSend | QpType::Dci => (init.send_cq, init.send_cq),
+        QpType::Dct => (init.recv_cq, init.recv_cq),
+        _ => (init.send_cq, init.recv_cq),
+    };
     let device = QpInit {
         qp_type,
         pd: domain.id,
-        send_cq,
-        // It is not looked at for a queue pair without receives.
-        recv_cq: match qp_type {
-            QpType::XrcSend => send_cq,
-            _ => cq::find_in(init.recv_cq, &own)?,
-        },
+        send_cq: cq::find_in(send_cq, &own)?,
+        recv_cq: cq::find_in(recv_cq, &own)?,
         srq,
         cap: convert::cap(&init.cap),
         signal_all: init.sq_sig_all != 0,
     };
+    own.adapter.meet(Target::CreateQp, None)?;
     let live = own.adapter.live()?;
     live.join()?;
-    let made = live.with(|hca| {
-        let qpn = hca.create_qp(&device)?;
+    let mut made = live.with(|hca| {
+        let qpn = match dc {
+            Some(DcEnd::Target { key }) => hca.create_dct(&device, key)?,
+            _ => hca.create_qp(&device)?,
+        };
         let granted = hca.qp(qpn).map(|qp| qp.config().cap);
-        Ok::<_, VerbsError>((qpn, granted.unwrap_or(device.cap)))
-    });
-    let (qpn, mut cap) = made?;
+        let cap = granted.unwrap_or(device.cap);
+        Ok::<_, VerbsError>(Made { qpn, qp_type, cap })
+    })?;
     if srq.is_some() {
-        (cap.max_recv_wr, cap.max_recv_sge) = (0, 0);
+        (made.cap.max_recv_wr, made.cap.max_recv_sge) = (0, 0);
     }
-    init.cap = convert::abi_cap(&cap);
+    init.cap = convert::abi_cap(&made.cap);
     // SAFETY: an object whose memory is never freed.
     let context = unsafe { (*pd).context };
     let pd = Some((pd, domain.id));
-    Ok(insert(own, context, pd, qpn, cap, init, extend))
+    Ok(insert(own, context, pd, made, init, extend))
+}
+
+/// A queue pair that the device has made.
+pub(crate) struct Made {
+    pub(crate) qpn: Qpn,
+    pub(crate) qp_type: QpType,
+    pub(crate) cap: QpCap,
 }
 
 /// The queue pair as the program sees it.
@@ -196,8 +233,7 @@ pub(crate) fn insert(
     own: ContextRef,
     context: *mut ibv_context,
     pd: Option<(*mut ibv_pd, PdId)>,
-    qpn: Qpn,
-    cap: QpCap,
+    Made { qpn, qp_type, cap }: Made,
     init: &ibv_qp_init_attr,
     extend: impl FnOnce(ibv_qp) -> ibv_qp_ex,
 ) -> *mut ibv_qp {
@@ -226,12 +262,14 @@ pub(crate) fn insert(
     let qp = Qp {
         context: own,
         qpn,
+        qp_type,
         pd: pd.map(|(_, id)| id),
         cap,
         init: InitAttr(*init),
         ah_attr: Mutex::default(),
         reported,
         builder: Builder::default(),
+        direct: OnceLock::new(),
     };
     let pointer = QPS.insert(extend(base), qp);
     let element = pointer as u64;
@@ -249,6 +287,7 @@ pub unsafe extern "C" fn ibv_modify_qp(
 ) -> c_int {
     let result = find(qp).and_then(|object| {
         let own = object.own();
+        own.context.adapter.meet(Target::ModifyQp, Some(own.qpn))?;
         let device = own.context.adapter.live()?;
         // SAFETY: null or a structure of the program, valid during the call.
         let attr = unsafe { read("attr", attr)? };
@@ -264,6 +303,7 @@ pub unsafe extern "C" fn ibv_modify_qp(
         if path.is_some() {
             *own.ah_attr() = attr.ah_attr;
         } else if state == QpState::Reset {
+            cq::forget_late(&own.context, own.qpn);
             *own.ah_attr() = ibv_ah_attr::default();
         }
         // SAFETY: a live object; programs read the field.
@@ -319,6 +359,7 @@ fn destroy(pointer: *mut ibv_qp, wait: bool) -> Result<(), Error> {
     }
     let is_live = adapter.end(|hca| hca.destroy_qp(qp.qpn))?;
     if is_live {
+        cq::forget_late(&qp.context, qp.qpn);
         forget_route(qp, pointer as u64);
     }
     if is_live && wait {

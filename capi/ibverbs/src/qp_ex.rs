@@ -6,6 +6,7 @@ use ferroce_abi::border;
 use ferroce_abi::border::uncancelled;
 use ferroce_abi::pointer::{change as modify, check, read};
 use ferroce_device::{SendFlags, SendOp, SendWr, Sge, Sges};
+use ferroce_fault::Target;
 
 use crate::abi::{
     IBV_QP_CREATE_BLOCK_SELF_MCAST_LB, IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP,
@@ -19,7 +20,7 @@ use crate::abi::{
 };
 use crate::adapter::Adapter;
 use crate::error::{Error, pointer, status};
-use crate::qp::{self, Batch, Qp};
+use crate::qp::{self, Batch, DcEnd, Qp};
 use crate::{ah, chain, convert, mw, xrc_qp};
 
 const OPERATIONS: u64 = IBV_QP_EX_WITH_RDMA_WRITE
@@ -43,13 +44,15 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
     let ex = unsafe { modify("qp_init_attr_ex", init) }.map_err(Error::from);
     pointer(
         "ibv_create_qp_ex",
-        ex.and_then(|ex| create_extended(context, ex)),
+        ex.and_then(|ex| create_extended(context, ex, None)),
     )
 }
 
-fn create_extended(
+/// `dc` is given for queue pairs of the dynamically connected transport.
+pub(crate) fn create_extended(
     context: *mut ibv_context,
     ex: &mut ibv_qp_init_attr_ex,
+    dc: Option<DcEnd>,
 ) -> Result<*mut ibv_qp, Error> {
     const KNOWN: u32 = IBV_QP_INIT_ATTR_PD
         | IBV_QP_INIT_ATTR_XRCD
@@ -78,7 +81,7 @@ fn create_extended(
     }
     // SAFETY: the plain structure is the head of the extended one.
     let init = unsafe { &mut *std::ptr::from_mut(ex).cast() };
-    let made = qp::create(ex.pd, init, |base| match operations {
+    let made = qp::create(ex.pd, init, dc, |base| match operations {
         Some(operations) => extended(base, operations),
         None => ibv_qp_ex::of(base),
     })?;
@@ -126,7 +129,10 @@ unsafe fn begin(qp: *mut ibv_qp_ex, op: SendOp) {
 ///
 /// # Safety
 /// As for [`batch`].
-unsafe fn change(qp: *mut ibv_qp_ex, change: impl FnOnce(&Qp, &mut SendWr) -> Result<(), Error>) {
+pub(crate) unsafe fn change(
+    qp: *mut ibv_qp_ex,
+    change: impl FnOnce(&Qp, &mut SendWr) -> Result<(), Error>,
+) {
     // SAFETY: as the caller promises.
     let Some((own, batch)) = (unsafe { batch(qp) }) else {
         return;
@@ -162,7 +168,10 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
     };
     let result = match batch.refused.take() {
         Some(error) => Err(error),
-        None => post_all(own, &mut batch.requests),
+        None => {
+            let met = own.context.adapter.meet(Target::PostSend, Some(own.qpn));
+            met.and_then(|()| post_all(own, &mut batch.requests))
+        }
     };
     // SAFETY: locked by `wr_start` on this thread.
     unsafe { libc::pthread_mutex_unlock(own.builder.mutex.get()) };
@@ -266,7 +275,7 @@ unsafe extern "C" fn wr_set_ud_addr(
     // SAFETY: after `wr_start`, as the header requires.
     unsafe {
         change(qp, |own, request| {
-            request.to = ah::datagram(&own.context, own.pd, ah, remote_qpn, remote_qkey)?;
+            request.to = ah::datagram(own.sender(), ah, remote_qpn, remote_qkey)?;
             Ok(())
         });
     }

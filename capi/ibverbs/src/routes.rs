@@ -7,10 +7,12 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWrite
 
 use ferroce_device::cm::CmEvent;
 use ferroce_device::{CqId, Event, Hca, QpEvent, SrqId};
+use ferroce_fault::{Effect, Occasion, Target};
 use ferroce_wire::Qpn;
 
 use crate::error::report;
 use crate::events::{Async, AsyncQueue, CompQueue, Reported};
+use crate::faults;
 
 /// Takes the events of a device's connection manager. It is called while the device is locked, by any
 /// thread that drives it, and must not call the device.
@@ -27,6 +29,8 @@ const UNREAD_MAX: usize = 1024;
 /// The recipients of a device's events.
 #[derive(Default)]
 pub(crate) struct Routes {
+    /// The device's name.
+    pub(crate) device: String,
     pub(crate) completions: RwLock<HashMap<CqId, Arc<CompQueue>>>,
     pub(crate) cqs: RwLock<HashMap<CqId, AsyncRoute>>,
     /// One for each handle: an XRC queue pair can be open several times.
@@ -63,6 +67,41 @@ impl AsyncRoute {
 impl Routes {
     /// Takes an event of the device, which is locked.
     pub(crate) fn deliver(&self, hca: &mut Hca, event: Event) {
+        match self.fault(&event) {
+            Some(Effect::Never) => {}
+            Some(Effect::Twice) => {
+                self.pass_on(hca, event, PORT);
+                self.pass_on(hca, event, PORT);
+            }
+            Some(Effect::Port(port)) => self.pass_on(hca, event, port.into()),
+            _ => self.pass_on(hca, event, PORT),
+        }
+    }
+
+    /// What a fault rule has happen to an event.
+    fn fault(&self, event: &Event) -> Option<Effect> {
+        let (target, qpn) = match event {
+            Event::CqOverrun(_) => (Target::CqErr, None),
+            Event::QpFatal(qpn) => (Target::QpFatal, Some(qpn)),
+            Event::Qp(qpn, event) => (target_of(*event)?, Some(qpn)),
+            Event::SrqLimit(_) => (Target::SrqLimitReached, None),
+            Event::DeviceFatal => (Target::DeviceFatal, None),
+            Event::PortActive => (Target::PortActive, None),
+            Event::PortError => (Target::PortErr, None),
+            Event::GidChange => (Target::GidChange, None),
+            _ => return None,
+        };
+        let occasion = Occasion {
+            qp: qpn.map(|qpn| qpn.value()),
+            ..Occasion::on(target, &self.device)
+        };
+        faults::is_wanted(target)
+            .then(|| faults::meet(occasion))
+            .flatten()
+    }
+
+    /// `port` is what events of the port say.
+    fn pass_on(&self, hca: &mut Hca, event: Event, port: u64) {
         match event {
             Event::Completion(cq) => {
                 if let Some(queue) = read(&self.completions).get(&cq) {
@@ -83,9 +122,9 @@ impl Routes {
                     sink();
                 }
             }
-            Event::PortActive => self.broadcast(9, PORT),
-            Event::PortError => self.broadcast(10, PORT),
-            Event::GidChange => self.broadcast(18, PORT),
+            Event::PortActive => self.broadcast(9, port),
+            Event::PortError => self.broadcast(10, port),
+            Event::GidChange => self.broadcast(18, port),
             Event::ConnectionManager => self.deliver_cm(hca),
             Event::ReceiveOverflow => report(
                 "the kernel drops packets because the device's receive buffer is full; raise \
@@ -138,6 +177,18 @@ impl Routes {
             );
         }
     }
+}
+
+/// What rules call it.
+fn target_of(event: QpEvent) -> Option<Target> {
+    Some(match event {
+        QpEvent::RequestError => Target::QpReqErr,
+        QpEvent::AccessError => Target::QpAccessErr,
+        QpEvent::CommunicationEstablished => Target::CommEst,
+        QpEvent::SendQueueDrained => Target::SqDrained,
+        QpEvent::LastWqeReached => Target::QpLastWqeReached,
+        _ => return None,
+    })
 }
 
 /// The number of `ibv_event_type`.

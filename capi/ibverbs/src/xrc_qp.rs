@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use ferroce_abi::border;
 use ferroce_abi::pointer::read;
-use ferroce_device::QpCap;
+use ferroce_device::{QpCap, QpType};
+use ferroce_fault::Target;
 use ferroce_wire::Qpn;
 
 use crate::abi::{
@@ -14,6 +15,7 @@ use crate::abi::{
     ibv_qp_init_attr_ex, ibv_qp_open_attr,
 };
 use crate::error::{Error, pointer};
+use crate::qp::Made;
 use crate::xrc::{self, Xrcd};
 use crate::{context, convert, qp};
 
@@ -27,6 +29,7 @@ pub(crate) fn create(
         return Err(Error::invalid("comp_mask", ex.comp_mask, allowed));
     }
     let xrcd = xrc::find_in(ex.xrcd, &context::find(context)?)?;
+    xrcd.context.adapter.meet(Target::CreateQp, None)?;
     let device = xrcd.context.adapter.live()?;
     device.join()?;
     let qpn = device.with(|hca| hca.create_xrc_recv_qp(xrcd.id))?;
@@ -50,7 +53,12 @@ fn insert(
         sq_sig_all: 0,
     };
     let own = Arc::clone(&xrcd.context);
-    qp::insert(own, context, None, qpn, QpCap::NONE, &init, ibv_qp_ex::of)
+    let made = Made {
+        qpn,
+        qp_type: QpType::XrcRecv,
+        cap: QpCap::NONE,
+    };
+    qp::insert(own, context, None, made, &init, ibv_qp_ex::of)
 }
 
 /// Opens an XRC_RECV queue pair of a domain once more (ibv_open_qp(3)).

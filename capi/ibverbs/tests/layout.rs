@@ -6,6 +6,27 @@ use ferroce_ibverbs::abi::*;
 use ferroce_testing::layout::Fact;
 use ferroce_testing::{check_layout, layout_facts};
 
+/// Those of `infiniband/mlx5dv.h`.
+fn direct_facts() -> Vec<Fact> {
+    layout_facts! {
+        struct mlx5dv_context_attr { flags, comp_mask }
+        struct mlx5dv_port {
+            flags, vport, vport_vhca_id, esw_owner_vhca_id, vport_steering_icm_rx,
+            vport_steering_icm_tx, reg_c0
+        }
+        struct mlx5dv_reg { value, mask }
+        struct mlx5dv_cq_init_attr { comp_mask, cqe_comp_res_format, flags, cqe_size }
+        struct mlx5dv_qp_init_attr { comp_mask, create_flags, dc_init_attr, send_ops_flags }
+        struct mlx5dv_dc_init_attr { dc_type, dct_access_key }
+        struct mlx5dv_qp_ex {
+            comp_mask, wr_set_dc_addr, wr_mr_interleaved, wr_mr_list, wr_mkey_configure,
+            wr_set_mkey_access_flags, wr_set_mkey_layout_list, wr_set_mkey_layout_interleaved,
+            wr_set_mkey_sig_block, wr_raw_wqe, wr_set_dc_addr_stream, wr_memcpy,
+            wr_set_mkey_crypto
+        }
+    }
+}
+
 fn facts() -> Vec<Fact> {
     layout_facts! {
         struct ibv_device { node_type, transport_type, name, dev_name, dev_path, ibdev_path }
@@ -117,6 +138,50 @@ fn sizes_and_offsets_are_those_of_the_installed_headers() {
     check_layout(
         "layout of verbs.h",
         "infiniband/verbs.h",
+        "libibverbs-dev",
+        &facts,
+    );
+}
+
+#[test]
+fn structures_of_direct_verbs_are_those_of_the_installed_header() {
+    let mut facts = direct_facts();
+    // Behind these fields lie others.
+    for (field, offset) in [
+        ("comp_mask", offset_of!(mlx5dv_context, comp_mask)),
+        ("dc_odp_caps", offset_of!(mlx5dv_context, dc_odp_caps)),
+        ("num_lag_ports", offset_of!(mlx5dv_context, num_lag_ports)),
+    ] {
+        facts.push(Fact(
+            format!("offsetof(struct mlx5dv_context, {field})"),
+            offset,
+        ));
+    }
+    for (name, value) in [
+        (
+            "MLX5DV_CONTEXT_MASK_DC_ODP_CAPS",
+            MLX5DV_CONTEXT_MASK_DC_ODP_CAPS as usize,
+        ),
+        (
+            "MLX5DV_CONTEXT_MASK_NUM_LAG_PORTS",
+            MLX5DV_CONTEXT_MASK_NUM_LAG_PORTS as usize,
+        ),
+        (
+            "MLX5DV_QUERY_PORT_VPORT_VHCA_ID",
+            MLX5DV_QUERY_PORT_VPORT_VHCA_ID as usize,
+        ),
+        (
+            "MLX5DV_QP_INIT_ATTR_MASK_DCI_STREAMS",
+            MLX5DV_QP_INIT_ATTR_MASK_DCI_STREAMS as usize,
+        ),
+        ("MLX5DV_DCTYPE_DCI", MLX5DV_DCTYPE_DCI as usize),
+        ("IBV_QPT_DRIVER", IBV_QPT_DRIVER as usize),
+    ] {
+        facts.push(Fact(name.to_owned(), value));
+    }
+    check_layout(
+        "layout of mlx5dv.h",
+        "infiniband/mlx5dv.h",
         "libibverbs-dev",
         &facts,
     );

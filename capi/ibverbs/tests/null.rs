@@ -81,6 +81,9 @@ fn program() {
             more.alloc_dm.unwrap()(context, null_mut()).cast(),
             more.alloc_td.unwrap()(context, null_mut()).cast(),
             more.alloc_parent_domain.unwrap()(context, null_mut()).cast(),
+            mlx5dv_open_device(null_mut(), null_mut()).cast(),
+            mlx5dv_create_cq(context, null_mut(), null_mut()).cast(),
+            mlx5dv_create_qp(context, null_mut(), null_mut()).cast(),
             ibv_create_qp(pd, null_mut()).cast(),
             ibv_create_srq(pd, null_mut()).cast(),
             ibv_create_ah(pd, null_mut()).cast(),
@@ -109,6 +112,7 @@ fn program() {
             ibv_detach_mcast(qp, null(), 0),
             _ibv_query_gid_ex(context, 1, used_gid(context), null_mut(), 0, 32),
             mlx5dv_query_device(context, null_mut()),
+            _mlx5dv_query_port(context, 1, null_mut(), size_of::<mlx5dv_port>()),
         );
         refuse!(|result: &c_int| *result == -1;
             ops.poll_cq.unwrap()(cq, 1, null_mut()),
@@ -126,6 +130,10 @@ fn program() {
         refuse!(|result: &isize| *result == -(libc::EINVAL as isize);
             _ibv_query_gid_table(context, null_mut(), 256, 0, 32),
         );
+
+        // No functions, and no device of libmlx5; neither is an error.
+        assert!(mlx5dv_qp_ex_from_ibv_qp_ex(null_mut()).is_null());
+        assert!(!mlx5dv_is_supported(null_mut()));
 
         // Without a result.
         ibv_ack_async_event(null_mut());

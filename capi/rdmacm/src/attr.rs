@@ -88,9 +88,21 @@ pub(crate) fn path_attr(dgid: ibv_gid, state: &State) -> ibv_ah_attr {
             hop_limit: 64,
             ..ibv_global_route::default()
         },
+        sl: state.sl,
         is_global: 1,
         port_num: 1,
         ..ibv_ah_attr::default()
+    }
+}
+
+/// The service level of a type of service: the priority that Linux gives a socket of that type
+/// (`rt_tos2priority`), as drivers of cards take it without a mapping of their own.
+pub(crate) fn sl_of_tos(tos: u8) -> u8 {
+    match tos >> 3 & 3 {
+        0 => 0, // best effort
+        1 => 2, // bulk
+        2 => 6, // interactive
+        _ => 4, // interactive bulk
     }
 }
 
@@ -102,6 +114,7 @@ pub(crate) fn path(device: &Device, state: &State) -> ibv_sa_path_rec {
         sgid: address::gid(device.address()),
         hop_limit: 64,
         traffic_class: state.traffic_class,
+        sl: state.sl,
         reversible: 1,
         numb_path: 1,
         pkey: ferroce_wire::PKEY_DEFAULT.to_be(),
@@ -212,6 +225,14 @@ mod tests {
         let mut terms = Terms::default();
         terms.take_reply(&rep, Transport::Xrc);
         assert_eq!(terms.peer_qpn, 0x222);
+    }
+
+    /// The table in the manuals of ConnectX drivers.
+    #[test]
+    fn a_type_of_service_has_the_service_level_of_linux() {
+        for (tos, sl) in [(0, 0), (8, 2), (24, 4), (16, 6), (26 << 2, 2), (0xe3, 0)] {
+            assert_eq!(sl_of_tos(tos), sl, "{tos}");
+        }
     }
 
     #[test]

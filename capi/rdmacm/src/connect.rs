@@ -9,6 +9,7 @@ use ferroce_device::Mtu;
 use ferroce_device::cm::{
     CmError, CommId, ConnectReply, ConnectRequest, SidrReply, SidrRequest, ack_timeout,
 };
+use ferroce_fault::Target;
 use ferroce_ibverbs::error::{Error, number};
 use ferroce_wire::cm::{AddressHeader, Private, RejectReason, ServiceId, SidrRep};
 use ferroce_wire::{Psn, Qpn};
@@ -28,6 +29,7 @@ pub unsafe extern "C" fn rdma_connect(
     conn_param: *mut rdma_conn_param,
 ) -> c_int {
     let result = id::find(id).and_then(|id| {
+        id.meet(Target::RdmaConnect)?;
         // SAFETY: null or a structure of the program, valid during the call with the data it points to.
         unsafe { connect(&id, conn_param) }?;
         complete(&id)
@@ -76,6 +78,7 @@ unsafe fn connect(id: &Arc<Id>, given: *const rdma_conn_param) -> Result<(), Err
         dest,
         source: device.address(),
         traffic_class: state.traffic_class,
+        sl: state.sl,
         service_id: service,
         ca_guid: spec.guid(),
         qpn: Qpn::new(params.qpn),
@@ -128,6 +131,7 @@ fn look_up(
     let request = SidrRequest {
         dest,
         traffic_class: state.traffic_class,
+        sl: state.sl,
         service_id,
         packet_lifetime: state.terms.packet_lifetime,
         response_timeout: ConnectRequest::RESPONSE_TIMEOUT,
@@ -164,6 +168,7 @@ pub unsafe extern "C" fn rdma_accept(
     conn_param: *mut rdma_conn_param,
 ) -> c_int {
     let result = id::find(id).and_then(|id| {
+        id.meet(Target::RdmaAccept)?;
         let step = id.state().step;
         if step != Step::Requested {
             return Err(wrong_step("accept", step, "Requested"));
@@ -305,7 +310,10 @@ pub unsafe extern "C" fn rdma_notify(id: *mut rdma_cm_id, event: c_int) -> c_int
 pub unsafe extern "C" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
     number(
         "rdma_disconnect",
-        id::find(id).and_then(|id| disconnect(&id)),
+        id::find(id).and_then(|id| {
+            id.meet(Target::RdmaDisconnect)?;
+            disconnect(&id)
+        }),
     )
 }
 

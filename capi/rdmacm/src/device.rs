@@ -7,6 +7,7 @@ use std::sync::Mutex;
 
 use ferroce_abi::border;
 use ferroce_device::Hca;
+use ferroce_fault::Target;
 use ferroce_ibverbs::abi::{
     ibv_context, ibv_device, ibv_device_attr, ibv_pd, ibv_port_attr, ibv_xrcd,
 };
@@ -82,6 +83,11 @@ impl Device {
                 });
             }
         }
+    }
+
+    /// Lets fault rules act on a call.
+    pub(crate) fn meet(&self, target: Target) -> Result<(), Error> {
+        self.opened.meet(target)
     }
 
     /// What tells it from others.

@@ -159,6 +159,7 @@ fn child(
         step: Step::Requested,
         comm: Some(event.comm),
         traffic_class: terms.traffic_class,
+        sl: terms.sl,
         terms,
         ..State::default()
     };
@@ -218,7 +219,6 @@ fn request(
     let path = ibv_sa_path_rec {
         flow_label: req.flow_label.value().to_be(),
         hop_limit: req.hop_limit,
-        sl: req.service_level.value() as u8,
         rate: req.rate.value() as u8,
         ..attr::path(device, &state)
     };

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard};
 
 use ferroce_device::cm::{CmEvent, CmEventKind, CommId};
+use ferroce_fault::Target;
 use ferroce_ibverbs::EventQueue;
 use ferroce_ibverbs::abi::{IBV_QPT_UD, ibv_qp_init_attr};
 use ferroce_ibverbs::arena::Arena;
@@ -52,6 +53,8 @@ pub(crate) struct State {
     /// Devices and services that it listens on.
     pub(crate) listens: Vec<(&'static Device, ServiceId)>,
     pub(crate) traffic_class: u8,
+    /// Service level.
+    pub(crate) sl: u8,
     pub(crate) reuse_port: bool,
     pub(crate) only_own_family: bool,
     pub(crate) ack_timeout: Option<u8>,
@@ -252,6 +255,12 @@ impl Id {
             let what = "the id is not bound to a device; bind it to an address or resolve one";
             Error::refused(libc::EINVAL, what)
         })
+    }
+
+    /// Lets fault rules act on a call, if the identifier has a device.
+    pub(crate) fn meet(&self, target: Target) -> Result<(), Error> {
+        let device = self.state().device;
+        device.map_or(Ok(()), |device| device.meet(target))
     }
 
     /// Binds it to a device.

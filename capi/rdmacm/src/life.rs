@@ -6,8 +6,10 @@ use std::sync::atomic::Ordering;
 
 use ferroce_abi::border;
 use ferroce_abi::pointer::check;
+use ferroce_fault::Target;
 use ferroce_ibverbs::abi::{IBV_QPT_RC, IBV_QPT_UD};
 use ferroce_ibverbs::error::{Error, number};
+use ferroce_ibverbs::faults;
 use ferroce_wire::cm::PortSpace;
 
 use crate::abi::{RDMA_PS_IPOIB, RDMA_PS_UDP, rdma_cm_id, rdma_event_channel};
@@ -28,6 +30,7 @@ pub unsafe extern "C" fn rdma_create_id(
         _ => IBV_QPT_RC,
     };
     let result = check("id", id).map_err(Error::from).and_then(|id| {
+        faults::meet_early(Target::RdmaCreateId)?;
         let made = create(channel, context, ps, qp_type)?;
         // SAFETY: not null, and a variable that may be written to.
         unsafe { *id = made.abi() };

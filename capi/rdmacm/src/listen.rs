@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use ferroce_abi::border;
 use ferroce_device::cm::CmError;
+use ferroce_fault::Target;
 use ferroce_ibverbs::error::{Error, number};
+use ferroce_ibverbs::faults;
 use ferroce_registry::{ServiceClaim, ServiceScope};
 use ferroce_wire::cm::ServiceId;
 
@@ -22,7 +24,10 @@ const BACKLOG: u32 = 1024;
 pub unsafe extern "C" fn rdma_listen(id: *mut rdma_cm_id, backlog: c_int) -> c_int {
     number(
         "rdma_listen",
-        id::find(id).and_then(|id| listen(&id, backlog)),
+        id::find(id).and_then(|id| {
+            faults::meet_early(Target::RdmaListen)?;
+            listen(&id, backlog)
+        }),
     )
 }
 

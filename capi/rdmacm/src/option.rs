@@ -7,6 +7,7 @@ use ferroce_ibverbs::abi::{IBV_QPT_RC, IBV_QPT_XRC_SEND, ibv_ece};
 use ferroce_ibverbs::error::{Error, number};
 
 use crate::abi::*;
+use crate::attr;
 use crate::id::{self, Id, Step, wrong_step};
 
 /// Sets an option (rdma_set_option(3)).
@@ -41,7 +42,10 @@ unsafe fn set(
     let flag = || unsafe { read::<c_int>(value, length) }.map(|value| value != 0);
     let mut state = id.state();
     match (level, name) {
-        (RDMA_OPTION_ID, RDMA_OPTION_ID_TOS) => state.traffic_class = byte()?,
+        (RDMA_OPTION_ID, RDMA_OPTION_ID_TOS) => {
+            state.traffic_class = byte()?;
+            state.sl = attr::sl_of_tos(state.traffic_class);
+        }
         (RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR) => {
             let reuse = flag()?;
             let may = state.step == Step::Idle || (reuse && state.step != Step::Listening);

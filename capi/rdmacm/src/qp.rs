@@ -5,6 +5,7 @@ use std::ptr::null_mut;
 
 use ferroce_abi::border;
 use ferroce_abi::pointer::check;
+use ferroce_fault::Target;
 use ferroce_ibverbs::abi::{
     IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_XRCD, IBV_QPT_UC, IBV_QPT_XRC_RECV, ibv_cq, ibv_pd,
     ibv_qp, ibv_qp_attr, ibv_qp_init_attr, ibv_qp_init_attr_ex,
@@ -37,6 +38,7 @@ pub unsafe extern "C" fn rdma_create_qp(
         if init.is_null() {
             return Err(Error::Null("qp_init_attr"));
         }
+        id.meet(Target::RdmaCreateQp)?;
         // SAFETY: not null, and a structure that nothing else accesses during the call.
         unsafe { create_plain(&id, pd, &mut *init) }?;
         Ok(0)
@@ -76,6 +78,7 @@ pub unsafe extern "C" fn rdma_create_qp_ex(
         if init.is_null() {
             return Err(Error::Null("qp_init_attr"));
         }
+        id.meet(Target::RdmaCreateQp)?;
         // SAFETY: not null, and a structure that nothing else accesses during the call.
         unsafe { create(&id, &mut *init) }?;
         Ok(0)

@@ -5,7 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use ferroce_abi::border;
+use ferroce_fault::Target;
 use ferroce_ibverbs::error::{Error, number};
+use ferroce_ibverbs::faults;
 use ferroce_registry::{ServiceClaim, ServiceScope};
 use libc::sockaddr;
 
@@ -22,6 +24,7 @@ use crate::{address, attr};
 #[border(number)]
 pub unsafe extern "C" fn rdma_bind_addr(id: *mut rdma_cm_id, addr: *mut sockaddr) -> c_int {
     let result = id::find(id).and_then(|id| {
+        faults::meet_early(Target::RdmaBindAddr)?;
         // SAFETY: null or a socket address of the family it names, valid during the call.
         let address = unsafe { address::read("addr", addr) }?;
         bind(&id, address)?;
@@ -92,6 +95,7 @@ pub unsafe extern "C" fn rdma_resolve_addr(
     _timeout_ms: c_int,
 ) -> c_int {
     let result = id::find(id).and_then(|id| {
+        faults::meet_early(Target::RdmaResolveAddr)?;
         // SAFETY: null or socket addresses of the families they name, valid during the call.
         let (src, dst) = unsafe {
             let src = match src_addr.is_null() {
@@ -198,7 +202,10 @@ fn loopback(v6: bool) -> IpAddr {
 pub unsafe extern "C" fn rdma_resolve_route(id: *mut rdma_cm_id, _timeout_ms: c_int) -> c_int {
     number(
         "rdma_resolve_route",
-        id::find(id).and_then(|id| resolve_route(&id)),
+        id::find(id).and_then(|id| {
+            id.meet(Target::RdmaResolveRoute)?;
+            resolve_route(&id)
+        }),
     )
 }
 

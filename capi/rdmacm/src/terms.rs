@@ -11,6 +11,8 @@ use ferroce_wire::cm::{Rep, Req};
 pub(crate) struct Terms {
     pub(crate) peer: Option<IpAddr>,
     pub(crate) traffic_class: u8,
+    /// Service level.
+    pub(crate) sl: u8,
     /// First PSN that this side receives. It is this side's to choose, and the peer learns it.
     pub(crate) rq_psn: u32,
     /// First PSN that this side sends, as the peer has chosen.
@@ -35,6 +37,7 @@ impl Terms {
         Self {
             peer: Some(peer),
             traffic_class: req.traffic_class,
+            sl: req.service_level.value() as u8,
             rq_psn: rq_psn.value(),
             sq_psn: req.starting_psn.value(),
             peer_qpn: req.qpn.value(),

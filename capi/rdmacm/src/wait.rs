@@ -4,7 +4,9 @@ use std::ffi::c_int;
 use std::sync::Arc;
 
 use ferroce_abi::pointer::check;
+use ferroce_fault::Target;
 use ferroce_ibverbs::error::Error;
+use ferroce_ibverbs::faults;
 use ferroce_ibverbs::wait;
 
 use crate::abi::{RDMA_CM_EVENT_REJECTED, rdma_cm_event, rdma_event_channel};
@@ -20,6 +22,7 @@ pub unsafe extern "C-unwind" fn rdma_get_cm_event(
 ) -> c_int {
     let queue = || {
         check("event", event)?;
+        faults::meet_early(Target::RdmaGetCmEvent)?;
         channel::listen(channel)
     };
     let deliver = |queued: Arc<Queued>| match tell(&queued) {

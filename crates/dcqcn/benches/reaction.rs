@@ -5,7 +5,7 @@ use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use ferroce_base::time::Time;
-use ferroce_dcqcn::np::{Arrival, CnpTimer, NotificationPoint};
+use ferroce_dcqcn::np::{Arrival, CnpTimer, NotificationPoint, Timers};
 use ferroce_dcqcn::presets::PAPER_RED;
 use ferroce_dcqcn::rp::{NvidiaConfig, NvidiaRp, PaperConfig, PaperParams, PaperRp, ReactionPoint};
 use ferroce_dcqcn::{AlphaPrecision, Params, Rate, Switches};
@@ -70,8 +70,12 @@ fn reaction_points(c: &mut Criterion) {
 }
 
 fn other_points(c: &mut Criterion) {
-    let mut port = NotificationPoint::new(&Params::default());
-    let mut flow = CnpTimer::default();
+    let np = NotificationPoint::new(&Params::default());
+    let (port, flow) = (CnpTimer::default(), CnpTimer::default());
+    let timers = Timers {
+        port: &port,
+        flow: &flow,
+    };
     for ce in [false, true] {
         let packet = Arrival {
             ce,
@@ -82,10 +86,10 @@ fn other_points(c: &mut Criterion) {
         c.bench_function(&format!("notification point: {name}"), |b| {
             b.iter(|| {
                 now_ns += 80;
-                port.on_packet(
+                np.on_packet(
                     black_box(Time::from_nanos(now_ns)),
                     black_box(packet),
-                    &mut flow,
+                    timers,
                 )
             });
         });

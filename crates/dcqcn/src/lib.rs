@@ -45,6 +45,7 @@ pub mod presets;
 mod rate;
 pub mod rp;
 mod switches;
+mod sync;
 mod target;
 
 pub use codec::DecodeError;

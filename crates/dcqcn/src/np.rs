@@ -1,8 +1,11 @@
 //! The notification point: decides when a receiver of marked packets sends a CNP, and with which
 //! priority.
 
+mod timer;
+
 use ferroce_base::time::{Span, Time};
 
+pub use self::timer::CnpTimer;
 use crate::param::Param;
 use crate::params::Params;
 
@@ -26,23 +29,13 @@ pub struct Cnp {
     pub pcp: u8,
 }
 
-/// The earliest time of the next CNP: one for the port, or one in each flow.
-///
-/// The host defines what a flow is by where it keeps these timers: a queue pair has one. A datagram
-/// queue pair has many senders; it may keep one for each of a bounded number of them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct CnpTimer {
-    open: Time,
-}
-
-impl CnpTimer {
-    fn take(&mut self, now: Time, interval: Span) -> bool {
-        let is_open = now >= self.open;
-        if is_open {
-            self.open = now.after(interval);
-        }
-        is_open
-    }
+/// The timers that may apply to a packet; the [`Moderation`] decides which one does.
+#[derive(Clone, Copy, Debug)]
+pub struct Timers<'a> {
+    /// The port's, which all its processes share.
+    pub port: &'a CnpTimer,
+    /// That of the packet's flow.
+    pub flow: &'a CnpTimer,
 }
 
 /// The scope of the minimum interval between CNPs.
@@ -55,18 +48,20 @@ pub enum Moderation {
     Flow,
 }
 
-/// The notification point of a port.
+/// The notification point of a port, or of one of the processes that share a port and its timer.
 ///
 /// ```
 /// use ferroce_base::time::Time;
-/// use ferroce_dcqcn::{Params, np::{Arrival, CnpTimer, NotificationPoint}};
+/// use ferroce_dcqcn::{Params, np::{Arrival, CnpTimer, NotificationPoint, Timers}};
 ///
-/// let mut port = NotificationPoint::new(&Params::default());
-/// let mut flow = CnpTimer::default();
+/// let processes = [(); 2].map(|()| NotificationPoint::new(&Params::default()));
+/// let (port, flow) = (CnpTimer::default(), CnpTimer::default());
+/// let timers = Timers { port: &port, flow: &flow };
 /// let marked = Arrival { ce: true, ..Arrival::default() };
-/// assert!(port.on_packet(Time::from_nanos(10_000), marked, &mut flow).is_some());
-/// assert!(port.on_packet(Time::from_nanos(13_999), marked, &mut flow).is_none());
-/// assert!(port.on_packet(Time::from_nanos(14_000), marked, &mut flow).is_some());
+/// let [a, b] = processes;
+/// assert!(a.on_packet(Time::from_nanos(10_000), marked, timers).is_some());
+/// assert!(b.on_packet(Time::from_nanos(13_999), marked, timers).is_none());
+/// assert!(b.on_packet(Time::from_nanos(14_000), marked, timers).is_some());
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotificationPoint {
@@ -76,11 +71,10 @@ pub struct NotificationPoint {
     dscp: Option<u8>,
     pcp: Option<u8>,
     with_naks: bool,
-    port: CnpTimer,
 }
 
 impl NotificationPoint {
-    /// Creates a port's notification point, which has not sent a CNP yet.
+    /// Creates a notification point with these parameters.
     #[must_use]
     pub fn new(params: &Params) -> Self {
         Self {
@@ -92,7 +86,6 @@ impl NotificationPoint {
             dscp: (params.get(Param::CnpDscpMode) != 2).then(|| byte(params, Param::CnpDscp)),
             pcp: (params.get(Param::CnpPrioMode) == 0).then(|| byte(params, Param::Cnp802pPrio)),
             with_naks: false,
-            port: CnpTimer::default(),
         }
     }
 
@@ -113,13 +106,13 @@ impl NotificationPoint {
     /// Handles the arrival of a queue pair's packet. Returns the CNP to answer with immediately, if
     /// any.
     #[inline]
-    pub fn on_packet(&mut self, now: Time, packet: Arrival, flow: &mut CnpTimer) -> Option<Cnp> {
+    pub fn on_packet(&self, now: Time, packet: Arrival, timers: Timers<'_>) -> Option<Cnp> {
         if !packet.ce {
             return None;
         }
         let timer = match self.moderation {
-            Moderation::Port => &mut self.port,
-            Moderation::Flow => flow,
+            Moderation::Port => timers.port,
+            Moderation::Flow => timers.flow,
         };
         timer.take(now, self.interval).then(|| self.answer(packet))
     }
@@ -161,28 +154,36 @@ mod tests {
         NotificationPoint::new(&params)
     }
 
+    /// Answers packets that have just arrived for the first time.
+    fn answer(port: &NotificationPoint, packet: Arrival) -> Option<Cnp> {
+        let timers = [(); 2].map(|()| CnpTimer::default());
+        port.on_packet(Time::ZERO, packet, of(&timers))
+    }
+
+    fn of([port, flow]: &[CnpTimer; 2]) -> Timers<'_> {
+        Timers { port, flow }
+    }
+
     #[test]
     fn an_unmarked_packet_is_not_answered() {
         let packet = Arrival {
             ce: false,
             ..MARKED
         };
-        let answer = port(&[]).on_packet(Time::ZERO, packet, &mut CnpTimer::default());
-        assert_eq!(answer, None);
+        assert_eq!(answer(&port(&[]), packet), None);
     }
 
     #[test]
     fn a_port_answers_one_flow_in_an_interval_and_flows_one_each() {
         for (moderation, answered) in [(0, 1), (1, 1), (2, 3)] {
-            let mut port = port(&[(Param::CnpModeration, moderation)]);
-            let mut flows = [CnpTimer::default(); 3];
+            let np = port(&[(Param::CnpModeration, moderation)]);
+            let (port, flows) = (CnpTimer::default(), [(); 3].map(|()| CnpTimer::default()));
             let mut count = 0;
             for round in 0..4 {
-                for flow in &mut flows {
-                    count += usize::from(
-                        port.on_packet(Time::from_nanos(round * 999), MARKED, flow)
-                            .is_some(),
-                    );
+                for flow in &flows {
+                    let timers = Timers { port: &port, flow };
+                    let answer = np.on_packet(Time::from_nanos(round * 999), MARKED, timers);
+                    count += usize::from(answer.is_some());
                 }
             }
             assert_eq!(count, answered, "moderation {moderation}");
@@ -190,33 +191,44 @@ mod tests {
     }
 
     #[test]
+    fn processes_with_different_intervals_share_a_port() {
+        let of_micros = |us| port(&[(Param::MinTimeBetweenCnps, us)]);
+        let (short, long) = (of_micros(4), of_micros(50));
+        let timers = [(); 2].map(|()| CnpTimer::default());
+        let sends = |np: &NotificationPoint, us: u64| {
+            let now = Time::from_nanos(us * 1_000);
+            np.on_packet(now, MARKED, of(&timers)).is_some()
+        };
+        assert!(sends(&long, 0));
+        assert!(!sends(&short, 3));
+        assert!(sends(&short, 4));
+        assert!(!sends(&long, 53));
+        assert!(sends(&long, 54));
+    }
+
+    #[test]
     fn without_an_interval_every_marked_packet_is_answered() {
-        let mut port = port(&[(Param::MinTimeBetweenCnps, 0)]);
-        let mut flow = CnpTimer::default();
-        assert!((0..5).all(|_| {
-            port.on_packet(Time::from_nanos(7), MARKED, &mut flow)
-                .is_some()
-        }));
+        let port = port(&[(Param::MinTimeBetweenCnps, 0)]);
+        let timers = [(); 2].map(|()| CnpTimer::default());
+        let now = Time::from_nanos(7);
+        assert!((0..5).all(|_| port.on_packet(now, MARKED, of(&timers)).is_some()));
     }
 
     #[test]
     fn the_priority_is_fixed_or_the_packets() {
-        let flow = &mut CnpTimer::default();
-        let fixed = port(&[]).on_packet(Time::ZERO, MARKED, flow);
+        let fixed = answer(&port(&[]), MARKED);
         assert_eq!(fixed, Some(Cnp { dscp: 48, pcp: 6 }));
 
-        *flow = CnpTimer::default();
         let copying = [(Param::CnpDscpMode, 2), (Param::CnpPrioMode, 1)];
-        let copied = port(&copying).on_packet(Time::ZERO, MARKED, flow);
+        let copied = answer(&port(&copying), MARKED);
         assert_eq!(copied, Some(Cnp { dscp: 26, pcp: 3 }));
 
-        *flow = CnpTimer::default();
         let chosen = [
             (Param::CnpDscpMode, 1),
             (Param::CnpDscp, 46),
             (Param::Cnp802pPrio, 5),
         ];
-        let chosen = port(&chosen).on_packet(Time::ZERO, MARKED, flow);
+        let chosen = answer(&port(&chosen), MARKED);
         assert_eq!(chosen, Some(Cnp { dscp: 46, pcp: 5 }));
     }
 
@@ -225,10 +237,7 @@ mod tests {
         let mut port = port(&[]);
         assert_eq!(port.on_nak(MARKED), None);
         port = port.with_naks(true);
-        assert!(
-            port.on_packet(Time::ZERO, MARKED, &mut CnpTimer::default())
-                .is_some()
-        );
+        assert!(answer(&port, MARKED).is_some());
         assert!(port.on_nak(MARKED).is_some(), "whatever was sent before");
     }
 }

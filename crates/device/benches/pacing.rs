@@ -99,6 +99,7 @@ impl Flows {
             source: ADDRESSES[1].into(),
             dest: ADDRESSES[0].into(),
             traffic_class: 0,
+            sl: 0,
             headers: &headers,
             data: Data::Length(0),
         };

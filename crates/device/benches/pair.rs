@@ -107,7 +107,7 @@ impl Pair {
         for (packet, bytes) in batch[..count].iter().zip(bytes) {
             let data = match self.carries_bytes {
                 true => Data::Bytes(bytes),
-                false => Data::Length(packet.payload_len),
+                false => Data::Length(packet.payload_len.into()),
             };
             direct::deliver(&mut self.devices, self.now, from, black_box(packet), data);
         }

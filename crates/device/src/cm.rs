@@ -23,7 +23,7 @@ mod sender;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 
-use ferroce_transport::{Bytes, Counter, Mtu, Time};
+use ferroce_transport::{Bytes, Counter, Mtu, Path, Time};
 use ferroce_wire::Psn;
 use ferroce_wire::cm::{Mad, Message, ServiceId};
 
@@ -77,8 +77,7 @@ pub(crate) struct Dropped {
 /// A message on its way out.
 #[derive(Debug)]
 pub(crate) struct OutgoingMad {
-    pub(crate) dest: IpAddr,
-    pub(crate) traffic_class: u8,
+    pub(crate) path: Path,
     pub(crate) psn: Psn,
     pub(crate) mad: Bytes,
 }
@@ -201,9 +200,9 @@ impl Cm {
         !self.outbox.is_empty()
     }
 
-    /// The traffic class of the next message to send.
-    pub(crate) fn next_traffic_class(&self) -> Option<u8> {
-        self.outbox.front().map(|mad| mad.traffic_class)
+    /// The path of the next message to send.
+    pub(crate) fn next_path(&self) -> Option<&Path> {
+        self.outbox.front().map(|mad| &mad.path)
     }
 
     pub(crate) fn poll_transmit(&mut self) -> Option<OutgoingMad> {
@@ -299,7 +298,7 @@ impl Cm {
         if let Some(connection) = self.connections.remove(&comm)
             && let Some(age) = connection.left
         {
-            self.leftovers.remove(connection.peer, age);
+            self.leftovers.remove(connection.path.dest, age);
         }
     }
 
@@ -327,7 +326,7 @@ impl Cm {
     /// A request counts against the backlog, and against what is kept of its source.
     fn begin_waiting(&mut self, comm: CommId) {
         if let Some(connection) = self.connections.get_mut(&comm) {
-            self.leftovers.request(connection.peer);
+            self.leftovers.request(connection.path.dest);
             if let Some(listener) = self.listeners.get_mut(&connection.service_id) {
                 connection.in_backlog = true;
                 listener.waiting += 1;
@@ -341,7 +340,7 @@ impl Cm {
         if let Some(connection) = self.connections.get(&comm)
             && connection.state.is_request()
         {
-            self.leftovers.no_request(connection.peer);
+            self.leftovers.no_request(connection.path.dest);
         }
     }
 
@@ -444,25 +443,23 @@ impl Cm {
         if let Some(connection) = self.connections.get(&comm)
             && let Some(mad) = &connection.last
         {
-            let (dest, traffic_class) = (connection.peer, connection.traffic_class);
-            let mad = mad.clone();
-            self.post(dest, traffic_class, mad);
+            let (path, mad) = (connection.path, mad.clone());
+            self.post(path, mad);
         }
     }
 
     /// Sends a message that is not kept.
-    fn answer(&mut self, dest: IpAddr, traffic_class: u8, tid: u64, message: impl Into<Message>) {
-        self.post(dest, traffic_class, bytes_of(tid, message));
+    fn answer(&mut self, path: Path, tid: u64, message: impl Into<Message>) {
+        self.post(path, bytes_of(tid, message));
     }
 
-    fn post(&mut self, dest: IpAddr, traffic_class: u8, mad: Bytes) {
+    fn post(&mut self, path: Path, mad: Bytes) {
         if self.outbox.len() >= OUTBOX_MAX {
             self.state.count(Counter::CmTxDropped, 1);
             return;
         }
         self.outbox.push_back(OutgoingMad {
-            dest,
-            traffic_class,
+            path,
             psn: self.next_psn,
             mad,
         });
@@ -535,6 +532,7 @@ mod tests {
             dest: [10, 0, 0, 1].into(),
             source: [10, 0, 0, 2].into(),
             traffic_class: 0,
+            sl: 0,
             service_id: ServiceId(1),
             ca_guid: 1,
             qpn: ferroce_wire::Qpn::new(0x111),

@@ -3,23 +3,21 @@
 //! The notification point answers packets marked CE with CNPs. The reaction point gives a queue
 //! pair whose peer sends CNPs a [`Limiter`], and removes it when the rate has recovered.
 
-mod datagram;
 mod limiter;
 
 use std::cell::OnceCell;
 use std::collections::VecDeque;
-use std::net::IpAddr;
 use std::sync::Arc;
 
-use ferroce_dcqcn::np::{Arrival, CnpTimer, NotificationPoint};
+use ferroce_dcqcn::np::{Arrival, NotificationPoint, Timers};
 use ferroce_dcqcn::rp::NvidiaConfig;
 use ferroce_dcqcn::{Rate, Switches};
 use ferroce_transport::{Outgoing, Path, Time};
 use ferroce_wire::{PKEY_DEFAULT, Qpn, cnp};
 
-use self::datagram::DatagramTimers;
 pub(crate) use self::limiter::Limiter;
-use crate::packet::CE;
+use crate::packet::{CE, Received};
+use crate::qos::Qos;
 use crate::settings::Settings;
 
 /// The most CNPs that wait to be sent. Without an interval between them, each marked packet of a
@@ -35,6 +33,7 @@ const ECT_0: u8 = 0b10;
 pub(crate) struct Congestion {
     /// One bit for each priority whose queue pairs react to CNPs.
     enabled: u8,
+    qos: Qos,
     cnps: VecDeque<Cnp>,
     /// With the parameters in force.
     settings: Arc<Settings>,
@@ -44,7 +43,6 @@ pub(crate) struct Congestion {
     /// Made by the first CNP: most devices never get one.
     rp: OnceCell<Box<NvidiaConfig>>,
     np: NotificationPoint,
-    datagrams: DatagramTimers,
 }
 
 /// A CNP that waits.
@@ -55,14 +53,14 @@ struct Cnp {
 }
 
 impl Congestion {
-    pub(crate) fn new(settings: Arc<Settings>, line: Rate, switches: Switches) -> Self {
+    pub(crate) fn new(settings: Arc<Settings>, qos: Qos, line: Rate, switches: Switches) -> Self {
         let params = settings.congestion();
         let enabled = (0..8).filter(|priority| params.heeds_cnps(*priority));
         Self {
             enabled: enabled.fold(0, |mask, priority| mask | 1 << priority),
+            qos,
             rp: OnceCell::new(),
             np: NotificationPoint::new(params),
-            datagrams: DatagramTimers::default(),
             cnps: VecDeque::new(),
             settings,
             line,
@@ -84,7 +82,7 @@ impl Congestion {
             let cnps = std::mem::take(&mut self.cnps);
             *self = Self {
                 cnps,
-                ..Self::new(settings, self.line, self.switches)
+                ..Self::new(settings, self.qos, self.line, self.switches)
             };
         }
     }
@@ -96,17 +94,16 @@ impl Congestion {
         })
     }
 
-    /// Whether it is on for packets of this traffic class. Their priority is the upper three bits
-    /// of the DSCP, as adapters map one to the other that trust the DSCP.
+    /// Whether it is on for the packets of a path, that is, for their priority.
     #[inline]
-    pub(crate) fn is_enabled(&self, traffic_class: u8) -> bool {
-        self.enabled >> (traffic_class >> 5) & 1 != 0
+    pub(crate) fn is_enabled(&self, path: &Path) -> bool {
+        self.enabled >> self.qos.priority_of(path) & 1 != 0
     }
 
     /// The path of a flow's packets: ECN-capable if congestion control is on for it.
     #[inline]
     pub(crate) fn mark_capable(&self, mut path: Path) -> Path {
-        if path.traffic_class & CE == 0 && self.is_enabled(path.traffic_class) {
+        if path.traffic_class & CE == 0 && self.is_enabled(&path) {
             path.traffic_class |= ECT_0;
         }
         path
@@ -117,25 +114,25 @@ impl Congestion {
     pub(crate) fn notify(
         &mut self,
         now: Time,
-        traffic_class: u8,
+        packet: &Received<'_>,
         peer: (Path, Qpn),
-        flow: &mut CnpTimer,
+        timers: Timers<'_>,
     ) {
-        if !self.settings.congestion().answers_marks(traffic_class >> 5)
-            || self.cnps.len() >= CNPS_MAX
-        {
+        let priority = self.qos.priority(packet.traffic_class, packet.sl);
+        if !self.settings.congestion().answers_marks(priority) || self.cnps.len() >= CNPS_MAX {
             return;
         }
         let arrival = Arrival {
             ce: true,
-            dscp: traffic_class >> 2,
-            pcp: traffic_class >> 5,
+            dscp: packet.traffic_class >> 2,
+            pcp: packet.sl,
         };
         let (path, dest_qp) = peer;
-        if let Some(cnp) = self.np.on_packet(now, arrival, flow) {
+        if let Some(cnp) = self.np.on_packet(now, arrival, timers) {
             // Not ECN-capable: no peer reacts to a mark on a CNP.
             let path = Path {
                 traffic_class: cnp.dscp << 2,
+                sl: cnp.pcp,
                 ..path
             };
             self.cnps.push_back(Cnp { path, dest_qp });
@@ -144,15 +141,14 @@ impl Congestion {
 
     /// A marked datagram has arrived: a CNP to its sender waits to be sent, unless one was sent just
     /// before.
-    pub(crate) fn notify_sender(&mut self, now: Time, traffic_class: u8, sender: (IpAddr, Qpn)) {
-        let (dest, source_qp) = sender;
-        let path = Path {
-            dest,
-            traffic_class,
-        };
-        let mut flow = *self.datagrams.of(dest, source_qp);
-        self.notify(now, traffic_class, (path, source_qp), &mut flow);
-        *self.datagrams.of(dest, source_qp) = flow;
+    pub(crate) fn notify_sender(
+        &mut self,
+        now: Time,
+        packet: &Received<'_>,
+        source_qp: Qpn,
+        timers: Timers<'_>,
+    ) {
+        self.notify(now, packet, (packet.way_back(), source_qp), timers);
     }
 
     /// Checks that no more CNPs wait than may.
@@ -169,9 +165,9 @@ impl Congestion {
         !self.cnps.is_empty()
     }
 
-    /// The traffic class of the next one.
-    pub(crate) fn next_traffic_class(&self) -> Option<u8> {
-        self.cnps.front().map(|cnp| cnp.path.traffic_class)
+    /// The path of the next one.
+    pub(crate) fn next_path(&self) -> Option<&Path> {
+        self.cnps.front().map(|cnp| &cnp.path)
     }
 
     /// Writes the next CNP to `out`; false if there is none.
@@ -187,7 +183,9 @@ impl Congestion {
 
 #[cfg(test)]
 mod tests {
+    use ferroce_dcqcn::np::CnpTimer;
     use ferroce_dcqcn::{Param, Params};
+    use ferroce_transport::Data;
 
     use super::*;
     use crate::settings::Personality;
@@ -197,6 +195,7 @@ mod tests {
         settings.congestion = params;
         Congestion::new(
             Arc::new(settings),
+            Qos::default(),
             Rate::from_mbps(100_000),
             Switches::default(),
         )
@@ -223,9 +222,23 @@ mod tests {
     #[test]
     fn cnps_that_nobody_takes_do_not_pile_up() {
         let mut port = port(Params::default().with(Param::MinTimeBetweenCnps, 0));
-        let peer = (Outgoing::empty().path, Qpn::new(2));
+        let path = Outgoing::empty().path;
+        let marked = Received {
+            source: path.dest,
+            dest: path.dest,
+            traffic_class: CE,
+            sl: 0,
+            headers: &cnp::headers(Qpn::new(2), PKEY_DEFAULT),
+            data: Data::Length(0),
+        };
+        let peer = (path, Qpn::new(2));
+        let timer = CnpTimer::default();
+        let timers = Timers {
+            port: &timer,
+            flow: &timer,
+        };
         for now_ns in 0..1_000 {
-            port.notify(Time::from_nanos(now_ns), CE, peer, &mut CnpTimer::default());
+            port.notify(Time::from_nanos(now_ns), &marked, peer, timers);
         }
         assert_eq!(port.cnps.len(), CNPS_MAX);
     }

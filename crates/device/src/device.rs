@@ -57,6 +57,7 @@ use crate::mr::KeyTable;
 use crate::numbers::Numbers;
 use crate::packet::Held;
 use crate::posted::Posted;
+use crate::qos::Qos;
 use crate::queue_pair::QpEntry;
 use crate::scheduler::{Port, Scheduler};
 use crate::serializer::Serializer;
@@ -119,6 +120,12 @@ impl Hca {
         Self::with_state(config, state)
     }
 
+    /// The quality of service settings of its port.
+    #[inline]
+    pub fn qos(&self) -> Qos {
+        self.config.qos
+    }
+
     /// Creates a device for one process, with settings that other devices may share; the
     /// configuration's personality is not used.
     pub fn with_settings(config: HcaConfig, settings: Arc<Settings>) -> Self {
@@ -137,12 +144,12 @@ impl Hca {
         let (generation, settings) = state.load();
         let secret = config.secret.unwrap_or_default();
         let carrier = settings.has_outages().then(|| Carrier::unseen(&state));
-        let scheduler = Scheduler::new(Port::new(&config.host));
+        let scheduler = Scheduler::new(Port::new(&config.host, config.qos));
         let mut hca = Self {
             common: Common {
                 now: Time::ZERO,
                 state,
-                serializer: Serializer::new(config.host.port_rate),
+                serializer: Serializer::new(config.host.port_rate, config.qos.tag_len()),
                 keys: KeyTable::new(limits.max_mr, limits.max_mw, secret),
                 cqs: Table::new(limits.max_cq),
                 srqs: Table::new(limits.max_srq),
@@ -162,7 +169,12 @@ impl Hca {
             departure: Time::ZERO,
             egress: Impairer::new(Direction::Egress, config.seed ^ 0x9e37_79b9_7f4a_7c15),
             ingress: Impairer::new(Direction::Ingress, config.seed ^ 0xd1b5_4a32_d192_ed03),
-            congestion: Congestion::new(Arc::clone(&settings), config.speed, config.switches),
+            congestion: Congestion::new(
+                Arc::clone(&settings),
+                config.qos,
+                config.speed,
+                config.switches,
+            ),
             settings: Arc::clone(&settings),
             carrier,
             cm: OnceCell::new(),

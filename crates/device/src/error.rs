@@ -9,6 +9,7 @@ use ferroce_transport::{ModifyError, PostError, QpType};
 use ferroce_wire::Qpn;
 use thiserror::Error;
 
+use crate::card::Missing;
 use crate::histogram::HistogramError;
 
 /// A kind of verbs object.
@@ -118,11 +119,12 @@ pub enum VerbsError {
     /// An XRC_RECV queue pair has an XRC domain, and neither a PD nor CQs (`EINVAL`).
     #[error("an XRC_RECV queue pair needs an XRC domain and no PD; set IBV_QP_INIT_ATTR_XRCD")]
     NeedsXrcDomain,
-    /// A DCT has an access key and receives from a shared receive queue (`EINVAL`).
-    #[error(
-        "a DCT needs an access key and a shared receive queue; create it with mlx5dv_create_qp"
-    )]
+    /// A DCT has an access key (`EINVAL`).
+    #[error("a DCT needs an access key; create it with mlx5dv_create_qp")]
     NeedsDcKey,
+    /// A DCT receives from a shared receive queue (`EINVAL`).
+    #[error("a DCT needs a shared receive queue; set srq, made with ibv_create_srq")]
+    NeedsSrq,
     /// A shared receive queue of XRC serves no other queue pairs (`EINVAL`).
     #[error(
         "the shared receive queue is of type XRC; make one of type IBV_SRQT_BASIC for this queue pair"
@@ -209,6 +211,22 @@ pub enum RegisterError {
         /// The number given.
         id: u16,
     },
+    /// The card's firmware has no such register.
+    #[error("{register} is not supported: {missing}")]
+    NotOnCard {
+        /// Name of the register.
+        register: &'static str,
+        /// What the card does not have.
+        missing: Missing,
+    },
+    /// The card's firmware has no such feature in the register (`BAD_PARAM`).
+    #[error("{field} = 1: {missing}; write 0")]
+    NoFeature {
+        /// Name of the select bit.
+        field: &'static str,
+        /// What the card does not have.
+        missing: Missing,
+    },
     /// The register can be read only.
     #[error("{register} can be read and not be written; {instead}")]
     ReadOnly {
@@ -266,12 +284,13 @@ impl RegisterError {
     /// What a command that fails so is answered with.
     pub const fn status(&self) -> Status {
         match self {
-            Self::NotSupported { .. } => Status::NOT_SUPPORTED,
+            Self::NotSupported { .. } | Self::NotOnCard { .. } => Status::NOT_SUPPORTED,
             Self::ReadOnly { .. } | Self::OfTheCard { .. } => Status::BAD_OPERATION,
             Self::BadLength { .. } => Status::BAD_INPUT_LENGTH,
-            Self::BadParam { .. } | Self::BadProfile(_) | Self::BadHistogram(_) => {
-                Status::BAD_PARAMETER
-            }
+            Self::NoFeature { .. }
+            | Self::BadParam { .. }
+            | Self::BadProfile(_)
+            | Self::BadHistogram(_) => Status::BAD_PARAMETER,
             Self::BadIndex { .. } => Status::BAD_INDEX,
             Self::Lock(_) => Status::INTERNAL_ERROR,
         }

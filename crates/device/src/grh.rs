@@ -76,6 +76,7 @@ mod tests {
             source: source.parse().unwrap(),
             dest: dest.parse().unwrap(),
             traffic_class: 0x6a,
+            sl: 0,
             headers: &headers,
             data: Data::Length(7),
         })

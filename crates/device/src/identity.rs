@@ -2,6 +2,8 @@
 
 use ferroce_prm::mgir;
 
+use crate::card::{Card, Feature, Features, Firmware, Missing};
+
 /// What tools see of a device when they open it (MGIR).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Identity {
@@ -9,21 +11,44 @@ pub struct Identity {
     pub device_id: u16,
     /// Revision of the hardware.
     pub hw_revision: u16,
-    /// The three parts of the firmware's version.
-    pub firmware: [u32; 3],
+    /// Version of the firmware.
+    pub firmware: Firmware,
     /// The parameter set (PSID), filled up with zeros.
     pub psid: [u8; mgir::PSID_LEN],
 }
 
 impl Default for Identity {
-    /// A ConnectX-7 whose firmware has the timeout histogram.
+    /// That of the default card.
     fn default() -> Self {
+        Card::default().into()
+    }
+}
+
+impl From<Card> for Identity {
+    fn from(card: Card) -> Self {
         Self {
-            device_id: 0x1021,
+            device_id: card.model.device_id(),
             hw_revision: 0,
-            firmware: [28, 48, 1000],
+            firmware: card.firmware,
             psid: *b"FRC0000000001\0\0\0",
         }
+    }
+}
+
+impl Identity {
+    /// The card that it describes, if it is one of the table.
+    pub fn card(&self) -> Option<Card> {
+        Card::of(self.device_id, self.firmware)
+    }
+
+    /// Whether the device has a feature.
+    pub(crate) fn require(&self, feature: Feature) -> Result<(), Missing> {
+        self.card().map_or(Ok(()), |card| card.require(feature))
+    }
+
+    /// What the device has. A device that is not in the table of cards has everything.
+    pub fn features(&self) -> Features {
+        self.card().map_or(Features::ALL, Card::features)
     }
 }
 

@@ -24,7 +24,7 @@
 //!     retry_cnt: 2,
 //!     ..QpAttr::default()
 //! };
-//! let peer = Path { dest: [192, 0, 2, 1].into(), traffic_class: 0 };
+//! let peer = Path::to([192, 0, 2, 1].into());
 //! let steps = [
 //!     (QpState::Reset, QpState::Init, None),
 //!     (QpState::Init, QpState::Rtr, Some(peer)),
@@ -57,11 +57,13 @@
 #![deny(unsafe_code)]
 
 mod admission;
+mod card;
 pub mod carrier;
 pub mod cm;
 mod congestion;
 mod counters;
 mod cq;
+mod datagram_timers;
 mod dc;
 mod device;
 mod error;
@@ -84,6 +86,7 @@ mod packet;
 pub mod port_attr;
 mod port_counter;
 mod posted;
+mod qos;
 mod queue_pair;
 mod register;
 mod scheduler;
@@ -97,6 +100,7 @@ mod table;
 mod verbs;
 
 pub use admission::{Admission, Applicant, Audited, Called, PathLook, Seat, Signal};
+pub use card::{Card, CardError, Feature, Features, Firmware, Missing, Model};
 pub use counters::CounterSlab;
 pub use cq::{CqId, CqInit, Notify};
 pub use device::{FlowLook, Hca, HcaConfig, LimitLook, Shape, damage};
@@ -111,6 +115,7 @@ pub use ferroce_transport::{
     QpCap, QpEvent, QpModify, QpState, QpType, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge,
     Sges, Span, Time, TimerExpiry, UdAddress, WcFlags, WcOpcode, WcStatus, WorkQueue,
 };
+pub use ferroce_wire::ethernet::{VlanId, VlanTag};
 pub use ferroce_wire::{Psn, Qpn, Srqn};
 pub use group::group_of_mgid;
 pub use histogram::{BinWidthMode, HistogramConfig, HistogramError, TimeUnit};
@@ -124,6 +129,7 @@ pub use mr::{MrInfo, MrKey, MwId, MwInfo, MwType};
 pub use packet::Received;
 pub use port_counter::PortCounter;
 pub use posted::Posted;
+pub use qos::{Qos, Trust};
 pub use register::{Method, Status};
 pub use secret::Secret;
 pub use settings::{Personality, ROCE_ACCL_BYTES, Settings, SettingsParts};

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use ferroce_transport::{Bytes, Data, Outgoing};
+use ferroce_transport::{Bytes, Data, Outgoing, Path};
 use ferroce_wire::Headers;
 
 use crate::impairer::{Damage, HeldPacket};
@@ -16,10 +16,23 @@ pub struct Received<'a> {
     pub dest: IpAddr,
     /// DSCP and ECN bits of the IP header.
     pub traffic_class: u8,
+    /// Priority (PCP) of its VLAN tag; 0 if it has none.
+    pub sl: u8,
     /// Header values.
     pub headers: &'a Headers,
     /// The payload, or its length.
     pub data: Data<'a>,
+}
+
+impl Received<'_> {
+    /// The path to its sender. The mark of a congested link is not for the way back.
+    pub(crate) fn way_back(&self) -> Path {
+        Path {
+            dest: self.source,
+            traffic_class: self.traffic_class & !CE,
+            sl: self.sl,
+        }
+    }
 }
 
 /// A packet from the link that an impairment holds back.
@@ -28,6 +41,7 @@ pub(crate) struct Held {
     source: IpAddr,
     dest: IpAddr,
     traffic_class: u8,
+    sl: u8,
     headers: Headers,
     data: HeldData,
     /// Its ICRC would be wrong.
@@ -46,6 +60,7 @@ impl Held {
             source: packet.source,
             dest: packet.dest,
             traffic_class: packet.traffic_class,
+            sl: packet.sl,
             headers: *packet.headers,
             data: match packet.data {
                 Data::Bytes(bytes) => HeldData::Bytes(bytes.into()),
@@ -60,6 +75,7 @@ impl Held {
             source: self.source,
             dest: self.dest,
             traffic_class: self.traffic_class,
+            sl: self.sl,
             headers: &self.headers,
             data: match &self.data {
                 HeldData::Bytes(bytes) => Data::Bytes(bytes),

@@ -91,12 +91,10 @@ impl QpEntry {
         self.ready.is_some()
     }
 
-    /// The traffic class of its next packet: that of its path, or of the datagram that is next.
-    pub(crate) fn traffic_class(&self) -> u8 {
+    /// The path of its next packet: its own, or that of the datagram that is next.
+    pub(crate) fn next_path(&self) -> Option<Path> {
         let datagram = || self.qp.next_datagram().map(|to| to.path);
-        self.path
-            .or_else(datagram)
-            .map_or(0, |path| path.traffic_class)
+        self.path.or_else(datagram)
     }
 
     /// Whether its limiter makes it wait.

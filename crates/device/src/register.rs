@@ -4,6 +4,7 @@ mod histogram;
 mod identity;
 mod reset;
 
+use crate::card::Feature;
 use crate::error::RegisterError;
 use crate::identity::Function;
 use crate::state::DeviceState;
@@ -44,17 +45,26 @@ fn access(
         let register = register.name();
         Err(RegisterError::ReadOnly { register, instead })
     };
+    if matches!(id, HISTOGRAM_CONFIG | HISTOGRAM) {
+        let present = state.identity().require(Feature::Histogram);
+        present.map_err(|missing| RegisterError::NotOnCard {
+            register: register.name(),
+            missing,
+        })?;
+    }
     let request = parse(register, data)?;
     match (id, method) {
         (ROCE_ACCL, Method::Query) => {
             let index = request.get(&roce_accl::ADP_RETX_PROFILE_ID);
             let settings = state.settings();
-            answer(data, &settings.roce_accl.query(state.function(), index)?);
+            let shown = settings.roce_accl.of_card(state.identity().features());
+            answer(data, &shown.query(state.function(), index)?);
             Ok(())
         }
         (ROCE_ACCL, Method::Write) => {
             let function = state.function();
-            state.change(|settings| settings.roce_accl.write(function, &request))
+            let identity = state.identity();
+            state.change(|settings| settings.roce_accl.write(identity, function, &request))
         }
         (HISTOGRAM_CONFIG, Method::Query) => {
             answer(data, &histogram::config_bytes(&state.histogram_config()));
@@ -66,7 +76,7 @@ fn access(
             read_only("clear_on_read in ADP_RETX_HISTOGRAM_CONFIG sets it to zero")
         }
         (NIC_CAP, Method::Query) => {
-            answer(data, &identity::capabilities());
+            answer(data, &identity::capabilities(state.identity()));
             Ok(())
         }
         (NIC_CAP, Method::Write) => identity::write_capabilities(data),

@@ -74,7 +74,7 @@ impl Scheduler {
             self.called[2] = Some(index);
         } else if entry.ready.is_none() {
             let priority = match self.port.has_priorities() {
-                true => self.port.priority_of(entry.traffic_class()),
+                true => self.priority_of(entry),
                 false => 0,
             };
             entry.ready = Some(priority);
@@ -85,12 +85,18 @@ impl Scheduler {
     /// A queue pair that waits for the port may be of another priority now.
     pub(crate) fn change_priority(&mut self, index: u32, entry: &mut QpEntry) {
         if let Some(priority) = entry.ready
-            && self.port.priority_of(entry.traffic_class()) != priority
+            && self.priority_of(entry) != priority
         {
             entry.ready = None;
             self.port.remove(priority, index);
             self.make_ready(index, entry);
         }
+    }
+
+    /// The priority of a queue pair's next packet.
+    fn priority_of(&self, entry: &QpEntry) -> u8 {
+        let path = entry.next_path();
+        path.map_or(0, |path| self.port.queue_of(&path))
     }
 
     /// Begins the turn of a queue pair.

@@ -7,14 +7,17 @@ use ferroce_transport::{Outgoing, Time};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Serializer {
     rate: Option<Rate>,
+    /// Bytes of the VLAN tag of each packet.
+    tag_len: usize,
     /// When the next packet may begin to leave; [`Time::ZERO`] without a rate.
     free_at: Time,
 }
 
 impl Serializer {
-    pub(crate) const fn new(rate: Option<Rate>) -> Self {
+    pub(crate) const fn new(rate: Option<Rate>, tag_len: usize) -> Self {
         Self {
             rate,
+            tag_len,
             free_at: Time::ZERO,
         }
     }
@@ -41,7 +44,7 @@ impl Serializer {
     #[inline]
     pub(crate) fn departure(&self, now: Time, packet: &Outgoing) -> Time {
         match self.rate {
-            Some(rate) => now.after(rate.transmission(packet.wire_bytes())),
+            Some(rate) => now.after(rate.transmission(packet.wire_bytes(self.tag_len))),
             None => now,
         }
     }

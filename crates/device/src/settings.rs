@@ -11,6 +11,7 @@ use ferroce_transport::Time;
 use self::accelerations::Accelerations;
 pub use self::accelerations::ROCE_ACCL_BYTES;
 pub use self::personality::Personality;
+use crate::card::Features;
 use crate::carrier::{Outages, Outlook, Schedule};
 use crate::identity::Function;
 use crate::impair::{Direction, Impairment};
@@ -23,6 +24,7 @@ pub struct Settings {
     egress: Impairment,
     ingress: Impairment,
     pub(crate) congestion: Params,
+    nvconfig: Params,
     pub(crate) schedule: Schedule,
 }
 
@@ -36,7 +38,19 @@ pub struct SettingsParts {
     pub egress: Impairment,
     pub ingress: Impairment,
     pub congestion: Params,
+    pub nvconfig: Params,
     pub schedule: Schedule,
+}
+
+/// What a function's queue pairs do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct InForce {
+    /// How their timeouts follow each other.
+    pub(crate) policy: PolicyKind,
+    /// Their smallest ACK timeout.
+    pub(crate) floor: AckTimeoutFloor,
+    /// The DSCP with which acknowledgements leave, if it is not that of their queue pair.
+    pub(crate) ack_dscp: Option<u8>,
 }
 
 impl Settings {
@@ -49,7 +63,18 @@ impl Settings {
             egress: Impairment::default(),
             ingress: Impairment::default(),
             congestion: Params::default(),
+            nvconfig: Params::default(),
             schedule: Schedule::default(),
+        }
+    }
+
+    /// The same after power-on of a card with these persistent parameters of congestion control.
+    #[must_use]
+    pub fn with_nvconfig(self, nvconfig: Params) -> Self {
+        Self {
+            congestion: nvconfig.clone(),
+            nvconfig,
+            ..self
         }
     }
 
@@ -66,6 +91,7 @@ impl Settings {
             egress: legal(parts.egress),
             ingress: legal(parts.ingress),
             congestion: parts.congestion,
+            nvconfig: parts.nvconfig,
             schedule: parts.schedule,
         }
     }
@@ -79,6 +105,7 @@ impl Settings {
             egress: self.egress.clone(),
             ingress: self.ingress.clone(),
             congestion: self.congestion.clone(),
+            nvconfig: self.nvconfig.clone(),
             schedule: self.schedule.clone(),
         }
     }
@@ -138,25 +165,36 @@ impl Settings {
         &self.congestion
     }
 
+    /// The parameters of congestion control with which the firmware starts. They are persistent, as
+    /// those that mlxconfig sets on a card.
+    pub fn nvconfig(&self) -> &Params {
+        &self.nvconfig
+    }
+
+    pub(crate) fn set_nvconfig(&mut self, nvconfig: Params) {
+        self.nvconfig = nvconfig;
+    }
+
+    /// What the firmware forgets when it restarts: ROCE_ACCL, and the parameters of congestion control
+    /// that were set since it started.
+    pub(crate) fn restart_firmware(&mut self) {
+        self.reset_registers();
+        self.congestion = self.nvconfig.clone();
+    }
+
     /// ROCE_ACCL after power-on, for all functions.
     pub(crate) fn reset_registers(&mut self) {
         self.roce_accl = Accelerations::reset(self.personality.adaptive);
     }
 
-    /// How the timeouts of queue pairs follow each other.
-    pub fn policy_kind(&self) -> PolicyKind {
-        self.roce_accl.policy_kind(&self.personality)
-    }
-
-    /// The smallest ACK timeout of a function's queue pairs.
-    pub(crate) fn ack_timeout_floor(&self, function: &Function) -> AckTimeoutFloor {
-        self.roce_accl
-            .ack_timeout_floor(function, &self.personality)
-    }
-
-    /// The DSCP with which acknowledgements leave, if it is not that of their queue pair.
-    pub(crate) fn ack_dscp(&self) -> Option<u8> {
-        self.roce_accl.ack_dscp()
+    /// What queue pairs do on a card that has these features.
+    pub(crate) fn in_force(&self, features: Features, function: &Function) -> InForce {
+        let registers = self.roce_accl.of_card(features);
+        InForce {
+            policy: registers.policy_kind(&self.personality),
+            floor: registers.ack_timeout_floor(function, &self.personality),
+            ack_dscp: registers.ack_dscp(),
+        }
     }
 
     /// Whether a DCI sends to a target before that has accepted the connection.

@@ -9,7 +9,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use ferroce_adp::PolicyKind;
 use ferroce_dcqcn::Params;
+use ferroce_dcqcn::np::CnpTimer;
 use ferroce_transport::{Counter, Time};
 use thiserror::Error;
 
@@ -17,6 +19,7 @@ use self::local::Local;
 pub use self::local::LocalSettings;
 use crate::carrier::CarrierLosses;
 use crate::counters::{CounterSlab, Counters};
+use crate::datagram_timers::DatagramTimers;
 use crate::error::WriteLockError;
 use crate::error_log::ErrorLog;
 use crate::histogram::{Histogram, HistogramError};
@@ -24,8 +27,8 @@ use crate::identity::{Function, Identity};
 use crate::impair::{Backlog, Direction, Impairment, ImpairmentError};
 use crate::settings::{Personality, Settings};
 
-/// What all processes of a card share beside its settings: how full its links are, and the timeout
-/// histogram of its PF.
+/// What all processes of a card share beside its settings: how full its links are, when its port last
+/// sent a CNP, and the timeout histogram of its PF.
 ///
 /// Only atomics in C layout, and memory full of zeros is a valid one, which [`DeviceState::reset`]
 /// must fill.
@@ -36,6 +39,8 @@ pub struct StateBlock {
     backlogs: [Backlog; 2],
     histogram: Histogram,
     carrier_losses: CarrierLosses,
+    cnp_timer: CnpTimer,
+    datagram_timers: DatagramTimers,
 }
 
 /// What a card keeps for one of its VFs. As of [`StateBlock`], zeros are valid.
@@ -188,6 +193,12 @@ impl DeviceState {
         &self.0.identity
     }
 
+    /// How the timeouts of queue pairs follow each other.
+    pub fn policy_kind(&self) -> PolicyKind {
+        let features = self.identity().features();
+        self.settings().in_force(features, self.function()).policy
+    }
+
     // Counters.
 
     #[inline]
@@ -272,11 +283,12 @@ impl DeviceState {
     }
 
     /// Puts everything of the card but counters to what it is after power-on.
-    pub fn reset(&self, personality: Personality) -> Result<(), WriteLockError> {
+    pub fn reset(&self, after_power_on: Settings) -> Result<(), WriteLockError> {
+        let settings = Arc::new(after_power_on);
         self.store().change(&mut |_| {
             self.backlogs().iter().for_each(Backlog::clear);
             self.restart_histograms();
-            Some(Arc::new(Settings::new(personality)))
+            Some(Arc::clone(&settings))
         })
     }
 
@@ -354,6 +366,15 @@ impl DeviceState {
         })
     }
 
+    /// Changes the parameters of congestion control with which the firmware starts. Those in force
+    /// keep their values until it does.
+    pub fn set_nvconfig(&self, nvconfig: Params) -> Result<(), WriteLockError> {
+        self.change(|settings| {
+            settings.set_nvconfig(nvconfig);
+            Ok(())
+        })
+    }
+
     /// What the link does to packets in one direction. Blackouts are points in the host's time.
     pub fn impairment(&self, direction: Direction) -> Impairment {
         self.settings().impairment(direction).clone()
@@ -375,6 +396,22 @@ impl DeviceState {
 
     pub(crate) fn backlog(&self, direction: Direction) -> &Backlog {
         &self.backlogs()[direction as usize]
+    }
+
+    /// When the port last sent a CNP, of all processes of the card.
+    pub(crate) fn cnp_timer(&self) -> &CnpTimer {
+        match &self.0.memory {
+            Memory::Local(local) => &local.cnp_timer,
+            Memory::Mapped { memory, .. } => &memory.block.cnp_timer,
+        }
+    }
+
+    /// The same for each sender of datagrams.
+    pub(crate) fn datagram_timers(&self) -> &DatagramTimers {
+        match &self.0.memory {
+            Memory::Local(local) => local.datagram_timers(),
+            Memory::Mapped { memory, .. } => &memory.block.datagram_timers,
+        }
     }
 
     /// Changes what the link does to packets in one direction.

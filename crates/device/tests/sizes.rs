@@ -46,6 +46,7 @@ fn a_million_queue_pairs_and_thousands_of_devices_fit_in_memory() {
     let path = Path {
         dest: [10, 0, 0, 2].into(),
         traffic_class: 0,
+        sl: 0,
     };
     let before = resident();
     for _ in 0..QPS {

@@ -8,8 +8,8 @@ use std::io;
 use ferroce_base::time::Time;
 use ferroce_dcqcn::Rate;
 use ferroce_device::{
-    Attr, Completion, Counter, Data, Event, Hca, Outgoing, QpAttr, QpModify, QpState, Received,
-    VerbsError,
+    Attr, Completion, Counter, Data, Event, Hca, Outgoing, Qos, QpAttr, QpModify, QpState,
+    Received, Trust, VerbsError,
 };
 use ferroce_transport::Qp;
 
@@ -33,6 +33,8 @@ pub struct Fabric {
     net: Network<Outgoing>,
     hosts: Vec<Host>,
     answers: Answers,
+    /// The trust of switches.
+    trust: Trust,
     captures: Captures,
     /// Completions, with their hosts.
     pub completions: Vec<(u32, Completion)>,
@@ -56,12 +58,14 @@ impl Fabric {
         let hosts = hosts?;
         let expected = config.topology.hosts as usize;
         assert_eq!(hosts.len(), expected, "devices and hosts");
+        let trust = config.switch.trust;
         let mut net = Network::new(config);
         net.watch.losses();
         Ok(Self {
             net,
             hosts,
             answers: Answers::default(),
+            trust,
             captures: Captures::default(),
             completions: Vec::new(),
             told: Vec::new(),
@@ -73,11 +77,13 @@ impl Fabric {
             net,
             hosts,
             answers,
+            trust,
             captures: _,
             completions,
             told,
         } = self;
         let cards = Cards {
+            trust: *trust,
             hosts,
             answers,
             completions,
@@ -114,6 +120,7 @@ impl Fabric {
             let host = &self.hosts[it.frame.source as usize];
             self.captures.note(&Seen {
                 source_port: host.source_port(it.frame.dest, it.packet.headers.dest_qp),
+                vlan: host.hca.qos().vlan,
                 passed: &it,
             });
         }
@@ -275,6 +282,7 @@ impl Fabric {
 
 /// The hosts of a fabric, and what has come out of them.
 struct Cards<'a> {
+    trust: Trust,
     hosts: &'a mut [Host],
     answers: &'a mut Answers,
     completions: &'a mut Vec<(u32, Completion)>,
@@ -287,7 +295,7 @@ impl Stations<Outgoing> for Cards<'_> {
         let it = &mut self.hosts[host as usize];
         while it.hca.poll_transmit_into(now, packet) {
             if !it.is_silent
-                && let Some(frame) = frame(it, host, packet)
+                && let Some(frame) = frame(it, host, packet, self.trust)
             {
                 return Some(frame);
             }
@@ -310,8 +318,9 @@ impl Stations<Outgoing> for Cards<'_> {
                 source: address(frame.source),
                 dest: packet.path.dest,
                 traffic_class: frame.ecn.on(packet.path.traffic_class),
+                sl: packet.path.sl,
                 headers: &packet.headers,
-                data: Data::Length(packet.payload_len),
+                data: Data::Length(packet.payload_len.into()),
             };
             it.hca.handle_packet(now, &received);
         }
@@ -356,13 +365,22 @@ impl Stations<Outgoing> for Cards<'_> {
     }
 }
 
-/// The frame of a packet that a host sends, if there is a host that it goes to.
+/// The frame of a packet that a host sends to switches with this trust, if there is a host that it
+/// goes to.
 #[inline]
-fn frame(host: &Host, source: u32, packet: &Outgoing) -> Option<Frame> {
+fn frame(host: &Host, source: u32, packet: &Outgoing, trust: Trust) -> Option<Frame> {
     let dest = host_of(packet.path.dest)?;
     let port = host.source_port(dest, packet.headers.dest_qp);
     Some(Frame {
         flow: flow_hash(source, dest, port),
-        ..Frame::of(source, dest, packet)
+        ..Frame::of(
+            source,
+            dest,
+            packet,
+            Qos {
+                trust,
+                ..host.hca.qos()
+            },
+        )
     })
 }

@@ -1,6 +1,6 @@
 //! Packets, and the frames that switches handle.
 
-use ferroce_device::Outgoing;
+use ferroce_device::{Outgoing, Qos};
 
 use crate::line::AROUND_FRAME;
 use crate::packets::PacketId;
@@ -39,21 +39,21 @@ pub struct Frame {
     pub bytes: u16,
     /// By which port it came to the switch that it is in.
     pub(crate) ingress: u16,
-    /// The priority, one of eight, at all ports.
+    /// The priority, one of eight, at all ports of switches.
     pub priority: u8,
     /// Its ECN codepoint.
     pub ecn: Ecn,
 }
 
 impl Frame {
-    /// Returns the frame of a packet.
+    /// Returns the frame of a packet, with the VLAN of its sender and the trust of switches.
     #[inline]
     #[must_use]
-    pub fn of(source: u32, dest: u32, packet: &Outgoing) -> Self {
+    pub fn of(source: u32, dest: u32, packet: &Outgoing, qos: Qos) -> Self {
         // An MTU, and headers.
-        let bytes = (packet.wire_bytes() - AROUND_FRAME) as u16;
+        let bytes = (packet.wire_bytes(qos.tag_len()) - AROUND_FRAME) as u16;
         Self {
-            priority: packet.path.traffic_class >> 5,
+            priority: qos.priority_of(&packet.path),
             ecn: Ecn::of(packet.path.traffic_class),
             ..Self::new(source, dest, bytes)
         }

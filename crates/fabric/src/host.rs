@@ -77,25 +77,21 @@ impl Host {
         self.hca.create_qp(&init)
     }
 
-    /// Connects a queue pair to one of another host, and brings it to RTS.
+    /// Connects a queue pair to one of another host, and brings it to RTS. The path leads to that
+    /// host's [`address`].
     pub fn connect(
         &mut self,
         qpn: Qpn,
-        (peer, peer_qpn): (u32, Qpn),
-        traffic_class: u8,
+        peer_qpn: Qpn,
+        path: Path,
         attr: QpAttr,
     ) -> Result<(), VerbsError> {
-        let dest = address(peer);
         let attr = QpAttr {
             access: AccessFlags::all(),
             dest_qpn: peer_qpn,
             rq_psn: Psn::new(0),
             sq_psn: Psn::new(0),
             ..attr
-        };
-        let path = Path {
-            dest,
-            traffic_class,
         };
         for change in [
             QpModify::init(attr),
@@ -105,8 +101,10 @@ impl Host {
             let path = change.mask.contains(Attr::AV).then_some(path);
             self.hca.modify_qp(qpn, &change, path)?;
         }
-        let port = crate::route::udp_source_port(qpn, peer_qpn);
-        self.ports.insert(key(peer, peer_qpn), port);
+        if let Some(peer) = host_of(path.dest) {
+            let port = crate::route::udp_source_port(qpn, peer_qpn);
+            self.ports.insert(key(peer, peer_qpn), port);
+        }
         Ok(())
     }
 

@@ -7,8 +7,10 @@
 //!
 //! ```
 //! use ferroce_fabric::topology::CableSpec;
-//! use ferroce_fabric::{Fabric, FabricConfig, Fate, Rate, Span, SwitchConfig, Time, Topology};
-//! use ferroce_device::{Counter, Hca, QpAttr, WcStatus};
+//! use ferroce_fabric::{
+//!     Fabric, FabricConfig, Fate, Rate, Span, SwitchConfig, Time, Topology, address,
+//! };
+//! use ferroce_device::{Counter, Hca, Path, QpAttr, WcStatus};
 //!
 //! // Two cards on a cable of 100 Gb/s, a queue pair on each.
 //! let cable = CableSpec::new(Rate::from_mbps(100_000), Span::from_micros(1));
@@ -21,8 +23,8 @@
 //! let mut fabric = Fabric::new(config, devices)?;
 //! let qps = [fabric.host_mut(0).create_qp(1)?, fabric.host_mut(1).create_qp(1)?];
 //! let attr = QpAttr { timeout: 14, retry_cnt: 7, ..QpAttr::default() };
-//! fabric.host_mut(0).connect(qps[0], (1, qps[1]), 0, attr)?;
-//! fabric.host_mut(1).connect(qps[1], (0, qps[0]), 0, attr)?;
+//! fabric.host_mut(0).connect(qps[0], qps[1], Path::to(address(1)), attr)?;
+//! fabric.host_mut(1).connect(qps[1], qps[0], Path::to(address(0)), attr)?;
 //!
 //! // A WRITE of ten packets, of which one gets lost.
 //! fabric.rules().strike(1, Fate::Lost, |packet| packet.headers.psn.value() == 3);

@@ -4,10 +4,12 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 
 use ferroce_base::time::{Span, Time};
-use ferroce_device::{Completion, Event, QpAttr, Qpn, TimerExpiry, VerbsError, WcOpcode, WcStatus};
+use ferroce_device::{
+    Completion, Event, Path, Qos, QpAttr, Qpn, TimerExpiry, VerbsError, WcOpcode, WcStatus,
+};
 
 use crate::fabric::Fabric;
-use crate::host::Host;
+use crate::host::{Host, address};
 use crate::workload::{Dependents, TransferId, Workload};
 
 /// How a job uses its connections.
@@ -17,12 +19,22 @@ pub struct JobConfig {
     pub attr: QpAttr,
     /// DSCP and ECN bits of its packets.
     pub traffic_class: u8,
+    /// Service level of its packets, 0 to 7.
+    pub sl: u8,
     /// Maximum number of outstanding messages per queue pair.
     pub depth: u32,
     /// Each transfer has its own queue pair, instead of one for all transfers between two hosts.
     pub qp_per_transfer: bool,
     /// What happens when a queue pair fails.
     pub on_error: OnError,
+}
+
+impl JobConfig {
+    /// Returns the priority of its packets at a port with these settings.
+    #[must_use]
+    pub fn priority(&self, qos: Qos) -> u8 {
+        qos.priority(self.traffic_class, self.sl)
+    }
 }
 
 /// What happens to a job when one of its queue pairs fails.
@@ -320,11 +332,16 @@ impl Player {
         let [src, dst] = connection.look.ends;
         let sender = fabric.host_mut(src).create_qp(config.depth)?;
         let receiver = fabric.host_mut(dst).create_qp(config.depth)?;
-        let class = config.traffic_class;
-        let (one, other) = (fabric.host_mut(src), config.attr);
-        one.connect(sender, (dst, receiver), class, other)?;
-        let one = fabric.host_mut(dst);
-        one.connect(receiver, (src, sender), class, other)?;
+        let [to_src, to_dst] = [src, dst].map(|host| Path {
+            dest: address(host),
+            traffic_class: config.traffic_class,
+            sl: config.sl,
+        });
+        let attr = config.attr;
+        let host = fabric.host_mut(src);
+        host.connect(sender, receiver, to_dst, attr)?;
+        let host = fabric.host_mut(dst);
+        host.connect(receiver, sender, to_src, attr)?;
         connection.look.qpns = [sender, receiver];
         connection.is_made = true;
         self.of_qp.insert((src, sender), index);

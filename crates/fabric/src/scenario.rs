@@ -192,7 +192,12 @@ fn read_all<'t>(
     let duration = duration.unwrap_or(Span::from_secs(60));
     let found = topology::read(reader, &root, resolve);
     let device = device::read(reader, &root, resolve);
-    let switch = switches::read(reader, &root, found.as_ref().map(|it| &it.topology));
+    let switch = switches::read(
+        reader,
+        &root,
+        found.as_ref().map(|it| &it.topology),
+        device.qos.trust,
+    );
     let found = found?;
     let jobs = job::read(reader, &root, &found, &device, seed, resolve);
     let topology = found.topology;

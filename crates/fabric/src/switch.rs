@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use ferroce_dcqcn::CongestionPoint;
+use ferroce_device::Trust;
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -31,6 +32,8 @@ pub struct SwitchConfig {
     /// A queue of another priority drops frames that would make it take more than 2^n of the free
     /// part.
     pub drop_alpha_log2: i8,
+    /// The field that gives the priority of a frame.
+    pub trust: Trust,
     /// Which priority is served first.
     pub schedule: Schedule,
     /// A frame is forwarded when its first 64 bytes have arrived, if the ports' rates allow it.
@@ -57,6 +60,7 @@ impl Default for SwitchConfig {
             buffer_bytes: 32 << 20,
             ecn: None,
             lossless: 0,
+            trust: Trust::default(),
             headroom_bytes: 100 << 10,
             pause_alpha_log2: -3,
             resume_offset_bytes: 3 << 10,

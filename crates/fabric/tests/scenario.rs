@@ -108,6 +108,15 @@ fn values_out_of_range_are_named_with_what_is_allowed() {
             "timeout = -1",
             "7: invalid job[0].timeout -1: must be 0 to 31",
         ),
+        ("sl = 8", "7: invalid job[0].sl 8: must be 0 to 7"),
+        (
+            "[device]\nvlan = 4095",
+            "8: invalid device.vlan 4095: must be 1 to 4094",
+        ),
+        (
+            "[device]\nvlan = 0",
+            "8: invalid device.vlan 0: must be 1 to 4094",
+        ),
         (
             "retry_cnt = 'x'",
             "7: invalid job[0].retry_cnt: must be a whole number, not a string",
@@ -245,6 +254,18 @@ fn impossible_conditions_are_reported_in_advance() {
         (
             "[switch.pfc]\npriorities = [4]",
             "nothing of this job is ever paused",
+        ),
+        (
+            "[device]\ntrust = 'pcp'",
+            "packets have no VLAN tag, so all of them have priority 0",
+        ),
+        (
+            "[device]\nvlan = 9\n[switch]\ntrust = 'pcp'\n[switch.pfc]\npriorities = [3]",
+            "hosts send it with priority 3, and switches pause priority 0",
+        ),
+        (
+            "[device]\nvlan = 9\ntrust = 'pcp'\n[switch.pfc]\npriorities = [3]",
+            "sl = 0 is priority 0, which switch.pfc.priorities does not name",
         ),
         (
             "[switch.pfc]\npriorities = [3]\nheadroom = '1KiB'",

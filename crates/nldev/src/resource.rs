@@ -209,12 +209,15 @@ fn put_object(message: &mut Message, resource: &Resource) {
 
 fn put_qp(message: &mut Message, row: &QpRow) {
     const MIGRATED: u8 = 0;
+    const UD: u8 = 4;
+    const DRIVER: u8 = 0xff;
     let (kind, is_connected) = match row.qp_type.as_str() {
         "RC" => (2, true),
         "UC" => (3, true),
         "XRC_SEND" => (9, false),
         "XRC_RECV" => (10, false),
-        _ => (4, false), // UD
+        "DCI" | "DCT" => (DRIVER, false),
+        _ => (UD, false),
     };
     let states = ["RESET", "INIT", "RTR", "RTS", "SQD", "SQE"];
     let state = (0..).zip(states).find(|(_, name)| *name == row.state);
@@ -228,7 +231,7 @@ fn put_qp(message: &mut Message, row: &QpRow) {
         message.u32(attr::RES_RQ_PSN, row.rq_psn);
     }
     message.u32(attr::RES_SQ_PSN, row.sq_psn);
-    if kind != 4 {
+    if !matches!(kind, UD | DRIVER) {
         message.u8(attr::RES_PATH_MIG_STATE, MIGRATED);
     }
     message.u8(attr::RES_TYPE, kind);

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
 
+use ferroce_wire::ethernet::{VlanId, VlanTag};
 use ferroce_wire::pcapng::{Direction, UdpMeta, Writer};
 use ferroce_wire::{BTH_LEN, ICRC_LEN, Verdict};
 
@@ -30,6 +31,8 @@ const FLUSH_EVERY: Duration = Duration::from_millis(250);
 #[derive(Clone, Debug)]
 pub struct Tap {
     direction: TapDirection,
+    /// The VLAN of the device.
+    vlan: Option<VlanId>,
     inner: Arc<Mutex<Inner>>,
 }
 
@@ -49,6 +52,7 @@ impl Seen {
         source: SocketAddr,
         dest: SocketAddr,
         tos: u8,
+        pcp: Option<u8>,
         verdict: Verdict,
         guess: u16,
     ) -> Self {
@@ -63,6 +67,7 @@ impl Seen {
             source,
             dest,
             tos,
+            pcp,
             ip_id,
             dont_fragment,
         }
@@ -100,6 +105,9 @@ pub struct Seen {
     pub dest: SocketAddr,
     /// Traffic class: DSCP and ECN.
     pub tos: u8,
+    /// The priority in the VLAN tag of the tap's device, with which it is recorded; `None` for a
+    /// packet that came without a tag.
+    pub pcp: Option<u8>,
     /// Identification of the IP header.
     pub ip_id: u16,
     /// Of IPv4.
@@ -130,7 +138,22 @@ impl Tap {
         }));
         let weak = Arc::downgrade(&inner);
         spawn("ferroce-capture".to_owned(), move || keep_written(&weak))?;
-        Ok(Self { direction, inner })
+        Ok(Self {
+            direction,
+            vlan: None,
+            inner,
+        })
+    }
+
+    /// Returns the tap for a device in a VLAN, whose tag its packets have, or in none.
+    #[must_use]
+    pub fn in_vlan(self, vlan: Option<VlanId>) -> Self {
+        Self { vlan, ..self }
+    }
+
+    fn tag(&self, seen: &Seen) -> Option<VlanTag> {
+        let (vlan, pcp) = (self.vlan?, seen.pcp?);
+        Some(VlanTag { vlan, pcp })
     }
 
     /// Notes that the device at `address` has this tap.
@@ -157,7 +180,8 @@ impl Tap {
 
     /// Records a packet that has left.
     pub fn sent(&self, seen: &Seen, bytes: &[u8]) {
-        self.lock().record(seen, Direction::Outbound, bytes);
+        let tag = self.tag(seen);
+        self.lock().record(seen, Direction::Outbound, tag, bytes);
     }
 
     /// Whether it records packets that arrive.
@@ -181,7 +205,7 @@ impl Tap {
             }
             return;
         }
-        inner.record(seen, Direction::Inbound, bytes);
+        inner.record(seen, Direction::Inbound, self.tag(seen), bytes);
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -207,7 +231,7 @@ impl Inner {
         }
     }
 
-    fn record(&mut self, seen: &Seen, direction: Direction, bytes: &[u8]) {
+    fn record(&mut self, seen: &Seen, direction: Direction, tag: Option<VlanTag>, bytes: &[u8]) {
         if self.error.is_some() {
             return;
         }
@@ -216,6 +240,7 @@ impl Inner {
             ip_id: seen.ip_id,
             dont_fragment: seen.dont_fragment,
             direction: Some(direction),
+            tag,
             ..UdpMeta::new(seen.source, seen.dest)
         };
         let at = self.wall_clock.at(Clock.now());

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-use ferroce_base::time::Time;
+use ferroce_base::time::{Span, Time};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::thread::set_current_timer_slack;
 use rustix::time::{ClockId, clock_gettime};
@@ -183,6 +183,10 @@ impl Waker {
 pub struct Clock;
 
 impl Clock {
+    /// 52 days, 2^52 ns. The times of the devices of two processes differ by a multiple of this, which
+    /// is 0 unless one of them has run for weeks. A process may run for at least 161 days.
+    pub const STRETCH: Span = Span::from_nanos(1 << 52);
+
     /// Nanoseconds since about the machine's start.
     #[inline]
     pub fn now_ns(self) -> u64 {
@@ -210,14 +214,14 @@ impl Clock {
 
 /// Where on the machine's clock the time of the devices begins. That of a device ends after 213 days,
 /// and machines run for longer: so it begins with the stretch of [`STRETCH_NS`] in which the process
-/// first asks. Processes that start in the same stretch count alike.
+/// first asks. Processes that start in the same stretch count alike, and the times of others differ
+/// by [`Clock::STRETCH`] or a multiple of it.
 static ORIGIN_NS: LazyLock<u64> = LazyLock::new(|| {
     let now_ns = Clock.now_ns();
     now_ns - now_ns % STRETCH_NS
 });
 
-/// 52 days: a process may run for at least 161.
-const STRETCH_NS: u64 = 1 << 52;
+const STRETCH_NS: u64 = Clock::STRETCH.as_nanos();
 
 /// Nanoseconds of processor time that the calling thread has had (`CLOCK_THREAD_CPUTIME_ID`).
 pub fn thread_cpu_ns() -> u64 {

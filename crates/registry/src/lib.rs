@@ -9,6 +9,7 @@
 //! | `netlink`, [`gids`](GidTable) | the host's interfaces and addresses: ports that go down, GIDs |
 //! | `resource` | the rows of `ferroce res` |
 //! | `question` | queries a process for them, and answers |
+//! | [`FaultTable`] | the fault rules that processes share |
 //! | [`Inquiry`] | queries many processes at a time |
 //! | [`Observer`] | a view of a device from outside |
 //!
@@ -39,10 +40,11 @@ pub use resource::{
     PeerLinks, PeerRow, QpRow, QpStates, Query, Resource, ResourceRow, SrqRow, rows,
 };
 pub use shared::{
-    ATTENTION, Asking, Mailbox, Membership, Peer, PeerFile, Place, Presence, Process, Reader,
-    Round, SLOT_MAX, ServiceClaim, ServiceError, ServiceScope, SharedFile, Undelivered, file_name,
-    settings_from_bytes, settings_to_bytes,
+    ATTENTION, Asking, FaultError, FaultRow, FaultTable, Mailbox, Membership, Peer, PeerFile,
+    Place, Presence, Process, Reader, Round, SLOT_MAX, ServiceClaim, ServiceError, ServiceScope,
+    SharedFile, Undelivered, file_name, settings_from_bytes, settings_to_bytes,
 };
 pub use spec::{
-    DeviceSpec, Emulation, LaneSpeed, LinkSetting, PortSpeed, SpecError, Vf, WindowSetting,
+    DeviceSpec, Emulation, LaneSpeed, LinkSetting, PortSpeed, SpecError, TrustSetting, Vf,
+    WindowSetting,
 };

@@ -11,16 +11,20 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ferroce_device::Card;
+use ferroce_fault::Rule;
 use tempfile::NamedTempFile;
 
 pub use self::error::RegistryError;
-use crate::shared::{SharedFile, file_name};
+use crate::shared::{FaultError, FaultTable, SharedFile, file_name};
 use crate::spec::{DeviceSpec, Emulation, LinkSetting, check_name};
 
 /// Says which devices a process sees, in place of all: `NAME` or `NAME@ADDRESS`, comma-separated.
 const DEVICES: &str = "FERROCE_DEVICES";
 /// Says which hardware they look like: the name of a [`Emulation`].
 const EMULATION: &str = "FERROCE_AS";
+/// Says which card they are, in place of what their files say: a [`Card`].
+const CARD: &str = "FERROCE_CARD";
 /// Says what carries their packets in this process, in place of what their files say: a
 /// [`LinkSetting`].
 const LINK: &str = "FERROCE_LINK";
@@ -35,6 +39,7 @@ pub struct Registry {
     /// The value of `FERROCE_DEVICES`.
     devices: Option<String>,
     emulation: Option<Emulation>,
+    card: Option<Card>,
     link: Option<LinkSetting>,
 }
 
@@ -49,6 +54,7 @@ impl Registry {
             name.parse()
                 .map_err(|()| RegistryError::BadEmulation { name: name.clone() })
         });
+        let card = variable(CARD).map(|text| text.parse().map_err(RegistryError::BadCard));
         let link = variable(LINK).map(|name| {
             name.parse()
                 .map_err(|_| RegistryError::BadLink { name: name.clone() })
@@ -57,6 +63,7 @@ impl Registry {
             directory,
             devices: variable(DEVICES),
             emulation: emulation.transpose()?,
+            card: card.transpose()?,
             link: link.transpose()?,
         })
     }
@@ -67,6 +74,7 @@ impl Registry {
             directory: directory::within(directory, false)?,
             devices: None,
             emulation: None,
+            card: None,
             link: None,
         })
     }
@@ -77,6 +85,7 @@ impl Registry {
             directory: directory::private(directory)?,
             devices: None,
             emulation: None,
+            card: None,
             link: None,
         })
     }
@@ -93,7 +102,8 @@ impl Registry {
 
     /// The devices by name: those with a file and, unless it was removed, the default one on
     /// 127.0.0.1. Behind each come its VFs. `FERROCE_DEVICES` narrows that down, and its `NAME@ADDRESS`
-    /// are devices, too. They look as `FERROCE_AS` says, and have the link that `FERROCE_LINK` says.
+    /// are devices, too. They are the card that `FERROCE_CARD` says, look as `FERROCE_AS` says, and have
+    /// the link that `FERROCE_LINK` says.
     pub fn devices(&self) -> Result<Vec<DeviceSpec>, RegistryError> {
         let mut devices = match &self.devices {
             None => self.defined()?,
@@ -104,6 +114,10 @@ impl Registry {
         };
         if let Some(link) = self.link {
             devices.iter_mut().for_each(|spec| spec.link = link);
+        }
+        if let Some(card) = self.card {
+            let as_card = |spec: DeviceSpec| spec.as_card(card);
+            devices = devices.into_iter().map(as_card).collect();
         }
         Ok(match self.emulation {
             None => devices,
@@ -230,8 +244,8 @@ impl Registry {
         self.write(spec)
     }
 
-    /// Changes a device. Its personality changes at once, the rest for programs that open it from
-    /// now on; an address can only change, and a VF only go, while no process has it open.
+    /// Changes a device. Its personality changes at once, `nvconfig` acts from the next start of the
+    /// firmware on, the rest for programs that open the device from now on; an address can only change, and a VF only go, while no process has it open.
     pub fn replace(&self, spec: &DeviceSpec) -> Result<(), RegistryError> {
         spec.check()?;
         let old = self.card(&spec.name)?;
@@ -246,6 +260,7 @@ impl Registry {
         let state = self.share(spec)?.state(0);
         let changed = state
             .set_personality(spec.personality)
+            .and_then(|()| state.set_nvconfig(spec.nvconfig.clone()))
             .and_then(|()| state.forget_vfs(spec.vfs));
         changed.map_err(|error| RegistryError::File {
             path: self.state_path(spec),
@@ -323,6 +338,16 @@ impl Registry {
         let path = self.state_path(spec);
         let shared = SharedFile::open(&path, spec, card.as_ref());
         shared.map_err(|source| RegistryError::state(&path, source))
+    }
+
+    /// The fault rules for all programs on the devices.
+    pub fn faults(&self) -> Result<FaultTable, FaultError> {
+        FaultTable::live(&self.directory)
+    }
+
+    /// Fault rules for the programs that this process starts, until the result is dropped.
+    pub fn faults_of_run(&self, rules: &[Rule]) -> Result<FaultTable, FaultError> {
+        FaultTable::of_run(&self.directory, rules)
     }
 
     /// Whether the names and addresses of a device and its VFs are free.

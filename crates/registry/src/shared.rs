@@ -4,6 +4,7 @@
 //! their owner ends, for any reason. Nothing written in the file has to be repaired afterwards.
 
 mod asleep;
+mod faults;
 mod gids;
 mod layout;
 mod lease;
@@ -31,6 +32,7 @@ use ferroce_device::{DeviceState, Function, Identity};
 use ferroce_os::{self as os, NotInherited};
 use serde::Serialize;
 
+pub use self::faults::{FaultError, FaultRow, FaultTable};
 pub(crate) use self::layout::Layout;
 pub use self::layout::Presence;
 pub use self::locks::SLOT_MAX;

@@ -6,14 +6,17 @@ mod functions;
 mod guid;
 mod identity;
 mod link;
+mod nvconfig;
 mod pci;
+mod priority;
 mod speed;
 mod window;
 
 use std::net::{IpAddr, Ipv4Addr};
 
 use ferroce_adp::DecTrigger;
-use ferroce_device::Personality;
+use ferroce_dcqcn::Params;
+use ferroce_device::{Personality, Settings};
 use ferroce_prm::PciAddress;
 use ferroce_wire::ROCE_V2_PORT;
 use serde::{Deserialize, Serialize};
@@ -22,6 +25,7 @@ pub use self::emulation::Emulation;
 pub use self::error::SpecError;
 pub use self::functions::Vf;
 pub use self::link::LinkSetting;
+pub use self::priority::TrustSetting;
 pub use self::speed::{LaneSpeed, PortSpeed};
 pub use self::window::WindowSetting;
 
@@ -86,6 +90,13 @@ pub struct DeviceSpec {
     /// What carries packets to its peers.
     #[serde(default, skip_serializing_if = "LinkSetting::is_default")]
     pub link: LinkSetting,
+    /// The header field that gives a packet its priority, of the device and its VFs.
+    #[serde(default, skip_serializing_if = "TrustSetting::is_default")]
+    pub trust: TrustSetting,
+    /// The VLAN with whose tag the device and its VFs send, 1 to 4094; without it packets have no
+    /// tag.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vlan: Option<u16>,
     /// Seed of everything random in the device. 0, the default, leaves its numbers (queue pairs,
     /// keys, names of connections, first PSNs) to the system's randomness; with any other seed they
     /// are the same each time, and as easy to guess as the seed.
@@ -107,6 +118,14 @@ pub struct DeviceSpec {
     /// Behaviour of the firmware that no register controls.
     #[serde(default, with = "PersonalityFile")]
     pub personality: Personality,
+    /// The parameters of congestion control with which the firmware starts. In the file by the names
+    /// of mlxconfig without a port's suffix, and only those that differ from the firmware's defaults.
+    #[serde(
+        default,
+        with = "nvconfig",
+        skip_serializing_if = "nvconfig::is_default"
+    )]
+    pub nvconfig: Params,
 }
 
 mod default {
@@ -191,17 +210,20 @@ impl DeviceSpec {
             speed: PortSpeed::default(),
             window: WindowSetting::default(),
             link: LinkSetting::default(),
+            trust: TrustSetting::default(),
+            vlan: None,
             seed: 0,
             vfs: 0,
             vf_address: None,
             vf: None,
             emulation: None,
             personality: Personality::default(),
+            nvconfig: Params::default(),
         }
     }
 
-    /// The keys of a device's file, and of `ferroce dev set`; those of `personality` have parts.
-    pub const KEYS: [&'static str; 18] = [
+    /// The keys of a device's file, and of `ferroce dev set`.
+    pub const KEYS: [&'static str; 21] = [
         "address",
         "port",
         "node_guid",
@@ -216,11 +238,22 @@ impl DeviceSpec {
         "speed",
         "window",
         "link",
+        "trust",
+        "vlan",
         "seed",
         "vfs",
         "vf_address",
         "personality",
+        "nvconfig",
     ];
+
+    /// Those of [`Self::KEYS`] that have parts, written `personality.adaptive`.
+    pub const GROUPS: [&'static str; 2] = ["personality", "nvconfig"];
+
+    /// What the card is set to after power-on.
+    pub fn after_power_on(&self) -> Settings {
+        Settings::new(self.personality).with_nvconfig(self.nvconfig.clone())
+    }
 
     /// `fr0` on 127.0.0.1.
     pub fn default_device() -> Self {
@@ -299,6 +332,7 @@ impl DeviceSpec {
             let multiplier = personality.ib_multiplier;
             return bad("personality.ib_multiplier", &multiplier, "1 to 4");
         }
+        self.check_vlan()?;
         self.check_vfs()
     }
 }
@@ -335,6 +369,7 @@ mod tests {
         spec.window = "256KiB".parse().unwrap();
         spec.personality.initial_exponent = Some(3);
         spec.personality.dec_trigger = DecTrigger::PerRecovery;
+        spec.nvconfig.assign("rpg_ai_rate=20").unwrap();
         assert_eq!(again(&spec), Ok(spec.clone()));
         // Both spellings, of which D17 has this one.
         let text = spec.to_toml().unwrap();
@@ -362,6 +397,18 @@ mod tests {
             (
                 "address = '::1'\n[personality]\nadaptiv = 1",
                 "unknown key adaptiv",
+            ),
+            (
+                "address = '::1'\n[nvconfig]\nRPG_GD = 9",
+                "invalid rpg_gd 9: must be 10 to 11",
+            ),
+            (
+                "address = '::1'\n[nvconfig]\nrpg_gd = 10",
+                "mlxconfig has no parameter rpg_gd; write RPG_GD",
+            ),
+            (
+                "address = '::1'\n[nvconfig]\nRPG_GG = 10",
+                "unknown parameter \"RPG_GG\"; did you mean RPG_GD?",
             ),
         ] {
             assert!(error(text).contains(told), "{text}: {}", error(text));

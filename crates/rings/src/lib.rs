@@ -11,4 +11,4 @@ mod near;
 mod ring;
 
 pub use near::{Arrived, Near, Offer, Pushed};
-pub use ring::{Broken, Consumer, Entry, Kind, Memory, PACKET_BYTES_MAX, Producer, Refused};
+pub use ring::{Broken, Class, Consumer, Entry, Kind, Memory, PACKET_BYTES_MAX, Producer, Refused};

@@ -14,7 +14,7 @@ mod producer;
 mod sizes;
 
 pub use self::consumer::{Broken, Consumer, Entry};
-pub use self::layout::Kind;
+pub use self::layout::{Class, Kind};
 pub use self::memory::Memory;
 pub use self::producer::{Producer, Refused};
 pub use self::sizes::PACKET_BYTES_MAX;

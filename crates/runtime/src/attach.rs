@@ -78,6 +78,7 @@ impl Device {
             secret: Some(secret(&spec, slot, shared.generation())),
             trace_timers: options.trace_timers,
             speed: spec.speed.rate(),
+            qos: spec.qos(),
             host: HostProfile::sockets(),
             port_mtu: Interface::of(spec.address).map_or(Mtu::Mtu1024, path_mtu),
             ..HcaConfig::default()

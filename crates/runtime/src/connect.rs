@@ -33,6 +33,7 @@ impl Device {
         let path = Path {
             dest: peer.address,
             traffic_class: 0,
+            sl: 0,
         };
         self.with(|hca| {
             for change in [

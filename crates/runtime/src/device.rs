@@ -146,6 +146,7 @@ impl Device {
         config.secret.get_or_insert_with(random_secret);
         let leases = neighbours.as_ref().map(Neighbours::leases);
         let hca = hca(config).with_admission(Box::new(Shares::new(bounds, leases)));
+        let tap = tap.map(|tap| tap.in_vlan(hca.qos().vlan));
         let state = hca.state().clone();
         let mailbox = neighbours.as_ref().map(Neighbours::mailbox);
         let port = attachment.shared.as_ref();

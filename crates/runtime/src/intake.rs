@@ -7,7 +7,7 @@ use ferroce_device::{Counter, Data, Hca, Received, Time};
 use ferroce_driver::Taken;
 use ferroce_os::{Seen, Tap};
 use ferroce_registry::{PeerLinks, rows};
-use ferroce_rings::{Arrived, Kind as Sealing, Near};
+use ferroce_rings::{Arrived, Class, Kind as Sealing, Near};
 use ferroce_sockets::{Datagram, ForeignPorts, Message, Overflow, RecvBuffers, Socket};
 use ferroce_wire::{Flow, Flows, ICRC_LEN, IcrcVerifier, IdPolicy, Packet, Verdict};
 
@@ -326,7 +326,7 @@ impl Sorter {
         if let Some(tap) = &self.tap {
             let Arrival { source, dest, .. } = *arrival;
             let tos = arrival.traffic_class;
-            let seen = Seen::arrived(source, dest, tos, verdict, datagram.index);
+            let seen = Seen::arrived(source, dest, tos, None, verdict, datagram.index);
             tap.received(&seen, datagram.bytes);
         }
     }
@@ -347,7 +347,10 @@ impl Sorter {
     #[inline]
     fn take_near(&mut self, at: Time, own: SocketAddr, arrived: Arrived<'_>, hca: &mut Hca) {
         let Arrived { source, entry } = arrived;
-        let tos = entry.traffic_class;
+        let Class {
+            traffic_class: tos,
+            sl,
+        } = entry.class;
         let records = self.tap.as_ref().is_some_and(Tap::takes_received);
         let mut verdict = Verdict::Ok {
             ip_id: 0,
@@ -371,7 +374,8 @@ impl Sorter {
         let packet = Packet::new_checked(entry.bytes);
         if records && let Some(tap) = &self.tap {
             let verdict = packet.as_ref().map_or(Verdict::Bad, |_| verdict);
-            tap.received(&Seen::arrived(source, own, tos, verdict, 0), entry.bytes);
+            let seen = Seen::arrived(source, own, tos, Some(sl), verdict, 0);
+            tap.received(&seen, entry.bytes);
         }
         match packet {
             Ok(_) if !verdict.is_ok() => hca.count(Counter::RxIcrcEncapsulated, 1),
@@ -379,7 +383,7 @@ impl Sorter {
             Ok(packet) if packet.headers().dest_qp.value() >> 16 == 0 => {
                 hca.count(Counter::RxMalformed, 1);
             }
-            Ok(packet) => deliver(at, source, own, tos, &packet, hca),
+            Ok(packet) => deliver(at, source, own, (tos, sl), &packet, hca),
             Err(_) => hca.count(Counter::RxMalformed, 1),
         }
     }
@@ -426,10 +430,10 @@ impl Sorter {
                 && let Some(flow) = flows.get(source)
             {
                 let verdict = flow.from_peer.verify(0, forwarded.bytes);
-                let seen = Seen::arrived(source, own, tos, verdict, 0);
+                let seen = Seen::arrived(source, own, tos, None, verdict, 0);
                 tap.received(&seen, forwarded.bytes);
             }
-            deliver(at, source, own, tos, &packet, hca);
+            deliver(at, source, own, (tos, UNTAGGED), &packet, hca);
         })
     }
 }
@@ -438,16 +442,26 @@ impl Arrival {
     #[inline]
     fn deliver(&self, packet: &Packet<'_>, hca: &mut Hca) {
         let tos = self.traffic_class;
-        deliver(self.at, self.source, self.dest, tos, packet, hca);
+        deliver(
+            self.at,
+            self.source,
+            self.dest,
+            (tos, UNTAGGED),
+            packet,
+            hca,
+        );
     }
 }
+
+/// The service level of a packet without a VLAN tag: the kernel tells nothing of one.
+const UNTAGGED: u8 = 0;
 
 #[inline]
 fn deliver(
     at: Time,
     source: SocketAddr,
     dest: SocketAddr,
-    traffic_class: u8,
+    (traffic_class, sl): (u8, u8),
     packet: &Packet<'_>,
     hca: &mut Hca,
 ) {
@@ -455,6 +469,7 @@ fn deliver(
         source: source.ip(),
         dest: dest.ip(),
         traffic_class,
+        sl,
         headers: packet.headers(),
         data: Data::Bytes(packet.payload()),
     };

@@ -156,6 +156,7 @@ fn connect(from: &Node, to: IpAddr, private: Private<92>) {
         dest: to,
         source: from.device.address().ip(),
         traffic_class: 0,
+        sl: 0,
         service_id: SERVICE,
         ca_guid: 1,
         qpn: Qpn::new(0x111),

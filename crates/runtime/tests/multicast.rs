@@ -72,6 +72,7 @@ fn send(node: &Node, from: Qpn, dest: IpAddr, to: Qpn, text: u8) {
     let path = Path {
         dest,
         traffic_class: 0x20,
+        sl: 0,
     };
     let request = SendWr {
         to: SendTo::Datagram(UdAddress {

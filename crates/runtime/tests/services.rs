@@ -33,6 +33,7 @@ fn path_to(node: &Node) -> Path {
     Path {
         dest: node.device.address().ip(),
         traffic_class: CLASS,
+        sl: 0,
     }
 }
 

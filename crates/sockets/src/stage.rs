@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use ferroce_device::{Counter, Hca, Outgoing, Shape, damage};
+use ferroce_device::{Counter, Hca, Outgoing, Path, Shape, damage};
 use ferroce_os::{Seen, Tap};
 use ferroce_wire::{Flows, ICRC_LEN, IcrcFlow};
 
@@ -27,6 +27,8 @@ pub struct Stage {
     closed: bool,
     dest: SocketAddr,
     tos: u8,
+    /// The priority in the VLAN tag with which captures show them.
+    sl: u8,
     /// The slot of the process they are for, if their device is shared: one system call reaches
     /// one socket.
     slot: u32,
@@ -56,6 +58,7 @@ impl Stage {
             closed: false,
             dest: own,
             tos: 0,
+            sl: 0,
             slot: 0,
             flow: None,
         }
@@ -96,9 +99,9 @@ impl Stage {
         let (icrc_at, len) = (shape.icrc_at, shape.len);
         let slot = packet.headers.dest_qp.value() >> 16;
         if self.is_empty() {
-            self.begin(dest, packet.path.traffic_class, len, flows)?;
+            self.begin(dest, &packet.path, len, flows)?;
             self.slot = slot;
-        } else if slot != self.slot || !self.fits(dest, packet.path.traffic_class, len, socket) {
+        } else if slot != self.slot || !self.fits(dest, &packet.path, len, socket) {
             return Err(Refused::NotNow);
         }
         let flow = self.flow.as_ref().ok_or(Refused::Family)?;
@@ -119,7 +122,7 @@ impl Stage {
     fn begin(
         &mut self,
         dest: SocketAddr,
-        tos: u8,
+        path: &Path,
         len: usize,
         flows: &mut Flows,
     ) -> Result<(), Refused> {
@@ -128,14 +131,15 @@ impl Stage {
         }
         self.clear();
         self.flow = flows.get(dest).map(|flow| flow.to_peer);
-        (self.dest, self.tos, self.segment) = (dest, tos, len);
+        (self.dest, self.segment) = (dest, len);
+        (self.tos, self.sl) = (path.traffic_class, path.sl);
         Ok(())
     }
 
     #[inline]
-    fn fits(&self, dest: SocketAddr, tos: u8, len: usize, socket: &Socket) -> bool {
+    fn fits(&self, dest: SocketAddr, path: &Path, len: usize, socket: &Socket) -> bool {
         !self.closed
-            && (dest, tos) == (self.dest, self.tos)
+            && (dest, path.traffic_class, path.sl) == (self.dest, self.tos, self.sl)
             && len <= self.segment
             && self.len + len <= self.bytes.len()
             && self.packets < socket.segments_max()
@@ -187,6 +191,7 @@ impl Stage {
                 source: socket.address(),
                 dest: self.dest,
                 tos: self.tos,
+                pcp: Some(self.sl),
                 ip_id,
                 dont_fragment: true,
             };

@@ -63,6 +63,7 @@ impl View {
         let mut hasher = DefaultHasher::new();
         for spec in devices {
             (&spec.name, spec.address, spec.port, spec.emulation).hash(&mut hasher);
+            (spec.vendor_part_id, &spec.fw_ver).hash(&mut hasher);
         }
         let root = registry
             .directory()

@@ -84,6 +84,7 @@ pub fn connected(hca: &mut Hca, init: &QpInit, to: impl Into<IpAddr>, attr: QpAt
     let path = Path {
         dest: to.into(),
         traffic_class: 2,
+        sl: 0,
     };
     ready(hca, qpn, init.qp_type, attr, Some(path));
     qpn
@@ -106,6 +107,7 @@ pub fn deliver(devices: &mut [Hca; 2], now: Time, from: usize, packet: &Outgoing
         source: ADDRESSES[from].into(),
         dest: packet.path.dest,
         traffic_class: packet.path.traffic_class,
+        sl: packet.path.sl,
         headers: &packet.headers,
         data,
     };

@@ -19,6 +19,8 @@ pub struct Flight {
     pub dest: IpAddr,
     /// Its traffic class.
     pub traffic_class: u8,
+    /// The priority in its VLAN tag; 0 if it has none.
+    pub sl: u8,
     /// The queue pair that it is for, if it was sent by a device.
     pub dest_qp: Option<Qpn>,
     /// What it is made of.
@@ -68,7 +70,7 @@ impl Content {
             (payload, _) => Self::Parsed {
                 headers: packet.headers,
                 payload,
-                payload_len: packet.payload_len,
+                payload_len: packet.payload_len.into(),
             },
         }
     }
@@ -126,6 +128,7 @@ impl Flight {
             to,
             dest,
             traffic_class,
+            sl: 0,
             dest_qp: None,
             content,
             truesize: 0,
@@ -164,6 +167,8 @@ pub struct Sent {
     pub headers: Headers,
     /// Its traffic class.
     pub traffic_class: u8,
+    /// The priority in its VLAN tag; 0 if it has none.
+    pub sl: u8,
     /// Its payload, if packets carry bytes.
     pub payload: Vec<u8>,
 }

@@ -103,7 +103,7 @@ pub struct Side<T = ()> {
     /// Of a packet to a group, for those that have not been sent theirs.
     pub(crate) copies: VecDeque<Flight>,
     /// Where the packet before went, if it left at the same moment, and its length.
-    pub(crate) batch: Option<(Path, u32)>,
+    pub(crate) batch: Option<(Path, u16)>,
     /// When it wanted attention last, and how often at that moment.
     pub(crate) calls: (Time, usize),
 }
@@ -200,6 +200,7 @@ impl<T> Side<T> {
         let path = Path {
             dest,
             traffic_class: 2,
+            sl: 0,
         };
         let qp_type = self.hca.qp(qpn).unwrap().config().qp_type;
         self.ready(qpn, qp_type, attr, Some(path));

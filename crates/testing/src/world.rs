@@ -203,6 +203,7 @@ impl<T> World<T> {
                 from,
                 headers: packet.headers,
                 traffic_class: packet.path.traffic_class,
+                sl: packet.path.sl,
                 payload: payload.clone().unwrap_or_default(),
             });
         }
@@ -221,8 +222,9 @@ impl<T> World<T> {
         let flow = self.flow(from, dest);
         let content = Content::new(packet, payload, &flow, self.as_bytes);
         let flight = |to| Flight {
+            sl: packet.path.sl,
             dest_qp: Some(packet.headers.dest_qp),
-            truesize: truesize(packet.payload_len, is_coalesced),
+            truesize: truesize(packet.payload_len.into(), is_coalesced),
             ..Flight::new([from, to], dest, packet.path.traffic_class, content.clone())
         };
         if dest.is_multicast() {
@@ -268,6 +270,7 @@ impl<T> World<T> {
             source: self.sides[from].address,
             dest: flight.dest,
             traffic_class: flight.traffic_class,
+            sl: flight.sl,
             headers: &headers,
             data,
         };
@@ -280,6 +283,7 @@ impl<T> World<T> {
             source: self.sides[1 - to].address,
             dest: self.sides[to].address,
             traffic_class,
+            sl: 0,
             headers,
             data,
         };

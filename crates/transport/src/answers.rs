@@ -357,7 +357,7 @@ impl ReadAnswer {
         self.sent += 1;
         let headers = Headers::read_response(Place::new(first, last), ack);
         out.set_headers(headers.to(attr.dest_qpn, psn.psn()));
-        (out.payload, out.payload_len) = (payload, len);
+        (out.payload, out.payload_len) = (payload, len as u16); // at most an MTU
         Ok(psn)
     }
 }

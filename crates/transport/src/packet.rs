@@ -18,8 +18,10 @@ pub struct Outgoing {
     /// Location of the payload.
     pub payload: Payload,
     /// Length of the payload in bytes, without pad.
-    pub payload_len: u32,
+    pub payload_len: u16,
     /// The path. A queue pair sets it for datagrams, and leaves the path to its peer to the device.
+    /// In a packet that has left, the service level is the priority in its VLAN tag, and 0 without
+    /// one.
     pub path: Path,
     corrupt: Option<NonZeroU16>,
 }
@@ -33,10 +35,7 @@ impl Outgoing {
             headers: Headers::send(Connection::Rc, Place::Only, None),
             payload: Payload::Empty,
             payload_len: 0,
-            path: Path {
-                dest: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-                traffic_class: 0,
-            },
+            path: Path::to(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
             corrupt: None,
         }
     }
@@ -45,7 +44,7 @@ impl Outgoing {
     pub fn carrying(headers: Headers, path: Path, payload: Bytes) -> Self {
         let mut packet = Self::empty();
         (packet.headers, packet.path) = (headers, path);
-        packet.payload_len = payload.len() as u32; // at most 64 KiB
+        packet.payload_len = payload.len() as u16; // at most its maximum
         packet.payload = Payload::Carried(payload);
         packet
     }
@@ -62,14 +61,15 @@ impl Outgoing {
     /// Returns the bytes from the BTH to the ICRC, which congestion control and bottlenecks count.
     #[inline]
     pub fn frame_bytes(&self) -> u32 {
-        frame_bytes(&self.headers, self.payload_len)
+        frame_bytes(&self.headers, self.payload_len.into())
     }
 
     /// Returns the bytes it takes on an Ethernet link, with everything around it, for which a port
-    /// or a switch needs time. See [`ethernet::wire_len`].
+    /// or a switch needs time. `tag_len` of them are its VLAN tag. See [`ethernet::wire_len`].
     #[inline]
-    pub fn wire_bytes(&self) -> u32 {
-        ethernet::wire_len(self.path.dest, self.frame_bytes() as usize) as u32 // less than 8 KiB
+    pub fn wire_bytes(&self, tag_len: usize) -> u32 {
+        let len = self.frame_bytes() as usize + tag_len;
+        ethernet::wire_len(self.path.dest, len) as u32 // less than 8 KiB
     }
 
     /// Returns the bit of the packet, counted from the start of the BTH, that the impaired link

@@ -166,7 +166,7 @@ impl Request<'_> {
         if wqe.flags.contains(SendFlags::SOLICITED) && self.psn == wqe.last_psn() {
             headers.flags.insert(BthFlags::SOLICITED);
         }
-        (out.payload, out.payload_len) = (payload, len);
+        (out.payload, out.payload_len) = (payload, len as u16); // at most an MTU
         Ok(())
     }
 

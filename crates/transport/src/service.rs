@@ -105,6 +105,20 @@ pub struct Path {
     pub dest: IpAddr,
     /// DSCP and ECN bits of the IP header (`grh.traffic_class`).
     pub traffic_class: u8,
+    /// Service level (`sl`), 0 to 7: the priority in the VLAN tag, if the port has a VLAN.
+    pub sl: u8,
+}
+
+impl Path {
+    /// Returns a path of traffic class and service level 0.
+    #[must_use]
+    pub const fn to(dest: IpAddr) -> Self {
+        Self {
+            dest,
+            traffic_class: 0,
+            sl: 0,
+        }
+    }
 }
 
 /// The destination of a datagram: an address handle and a queue pair.

@@ -8,12 +8,13 @@ use ferroce_adp::{Endurance, Policy, QpTimeouts};
 use ferroce_base::random::{mix, share};
 use ferroce_base::time::{Span, Time};
 use ferroce_device::{
-    Completion, Counter, Event, Hca, QpAttr, Qpn, Settings, VerbsError, WcStatus,
+    Completion, Counter, Event, Hca, Path, QpAttr, Qpn, Settings, VerbsError, WcStatus,
 };
 use ferroce_fabric::scenario::settings_of;
 use ferroce_fabric::topology::CableSpec;
 use ferroce_fabric::{
-    Fabric, FabricConfig, Fate as PacketFate, Host, Loss, Rate, SwitchConfig, Topology, card,
+    Fabric, FabricConfig, Fate as PacketFate, Host, Loss, Rate, SwitchConfig, Topology, address,
+    card,
 };
 use thiserror::Error;
 
@@ -167,8 +168,9 @@ impl<'a> Pair<'a> {
             ..QpAttr::default()
         };
         let [a, b] = qpns;
-        fabric.host_mut(A).connect(a, (B, b), 0, attr)?;
-        fabric.host_mut(B).connect(b, (A, a), 0, attr)?;
+        let [to_a, to_b] = [A, B].map(|host| Path::to(address(host)));
+        fabric.host_mut(A).connect(a, b, to_b, attr)?;
+        fabric.host_mut(B).connect(b, a, to_a, attr)?;
         let late = Rc::new(Cell::new(Span::ZERO));
         let lateness = Rc::clone(&late);
         fabric.rules().add(move |packet| {

@@ -1,13 +1,14 @@
 //! Captures for Wireshark and tshark: a pcapng writer that puts IP and UDP headers around packets.
 //!
-//! One section, one interface of link type "raw IP", nanosecond time stamps, little-endian. The
-//! format is that of draft-ietf-opsawg-pcapng; the section numbers below are the draft's.
+//! One section, an interface of link type "raw IP", nanosecond time stamps, little-endian. Packets
+//! with a VLAN tag are on a second interface of link type "Ethernet", which the first of them adds.
+//! The format is that of draft-ietf-opsawg-pcapng; the section numbers below are the draft's.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
 
-use crate::ethernet::{IPV4_HEADER_LEN, IPV6_HEADER_LEN, UDP_HEADER_LEN};
+use crate::ethernet::{IPV4_HEADER_LEN, IPV6_HEADER_LEN, UDP_HEADER_LEN, VlanTag};
 
 /// Addresses of a captured packet, from which its IP and UDP headers are made, and its direction.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -26,6 +27,8 @@ pub struct UdpMeta {
     pub dont_fragment: bool,
     /// The direction of the packet, if the capture is to show it.
     pub direction: Option<Direction>,
+    /// The VLAN tag, if it has one. The capture then contains the Ethernet frame.
+    pub tag: Option<VlanTag>,
 }
 
 /// The direction of a captured packet, as Wireshark shows it (`frame.packet_flags_direction`).
@@ -59,7 +62,22 @@ impl UdpMeta {
             ttl: 64,
             dont_fragment: true,
             direction: None,
+            tag: None,
         }
+    }
+
+    /// Appends the Ethernet header of a frame with this tag. Ferroce's hosts have no MAC addresses;
+    /// these are made from their IP addresses.
+    fn write_ethernet(&self, tag: VlanTag, out: &mut Vec<u8>) {
+        let ether_type = match self.dst {
+            SocketAddr::V4(_) => ETHER_TYPE_IPV4,
+            SocketAddr::V6(_) => ETHER_TYPE_IPV6,
+        };
+        for end in [self.dst, self.src] {
+            out.extend_from_slice(&mac_of(end.ip()));
+        }
+        out.extend_from_slice(&tag.to_bytes());
+        out.extend_from_slice(&ether_type.to_be_bytes());
     }
 
     /// Appends an IP packet: IP and UDP headers around `payload`.
@@ -120,6 +138,27 @@ impl UdpMeta {
     }
 }
 
+/// A MAC address for a host, which is locally administered (02), or the one that IP multicast uses
+/// for a group (RFC 1112, RFC 2464).
+fn mac_of(address: IpAddr) -> [u8; 6] {
+    match address {
+        IpAddr::V4(v4) => {
+            let [a, b, c, d] = v4.octets();
+            match v4.is_multicast() {
+                true => [0x01, 0x00, 0x5e, b & 0x7f, c, d],
+                false => [0x02, 0x00, a, b, c, d],
+            }
+        }
+        IpAddr::V6(v6) => {
+            let [.., a, b, c, d] = v6.octets();
+            match v6.is_multicast() {
+                true => [0x33, 0x33, a, b, c, d],
+                false => [0x02, 0x00, a, b, c, d],
+            }
+        }
+    }
+}
+
 /// Writes a capture to any byte sink, with one `write_all` per packet.
 ///
 /// Use a `BufWriter` around a file; [`flush`](Self::flush) is passed through to it.
@@ -127,6 +166,9 @@ impl UdpMeta {
 pub struct Writer<W: Write> {
     sink: W,
     block: Vec<u8>,
+    if_name: String,
+    /// The interface of tagged frames has been described.
+    has_ethernet: bool,
 }
 
 impl<W: Write> Writer<W> {
@@ -140,6 +182,8 @@ impl<W: Write> Writer<W> {
         let mut writer = Self {
             sink,
             block: Vec::new(),
+            if_name: if_name.to_owned(),
+            has_ethernet: false,
         };
         writer.write_block(SECTION_HEADER_BLOCK, |body| {
             body.extend_from_slice(&BYTE_ORDER_MAGIC.to_le_bytes());
@@ -150,15 +194,20 @@ impl<W: Write> Writer<W> {
             put_option(body, SHB_USERAPPL, b"ferroce")?;
             put_option(body, OPT_ENDOFOPT, &[])
         })?;
-        writer.write_block(INTERFACE_DESCRIPTION_BLOCK, |body| {
-            body.extend_from_slice(&LINKTYPE_RAW.to_le_bytes());
+        writer.describe_interface(LINKTYPE_RAW)?;
+        Ok(writer)
+    }
+
+    fn describe_interface(&mut self, link: u16) -> io::Result<()> {
+        let name = self.if_name.clone();
+        self.write_block(INTERFACE_DESCRIPTION_BLOCK, |body| {
+            body.extend_from_slice(&link.to_le_bytes());
             body.extend_from_slice(&[0; 2]);
             body.extend_from_slice(&SNAPLEN_UNLIMITED.to_le_bytes());
-            put_option(body, IF_NAME, if_name.as_bytes())?;
+            put_option(body, IF_NAME, name.as_bytes())?;
             put_option(body, IF_TSRESOL, &[TSRESOL_NS])?;
             put_option(body, OPT_ENDOFOPT, &[])
-        })?;
-        Ok(writer)
+        })
     }
 
     /// Appends a packet. `udp_payload` extends from the BTH to the ICRC, `ts_ns` counts from the
@@ -184,14 +233,25 @@ impl<W: Write> Writer<W> {
         udp_payload: &[u8],
         comment: &str,
     ) -> io::Result<()> {
+        if meta.tag.is_some() && !self.has_ethernet {
+            self.describe_interface(LINKTYPE_ETHERNET)?;
+            self.has_ethernet = true;
+        }
         self.write_block(ENHANCED_PACKET_BLOCK, |body| {
-            body.extend_from_slice(&INTERFACE_ID.to_le_bytes());
+            let interface = match meta.tag {
+                Some(_) => ETHERNET_INTERFACE,
+                None => RAW_INTERFACE,
+            };
+            body.extend_from_slice(&interface.to_le_bytes());
             // The upper half of the time stamp comes first in either byte order.
             let [l0, l1, l2, l3, h0, h1, h2, h3] = ts_ns.to_le_bytes();
             body.extend_from_slice(&[h0, h1, h2, h3, l0, l1, l2, l3]);
             let lengths_at = body.len();
             body.extend_from_slice(&[0; 8]);
             let data_at = body.len();
+            if let Some(tag) = meta.tag {
+                meta.write_ethernet(tag, body);
+            }
             meta.write_datagram(udp_payload, body)?;
             let len = u32_len(body.len() - data_at)?.to_le_bytes();
             body[lengths_at..lengths_at + 4].copy_from_slice(&len);
@@ -281,6 +341,8 @@ fn invalid(message: impl Into<Cow<'static, str>>) -> io::Error {
 }
 
 const IP_PROTOCOL_UDP: u8 = 17;
+const ETHER_TYPE_IPV4: u16 = 0x0800;
+const ETHER_TYPE_IPV6: u16 = 0x86dd;
 
 /// Section header block (section 4.1).
 const SECTION_HEADER_BLOCK: u32 = 0x0a0d_0d0a;
@@ -294,6 +356,8 @@ const SHB_USERAPPL: u16 = 4;
 const INTERFACE_DESCRIPTION_BLOCK: u32 = 1;
 /// Packets begin with the IP header; its version tells the family.
 const LINKTYPE_RAW: u16 = 101;
+/// Packets begin with the Ethernet header, and have no frame check sequence.
+const LINKTYPE_ETHERNET: u16 = 1;
 const SNAPLEN_UNLIMITED: u32 = 0;
 const IF_NAME: u16 = 2;
 const IF_TSRESOL: u16 = 9;
@@ -301,8 +365,10 @@ const IF_TSRESOL: u16 = 9;
 const TSRESOL_NS: u8 = 9;
 /// Enhanced packet block (section 4.3).
 const ENHANCED_PACKET_BLOCK: u32 = 6;
-/// The only interface.
-const INTERFACE_ID: u32 = 0;
+/// The interface of packets without a tag.
+const RAW_INTERFACE: u32 = 0;
+/// The interface of frames with a tag.
+const ETHERNET_INTERFACE: u32 = 1;
 const OPT_ENDOFOPT: u16 = 0;
 const OPT_COMMENT: u16 = 1;
 const EPB_FLAGS: u16 = 2;
@@ -310,6 +376,7 @@ const EPB_FLAGS: u16 = 2;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ethernet::VlanId;
 
     fn meta() -> UdpMeta {
         UdpMeta {
@@ -405,6 +472,40 @@ mod tests {
         ];
         assert_eq!(internet_checksum(&parts), 0);
         assert_ne!(datagram[46..48], [0, 0]);
+    }
+
+    #[test]
+    fn tagged_packets_are_frames_on_an_interface_of_their_own() {
+        let mut writer = Writer::new(Vec::new()).unwrap();
+        let tagged = UdpMeta {
+            tag: VlanId::new(100).map(|vlan| VlanTag { vlan, pcp: 5 }),
+            ..meta()
+        };
+        for meta in [meta(), tagged, tagged] {
+            writer.write_packet(0, &meta, b"abcde").unwrap();
+        }
+        let bytes = writer.into_inner();
+        let blocks = blocks(&bytes);
+        let kinds: Vec<_> = blocks.iter().map(|(kind, _)| *kind).collect();
+        assert_eq!(kinds[2..], [6, 1, 6, 6]);
+        let interfaces = [2, 4, 5].map(|at| blocks[at].1[0]);
+        assert_eq!(interfaces, [0, 1, 1]);
+        assert_eq!(blocks[3].1[..4], [1, 0, 0, 0]);
+        let frame = [
+            2, 0, 10, 0, 0, 2, // to
+            2, 0, 10, 0, 0, 1, // from
+            0x81, 0x00, 0xa0, 0x64, // tag
+            0x08, 0x00, 0x45,
+        ];
+        assert_eq!(blocks[4].1[20..39], frame);
+        assert_eq!(blocks[4].1[12], 33 + 18);
+    }
+
+    #[test]
+    fn groups_have_the_mac_addresses_of_ip_multicast() {
+        let mac = |address: &str| mac_of(address.parse().unwrap());
+        assert_eq!(mac("224.129.2.3"), [0x01, 0x00, 0x5e, 1, 2, 3]);
+        assert_eq!(mac("ff0e::1:2"), [0x33, 0x33, 0, 1, 0, 2]);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use clap_complete::env::CompleteEnv;
 use ferroce_adp::builtin;
 use ferroce_dcqcn::Param;
 use ferroce_dcqcn::presets::PRESETS;
-use ferroce_device::Counter;
+use ferroce_device::{Counter, Model};
 use ferroce_prm::REGISTERS;
 use ferroce_registry::{DeviceSpec, Registry, impairment};
 
@@ -73,9 +73,14 @@ fn values(of: &str, arg: &Arg) -> Option<Values> {
             Names(|| Param::ALL.iter().map(|it| it.name().to_owned()).collect())
         }
         ("impair set", "KEY VALUE") => Names(|| impairment::names().map(str::to_owned).collect()),
-        ("dev set" | "dev add", "KEY VALUE") => {
-            Names(|| DeviceSpec::KEYS.map(str::to_owned).to_vec())
-        }
+        ("dev set" | "dev add", "KEY VALUE") => Names(|| {
+            [&["card"], &DeviceSpec::KEYS[..]]
+                .concat()
+                .into_iter()
+                .map(str::to_owned)
+                .collect()
+        }),
+        (_, "CARD") => Names(|| Model::ALL.map(|it| it.name().to_owned()).to_vec()),
         _ => return None,
     };
     Some(values)

@@ -11,12 +11,12 @@ pub(super) type Group = (&'static str, &'static [&'static str]);
 pub(super) const GROUPS: [Group; 6] = [
     (
         "Run programs",
-        &["demo", "run", "env", "install", "uninstall"],
+        &["demo", "run", "drill", "env", "install", "uninstall"],
     ),
     (
         "Devices",
         &[
-            "dev", "link", "impair", "status", "stat", "res", "serve", "sysfs",
+            "dev", "link", "impair", "fault", "status", "stat", "res", "serve", "sysfs",
         ],
     ),
     ("Retransmission and congestion control", &["adp", "cc"]),

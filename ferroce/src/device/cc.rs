@@ -26,6 +26,7 @@ use self::emit::Emit;
 use self::explain::Explain;
 use self::preset::Verb as Presets;
 use self::rates::{Rates, priority};
+use super::dev::TAGS_REACH;
 use super::format::{Row, print};
 use super::watch::interval;
 use crate::json::cc::{DeviceParameters, Shown};
@@ -89,7 +90,7 @@ enum Verb {
         #[arg(long, value_name = "FILE", conflicts_with = "prio")]
         from: Option<PathBuf>,
     },
-    /// Reset parameters to the firmware's defaults
+    /// Reset parameters to those with which the firmware starts
     Reset {
         #[command(flatten)]
         device: DeviceArg,
@@ -147,9 +148,10 @@ impl Names {
 const INERT: &[(Param, &str)] = &[
     (Param::Algorithm, "there is no QCN"),
     (Param::ShaperCoalesce, "each queue pair has its own limiter"),
-    (Param::Cnp802pPrio, "a UDP socket sends no VLAN tag"),
-    (Param::CnpPrioMode, "a UDP socket sends no VLAN tag"),
 ];
+
+/// The parameters that are about the VLAN tag of CNPs.
+const OF_TAGS: [Param; 2] = [Param::Cnp802pPrio, Param::CnpPrioMode];
 
 #[derive(Debug, Error)]
 enum ChangeError {
@@ -208,7 +210,7 @@ impl Cc {
                 }
                 let preset = preset.as_deref().map(preset::named).transpose()?;
                 let from = from.as_deref().map(File::read).transpose()?;
-                let name = change(name.as_deref(), to, |params| {
+                let name = change(name.as_deref(), to, |params, _| {
                     if let Some(preset) = preset {
                         *params = preset.params();
                     }
@@ -221,10 +223,14 @@ impl Cc {
                 shown_after(&name, prio, is_json, to)
             }
             Verb::Reset { device, prio } => {
-                let name = change(device.named()?.as_deref(), to, |params| {
-                    match prio {
-                        None => *params = Params::default(),
-                        Some(prio) => assign(params, Some(prio), "enable=1")?,
+                let name = change(device.named()?.as_deref(), to, |params, start| {
+                    let Some(prio) = prio else {
+                        *params = start.clone();
+                        return Ok(());
+                    };
+                    for mask in [Param::PrioMask, Param::NpPrioMask] {
+                        let bit = 1 << prio;
+                        params.set(mask, params.get(mask) & !bit | start.get(mask) & bit)?;
                     }
                     Ok(())
                 })?;
@@ -304,15 +310,16 @@ fn assign(params: &mut Params, prio: Option<u8>, text: &str) -> Result<(), Chang
 fn change(
     name: Option<&str>,
     to: &mut Output<'_>,
-    change: impl FnOnce(&mut Params) -> Result<(), ChangeError>,
+    change: impl FnOnce(&mut Params, &Params) -> Result<(), ChangeError>,
 ) -> Result<String, Failure> {
     let registry = registry(to)?;
     let spec = naming::find(&registry, name)?;
     let observer = observe(&registry, &spec)?;
+    let start = observer.state().settings().nvconfig().clone();
     let mut both = None;
     let changed = observer.state().change_congestion(|params| {
         let old = params.clone();
-        change(params)?;
+        change(params, &start)?;
         both = Some((old, params.clone()));
         Ok(())
     });
@@ -333,6 +340,16 @@ fn change(
         to.remark(format_args!(
             "warning: {param} is kept and changes nothing: {why}"
         ))?;
+    }
+    for param in OF_TAGS.iter().filter(|param| is_new(param)) {
+        match spec.qos().vlan {
+            None => to.remark(format_args!(
+                "warning: {param} changes nothing while {name} has no VLAN; `ferroce dev set {name} \
+                 vlan 100` puts it into one",
+                name = spec.pf().name
+            ))?,
+            Some(_) => to.remark(format_args!("warning: {param} acts {TAGS_REACH}"))?,
+        }
     }
     Ok(spec.name)
 }

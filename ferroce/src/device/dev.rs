@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use ferroce_device::Function;
+use ferroce_device::{Card, Function, Qos, Trust};
 use ferroce_os::Interface;
 use ferroce_registry::{
     DeviceSpec, Inquiry, LinkSetting, PeerLink, PeerRow, Query, Registry, ResourceRow, SpecError,
@@ -14,6 +14,7 @@ use ferroce_sysfs::guid;
 use toml::{Table, Value};
 
 use super::ask::{Replies, ask_on};
+use super::cards;
 use super::format::{Format, Row, print};
 use crate::json::device as json;
 use crate::naming::{self, DeviceArg, EachDevice, at_pci, devices, each, observe, registry};
@@ -51,6 +52,10 @@ enum Verb {
         /// Its address, one of this host; all of 127.0.0.0/8 are
         #[arg(value_name = "ADDRESS")]
         address: IpAddr,
+        /// The card that it is: cx5, cx6dx, cx7, cx8 or bf3, with the newest firmware or the one behind
+        /// a colon, as cx7:28.46.1006. `ferroce dev cards` lists what they have [default: cx7]
+        #[arg(long, value_name = "CARD")]
+        card: Option<Card>,
         /// Virtual functions of the card, which are devices as well: NAMEv0 on the next address,
         /// and so on; 0 to 127
         #[arg(long, value_name = "N")]
@@ -59,11 +64,15 @@ enum Verb {
         /// UDP), udp, or shm (shared memory alone; packets to others are dropped) [default: auto]
         #[arg(long, value_name = "LINK")]
         link: Option<LinkSetting>,
-        /// Settings: node_guid, pci, vendor_part_id, hw_ver, fw_ver, board_id, packet_lifetime,
-        /// ca_ack_delay, speed (25G), window (auto, 256KiB), link (auto, udp, shm), seed, vfs, vf_address, personality.adaptive and others
+        /// Settings: node_guid, pci, card, vendor_part_id, hw_ver, fw_ver, board_id, packet_lifetime,
+        /// ca_ack_delay, speed (25G), window (auto, 256KiB), link (auto, udp, shm), trust (dscp, pcp),
+        /// vlan (100, none), seed, vfs, vf_address, personality.adaptive and others,
+        /// nvconfig.RPG_AI_RATE and others
         #[arg(value_name = "KEY VALUE")]
         settings: Vec<String>,
     },
+    /// List the cards that --card names: their numbers, and the first firmware with each feature
+    Cards,
     /// Remove a device that no program has open, with its virtual functions
     #[command(aliases = ["delete", "remove"])]
     Del {
@@ -75,11 +84,13 @@ enum Verb {
         #[arg(long)]
         force: bool,
     },
-    /// Restart the firmware of a device: its registers and its histogram return to power-on values.
-    /// Queue pairs stay, and adopt the new timeouts. `ferroce adp reset` keeps the histogram
+    /// Restart the firmware of a device: its registers, its histogram and the parameters of congestion
+    /// control return to power-on values. Queue pairs stay, and adopt the new timeouts. `ferroce adp
+    /// reset` keeps all but ROCE_ACCL
     Reset(DeviceArg),
     /// Change settings of a device; programs that have it open see the personality change at once
-    /// (personality.adaptive is what a reset does to ROCE_ACCL), the rest when they open it anew
+    /// (personality.adaptive is what a reset does to ROCE_ACCL), nvconfig after `ferroce dev reset`, as
+    /// mlxconfig's parameters on a card, the rest when they open the device anew
     #[command(override_usage = "ferroce dev set [OPTIONS] [DEV] KEY VALUE...")]
     Set {
         #[command(flatten)]
@@ -99,6 +110,7 @@ impl Dev {
             Some(Verb::Add {
                 name,
                 address,
+                card,
                 vfs,
                 link,
                 settings,
@@ -109,14 +121,16 @@ impl Dev {
                          another, for example fr1"
                     )));
                 }
-                let mut spec = DeviceSpec::new(&name, address);
+                let mut spec = DeviceSpec::new(&name, address).as_card(card.unwrap_or_default());
                 spec.vfs = vfs.unwrap_or(0);
                 spec.link = link.unwrap_or_default();
                 let spec = changed(&spec, &settings)?;
                 registry.add(&spec)?;
                 warn_of_addresses(&registry, &name, to)?;
+                warn_of_tags(Qos::default(), &spec, to)?;
                 changed_to(&registry, &name, format, to)
             }
+            Some(Verb::Cards) => cards::show(format, to),
             Some(Verb::Del { name, force }) => {
                 let functions = functions(&registry, &name)?;
                 match force {
@@ -140,13 +154,15 @@ impl Dev {
                 }
                 if settings.is_empty() {
                     return Err(Failure::input(format_args!(
-                        "no setting given; write KEY VALUE with a KEY of {}",
+                        "no setting given; write KEY VALUE with a KEY of {CARD}, {}",
                         DeviceSpec::KEYS.join(", ")
                     )));
                 }
+                let old = spec.qos();
                 let spec = changed(&spec, &settings)?;
                 registry.replace(&spec)?;
                 warn_of_addresses(&registry, &spec.name, to)?;
+                warn_of_tags(old, &spec, to)?;
                 changed_to(&registry, &spec.name, format, to)
             }
         }
@@ -165,6 +181,29 @@ fn warn_of_addresses(registry: &Registry, name: &str, to: &mut Output<'_>) -> Re
         }
     }
     Ok(())
+}
+
+/// Where a VLAN tag acts.
+pub(super) const TAGS_REACH: &str = "in captures and between processes of this host that use shared \
+                                     memory: a UDP socket sends no VLAN tag";
+
+/// Warns of priorities that packets cannot carry, if a device has other settings than before.
+fn warn_of_tags(old: Qos, spec: &DeviceSpec, to: &mut Output<'_>) -> Result<(), Failure> {
+    let qos = spec.qos();
+    let name = &spec.name;
+    match (qos.trust, qos.vlan) {
+        _ if qos == old => Ok(()),
+        (Trust::Pcp, None) => to.remark(format_args!(
+            "warning: {name} trusts the PCP and has no VLAN, so all its packets have priority 0; \
+             `ferroce dev set {name} vlan 100` puts it into one"
+        )),
+        (Trust::Pcp, Some(_)) => to.remark(format_args!(
+            "warning: the tag acts {TAGS_REACH}, so packets from other hosts have priority 0; `ferroce \
+             dev set {name} trust dscp` takes the priority from the DSCP, which they have"
+        )),
+        (Trust::Dscp, Some(_)) => to.remark(format_args!("warning: the tag acts {TAGS_REACH}")),
+        (Trust::Dscp, None) => Ok(()),
+    }
 }
 
 /// Prints for programs what a device is after a change.
@@ -236,6 +275,9 @@ fn show(
         row.put("address", spec.address.to_string());
         row.put("port", spec.port);
         row.put("link", spec.link.to_string());
+        if let Some(vlan) = spec.vlan {
+            row.put("vlan", vlan);
+        }
         if spec.vfs > 0 {
             row.put("vfs", spec.vfs);
         }
@@ -292,23 +334,27 @@ fn document(
         vendor_part_id: spec.vendor_part_id,
         hw_ver: spec.hw_ver,
         fw_ver: spec.fw_ver.clone(),
+        card: spec.card().map(|card| card.to_string()),
         board_id: spec.board_id.clone(),
         packet_lifetime: spec.packet_lifetime,
         ca_ack_delay: spec.ca_ack_delay,
         speed: format!("{}G", spec.speed.gbps()),
         window: spec.window.to_string(),
+        trust: spec.trust.to_string(),
+        vlan: spec.vlan,
         seed: spec.seed,
-        personality: personality(spec)?,
+        personality: parts(spec, "personality")?,
+        nvconfig: parts(spec, "nvconfig")?,
         processes,
         peers: of_device(peers, (index, &spec.name)),
     })
 }
 
-/// The parts of the personality, as the device's file has them.
-fn personality(spec: &DeviceSpec) -> Result<BTreeMap<String, serde_json::Value>, Failure> {
+/// The parts of a group of settings, as the device's file has them.
+fn parts(spec: &DeviceSpec, group: &str) -> Result<BTreeMap<String, serde_json::Value>, Failure> {
     let text = spec.to_toml().map_err(Failure::broken)?;
     let mut table: BTreeMap<String, Value> = toml::from_str(&text).map_err(Failure::broken)?;
-    let parts = table.remove("personality").and_then(|it| match it {
+    let parts = table.remove(group).and_then(|it| match it {
         Value::Table(parts) => Some(parts),
         _ => None,
     });
@@ -351,6 +397,7 @@ fn details(row: &mut Row, registry: &Registry, spec: &DeviceSpec) -> Result<(), 
     row.put("ca_ack_delay", spec.ca_ack_delay);
     row.put("speed", format!("{}G", spec.speed.gbps()));
     row.put("window", spec.window.to_string());
+    row.put("trust", spec.trust.to_string());
     row.put("seed", spec.seed);
     row.put("processes", processes(registry, spec)?);
     Ok(())
@@ -368,12 +415,24 @@ fn processes(registry: &Registry, spec: &DeviceSpec) -> Result<usize, Failure> {
     Ok(processes.len())
 }
 
-/// The device with these settings, each a key and a value, in place of its own.
+/// The setting that stands for all that makes a card.
+const CARD: &str = "card";
+
+/// The device with these settings, each a key and a value, in place of its own. Those of a card come
+/// first, wherever the card stands.
 fn changed(spec: &DeviceSpec, settings: &[String]) -> Result<DeviceSpec, Failure> {
+    let assignments = naming::assignments(settings, |_| false)?;
+    let assignments = assignments
+        .iter()
+        .map(|it| it.split_once('=').unwrap_or_default());
+    let (own, others): (Vec<_>, Vec<_>) = assignments.partition(|(key, _)| *key == CARD);
+    let mut spec = spec.clone();
+    for (_, card) in own {
+        spec = spec.as_card(card.parse().map_err(Failure::input)?);
+    }
     let text = spec.to_toml().map_err(Failure::input)?;
     let mut table: Table = text.parse().map_err(Failure::broken)?;
-    for assignment in naming::assignments(settings, |_| false)? {
-        let (key, value) = assignment.split_once('=').unwrap_or_default();
+    for (key, value) in others {
         if key == "name" {
             return Err(Failure::input(
                 "a device keeps its name; remove it with `ferroce dev del` and add another",
@@ -394,7 +453,7 @@ fn is_setting(word: &str) -> bool {
         .map_or(word, |(key, _)| key)
         .replace('-', "_");
     let group = key.split_once('.').map_or(key.as_str(), |(group, _)| group);
-    DeviceSpec::KEYS.contains(&group) || group == "name"
+    DeviceSpec::KEYS.contains(&group) || [CARD, "name"].contains(&group)
 }
 
 fn put(table: &mut Table, key: &str, value: &str) -> Result<(), Failure> {
@@ -403,15 +462,23 @@ fn put(table: &mut Table, key: &str, value: &str) -> Result<(), Failure> {
     let (table, key) = match key.split_once('.') {
         None => (table, key.as_str()),
         Some((group, key)) => {
-            let group = table.get_mut(group).and_then(Value::as_table_mut);
-            let group = group.ok_or_else(|| {
-                Failure::input(format_args!(
-                    "only personality has parts; write {key} alone"
-                ))
+            if !DeviceSpec::GROUPS.contains(&group) {
+                return Err(Failure::input(format_args!(
+                    "only {} have parts; write {key} alone",
+                    DeviceSpec::GROUPS.join(" and ")
+                )));
+            }
+            let group = table.entry(group).or_insert_with(|| Table::new().into());
+            let group = group.as_table_mut().ok_or_else(|| {
+                Failure::broken("a group of settings is a table in a device's file")
             })?;
             (group, key)
         }
     };
+    if (key, value) == ("vlan", "none") {
+        table.remove(key);
+        return Ok(());
+    }
     // A value keeps the kind that it has; what is not there yet gets the kind it looks like.
     let is_text = matches!(table.get(key), Some(Value::String(_)));
     let number = match value.strip_prefix("0x") {

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use clap::Args;
 use ferroce_adp::trace::{Event, SilentPeer, Wait};
 use ferroce_adp::{
-    AckTimeoutFloor, Demand, Endurance, Policy, PolicyKind, QpTimeouts, RetryState, ack_timeout,
+    AckTimeoutFloor, Demand, Endurance, Policy, PolicyKind, Profile, QpTimeouts, RetryState,
+    ack_timeout,
 };
 use ferroce_base::time::Span;
 use ferroce_base::units::TIME;
@@ -31,7 +32,7 @@ const EXAMPLES: &str = exit_codes!(
 /// Explain which outages a QP tolerates and when it gives up
 ///
 /// The answer comes first, then the chain that leads to it: what an application sets, the QP's
-/// attributes, the minimum that the device enforces, and the policy.
+/// attributes, the minimum that the device enforces, and the policy. RC, XRC and DC are timed alike.
 ///
 /// With --survive, the answer is what to set so that every outage up to this long is survived.
 ///
@@ -517,6 +518,30 @@ fn survives(found: &Endurance) -> String {
              later"
         ),
     }
+}
+
+/// What an application's queue pairs endure with these settings, under the profile, or under the
+/// firmware's own timeouts without one. `timeout` is what the application has by default.
+pub(crate) fn endurance_of(
+    app: &str,
+    settings: &[String],
+    environment: super::app::Environment<'_>,
+    timeout: Option<u64>,
+    profile: Option<&Profile>,
+) -> Result<Option<Endurance>, Failure> {
+    let mut asked = App::named(app)?.asks(settings, environment, timeout, None)?;
+    let qp = QpTimeouts {
+        timeout: fit(&mut asked, "timeout", 5),
+        retry_cnt: fit(&mut asked, "retry_cnt", 3),
+    };
+    let policy = match profile {
+        Some(profile) => Policy::new(PolicyKind::Profile(*profile)),
+        None => Policy::new(PolicyKind::Firmware {
+            quantiser: true,
+            initial_exponent: None,
+        }),
+    };
+    Ok(Endurance::of(&policy, qp))
 }
 
 /// The policy as a device follows it.

@@ -50,6 +50,8 @@ pub(crate) struct Device {
     pub(crate) hw_ver: u32,
     /// Version of the firmware.
     pub(crate) fw_ver: String,
+    /// The card that these numbers are those of, such as cx7:28.48.1000; null if it is none that is known.
+    pub(crate) card: Option<String>,
     /// Board, also called PSID.
     pub(crate) board_id: String,
     /// Packet lifetime of a path, as a code: 4.096 us times two to the power of the code.
@@ -60,10 +62,17 @@ pub(crate) struct Device {
     pub(crate) speed: String,
     /// What is kept on the wire to one peer, such as 256KiB; auto if the device finds that out itself.
     pub(crate) window: String,
+    /// The header field that gives a packet its priority: dscp or pcp.
+    pub(crate) trust: String,
+    /// VLAN with whose tag it sends; null if packets have no tag.
+    pub(crate) vlan: Option<u16>,
     /// Seed of everything random in it; 0 leaves that to the system.
     pub(crate) seed: u32,
     /// Behaviour of the firmware that no register controls: the parts of `personality`.
     pub(crate) personality: Settings,
+    /// Parameters of congestion control with which the firmware starts, by mlxconfig's names: those that
+    /// differ from the firmware's defaults.
+    pub(crate) nvconfig: Settings,
     /// Processes that have it open.
     pub(crate) processes: usize,
     /// What carries packets from these to their peers.
@@ -72,6 +81,38 @@ pub(crate) struct Device {
 
 /// Settings by name.
 type Settings = BTreeMap<String, serde_json::Value>;
+
+/// Cards that a device can be.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Cards {
+    /// Each generation, the oldest first.
+    pub(crate) cards: Vec<Card>,
+}
+
+/// A generation of cards.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Card {
+    /// Its name, as --card takes it.
+    pub(crate) card: &'static str,
+    /// Its name in documents.
+    pub(crate) name: &'static str,
+    /// Number of the vendor's part, also the PCI device id.
+    pub(crate) vendor_part_id: u32,
+    /// The same of its virtual functions.
+    pub(crate) vf_part_id: u32,
+    /// The number of the chip in MGIR.
+    pub(crate) hw_dev_id: u32,
+    /// local_ca_ack_delay, which is also the minimum ACK timeout: 4.096 us * 2^ca_ack_delay.
+    pub(crate) ca_ack_delay: u8,
+    /// The oldest firmware that is known.
+    pub(crate) oldest_firmware: String,
+    /// The newest firmware that is known, which the card has unless another is named.
+    pub(crate) newest_firmware: String,
+    /// The first firmware with each feature; null if the card never has it.
+    pub(crate) since: BTreeMap<&'static str, Option<String>>,
+}
 
 /// Devices that were removed.
 #[derive(Debug, Serialize)]
@@ -195,6 +236,28 @@ pub(crate) struct HistogramRead {
     pub(crate) iteration: u32,
     /// The bins, from the shortest waits to the longest.
     pub(crate) bins: Vec<Bin>,
+}
+
+/// The fault rules in force.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Faults {
+    /// In the order in which they apply.
+    pub(crate) rules: Vec<Fault>,
+}
+
+/// A fault rule, and what it has done.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Fault {
+    /// What `ferroce fault clear` calls it.
+    pub(crate) number: u64,
+    /// The rule as `ferroce fault add` takes it.
+    pub(crate) rule: String,
+    /// How often programs came to what the rule is about.
+    pub(crate) met: u64,
+    /// How often its effect was injected.
+    pub(crate) injected: u64,
 }
 
 /// What links do to packets.

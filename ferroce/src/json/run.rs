@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::device::Histogram;
+use super::device::{Fault, Histogram};
 use super::shared::Named;
 
 /// The version of the program.
@@ -33,6 +33,8 @@ pub(crate) struct Ran {
     pub(crate) elapsed_s: f64,
     /// Each device that the program saw.
     pub(crate) devices: Vec<DeviceRan>,
+    /// The fault rules of the run.
+    pub(crate) faults: Vec<Fault>,
 }
 
 /// What a device has counted while a program ran.

@@ -53,7 +53,7 @@ fn facts(registry: &Registry, spec: &DeviceSpec, replaced: Replaced) -> Vec<Stri
         }
         facts.extend(in_force(state, direction).map(|it| format!("{what} {it}")));
     }
-    if let policy @ Policy::Profile { .. } = Policy::of(&state.settings())
+    if let policy @ Policy::Profile { .. } = Policy::of(state)
         && !replaced.policy
     {
         facts.push(format!("profile {policy}"));

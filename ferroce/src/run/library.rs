@@ -23,7 +23,7 @@ struct Library {
     is_preloaded: bool,
 }
 
-const LIBRARIES: [Library; 7] = [
+const LIBRARIES: [Library; 8] = [
     Library {
         name: "libibverbs.so.1",
         link: Some("libibverbs.so"),
@@ -34,6 +34,12 @@ const LIBRARIES: [Library; 7] = [
         name: "librdmacm.so.1",
         link: Some("librdmacm.so"),
         built: "libferroce_librdmacm.so",
+        is_preloaded: true,
+    },
+    Library {
+        name: "libmlx5.so.1",
+        link: Some("libmlx5.so"),
+        built: "libferroce_libmlx5.so",
         is_preloaded: true,
     },
     Library {
@@ -288,9 +294,9 @@ mod tests {
         let directory = libraries.directory(cache.path()).unwrap();
         let lib = prefix.join("lib/ferroce").canonicalize().unwrap();
         assert_eq!(directory, lib);
-        // Seven libraries, five names for linking, two files of suppressions, the directory of
+        // Eight libraries, six names for linking, two files of suppressions, the directory of
         // pkg-config files.
-        assert_eq!(fs::read_dir(&lib).unwrap().count(), 15);
+        assert_eq!(fs::read_dir(&lib).unwrap().count(), 17);
         let argp = fs::read_to_string(lib.join("pkgconfig/doca-argp.pc")).unwrap();
         assert!(argp.contains("-ldoca_argp"), "{argp}");
         assert!(prefix.join("include/ferroce/doca_error.h").exists());

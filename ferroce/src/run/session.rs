@@ -57,7 +57,9 @@ impl Session {
             turn: Some(turn),
         };
         for spec in devices {
-            let observer = registry.observe(&spec.name).map_err(Failure::broken)?;
+            let observer = registry
+                .observe_device(spec.clone())
+                .map_err(Failure::broken)?;
             if session
                 .cards
                 .iter()

@@ -180,10 +180,10 @@ fn card(spec: &DeviceSpec) -> Option<String> {
 }
 
 fn policy(observer: &Observer) -> Value {
-    let settings = observer.state().settings();
-    let profile = match settings.policy_kind() {
+    let state = observer.state();
+    let profile = match state.policy_kind() {
         PolicyKind::Profile(profile) => Some(to_toml(profile.raw())),
         _ => None,
     };
-    json!({"by": Policy::of(&settings).to_string(), "profile": profile})
+    json!({"by": Policy::of(state).to_string(), "profile": profile})
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use ferroce_device::{Counter, DeviceState, HistogramConfig, PortCounter, port_attr};
-use ferroce_registry::{DeviceSpec, Observer, Registry, RegistryError};
+use ferroce_registry::{DeviceSpec, FaultRow, Observer, Registry, RegistryError};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{
@@ -70,7 +70,10 @@ pub(super) fn text(registry: &Registry, asked: &mut Asked) -> Result<String, Reg
         seen.population = population;
     }
     let mut families = prometheus_client::registry::Registry::default();
-    families.register_collector(Box::new(Scrape { devices }));
+    let faults = registry.faults().and_then(|table| table.settled_rows());
+    // Another user's, or one that cannot be written: the devices can be read all the same.
+    let faults = faults.unwrap_or_default();
+    families.register_collector(Box::new(Scrape { devices, faults }));
     let mut text = String::new();
     encode(&mut text, &families).expect("a string takes what is written to it");
     Ok(text)
@@ -80,6 +83,8 @@ pub(super) fn text(registry: &Registry, asked: &mut Asked) -> Result<String, Reg
 #[derive(Debug)]
 struct Scrape {
     devices: Vec<Seen>,
+    /// The live fault rules.
+    faults: Vec<FaultRow>,
 }
 
 #[derive(Debug)]
@@ -135,6 +140,7 @@ impl Collector for Scrape {
         });
         congestion::encode(congested, &mut encoder)?;
         policies::encode(self.readable(), &mut encoder)?;
+        policies::encode_faults(&self.faults, &mut encoder)?;
         self.encode_population(&mut encoder)?;
         self.encode_waits(&mut encoder)
     }

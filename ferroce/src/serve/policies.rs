@@ -1,4 +1,4 @@
-//! Policies in force on the devices: the retransmission policy, and impairments.
+//! What is in force on the devices: the retransmission policy, impairments and fault rules.
 //!
 //! Facts are labels of metrics that are always 1. A fact that changes starts another series, so a
 //! label must not change by itself: future outages are shown without their times.
@@ -6,8 +6,8 @@
 use std::fmt;
 
 use ferroce_device::{DeviceState, Direction};
-use ferroce_registry::DeviceSpec;
-use prometheus_client::encoding::DescriptorEncoder;
+use ferroce_registry::{DeviceSpec, FaultRow};
+use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 
 use crate::device::in_force;
@@ -26,7 +26,7 @@ pub(super) fn encode<'a>(
         MetricType::Gauge,
     )?;
     for (spec, state) in devices.clone() {
-        let policy = Policy::of(&state.settings());
+        let policy = Policy::of(state);
         let (profile, hash) = policy.profile_names().unwrap_or_default();
         let labels = [
             ("device", spec.name.as_str()),
@@ -60,4 +60,32 @@ pub(super) fn encode<'a>(
         }
     }
     Ok(())
+}
+
+/// Writes how often each live fault rule was met and injected.
+pub(super) fn encode_faults(
+    rules: &[FaultRow],
+    encoder: &mut DescriptorEncoder<'_>,
+) -> fmt::Result {
+    let mut encode = |name, help, value: fn(&FaultRow) -> u64| {
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        rules.iter().try_for_each(|row| {
+            let labels = [
+                ("number", row.id.to_string()),
+                ("rule", row.rule.to_string()),
+            ];
+            let mut metric = family.encode_family(&labels)?;
+            metric.encode_counter::<NoLabelSet, _, u64>(&value(row), None)
+        })
+    };
+    encode(
+        "ferroce_fault_met",
+        "Calls, completions and events that a live fault rule was about.",
+        |row| row.met,
+    )?;
+    encode(
+        "ferroce_fault_injected",
+        "Faults that a live fault rule has injected.",
+        |row| row.struck,
+    )
 }

@@ -1,6 +1,5 @@
 //! The report as one self-contained HTML file: text, tables, and plots as SVG.
 
-mod plot;
 mod plots;
 
 use std::fmt::Write as _;
@@ -14,21 +13,7 @@ use ferroce_picture::escape;
 use super::report::{kilobytes, loss_names, switches};
 use crate::output::lines::grouped;
 use crate::output::ms;
-
-const STYLE: &str = "
-:root { color-scheme: light; }
-body { font: 15px/1.5 system-ui, sans-serif; color: #222b36; max-width: 940px; margin: 2em auto; padding: 0 1em; }
-h1 { font-size: 1.5em; margin-bottom: .2em; } h2 { font-size: 1.1em; margin: 2em 0 .3em; }
-p { margin: .4em 0; } .facts, .legend, figcaption { color: #5b6672; font-size: .9em; }
-table { border-collapse: collapse; } th, td { padding: .25em .9em .25em 0; text-align: left; }
-th { font-weight: 600; border-bottom: 1px solid #d9dee4; } td.n, th.n { text-align: right; }
-.finished { color: #00714f; font-weight: 600; } .aborted { color: #b23c00; font-weight: 600; }
-.unfinished { color: #8a6100; font-weight: 600; }
-svg { width: 100%; height: auto; display: block; } svg text { font: 12px system-ui, sans-serif; fill: #222b36; }
-svg .grid { stroke: #e6e9ed; } svg .axis { stroke: #222b36; } svg .label { fill: #5b6672; }
-.legend span { margin-right: 1.2em; white-space: nowrap; }
-.legend i { display: inline-block; width: 14px; height: 4px; margin-right: 5px; vertical-align: middle; }
-";
+use crate::page;
 
 pub(super) fn page(scenario: &Scenario, simulation: &Simulation, results: &Results) -> String {
     let summary = &results.summary;
@@ -36,12 +21,7 @@ pub(super) fn page(scenario: &Scenario, simulation: &Simulation, results: &Resul
         "" => "Simulation",
         title => title,
     };
-    let title = escape(title);
-    let mut html = format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width\">\n<title>{title}</title>\n\
-         <style>{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n"
-    );
+    let mut html = String::new();
     if !scenario.question.is_empty() {
         let _ = writeln!(html, "<p>{}</p>", escape(&scenario.question));
     }
@@ -64,10 +44,7 @@ pub(super) fn page(scenario: &Scenario, simulation: &Simulation, results: &Resul
     html += &totals(results);
     let mut section = |title: &str, caption: &str, figure: Option<String>| {
         if let Some(figure) = figure {
-            let _ = writeln!(
-                html,
-                "<h2>{title}</h2>\n<figure style=\"margin:0\">\n{figure}<figcaption>{caption}</figcaption>\n</figure>"
-            );
+            html += &page::figure(title, &figure, caption);
         }
     };
     section(
@@ -102,8 +79,7 @@ pub(super) fn page(scenario: &Scenario, simulation: &Simulation, results: &Resul
         "Retransmissions by the wait that came before them, in the bins that DOCA Telemetry reads.",
         plots::histogram(results),
     );
-    html += "</body>\n</html>\n";
-    html
+    page::document(title, &html)
 }
 
 fn jobs(results: &Results) -> String {

@@ -199,6 +199,7 @@ fn send_to(stage: &Stage, which: usize, hostile: bool, input: &mut Cursor<'_>) -
             path: Path {
                 dest: peer.address,
                 traffic_class: input.u8(),
+                sl: input.u8() & 7,
             },
             qpn: if stray {
                 Qpn::new(input.u8().into())
@@ -458,16 +459,14 @@ fn modify(stage: &mut Stage, which: usize, input: &mut Cursor<'_>) {
     let path = change.mask.contains(Attr::AV).then_some(Path {
         dest,
         traffic_class: input.u8(),
+        sl: input.u8() & 7,
     });
     let side = &mut stage.world.sides[which];
     if input.one_in(32) {
         let wrong = if path.is_some() {
             None
         } else {
-            Some(Path {
-                dest,
-                traffic_class: 0,
-            })
+            Some(Path::to(dest))
         };
         assert!(!side.modify(&change, wrong), "without its address");
     }

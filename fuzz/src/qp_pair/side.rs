@@ -261,6 +261,7 @@ impl End for Side {
         let path = Path {
             dest,
             traffic_class: 2,
+            sl: 0,
         };
         self.modify(&QpModify::to(Reset, Attr::empty(), *attr), None);
         for (from, to) in [(Reset, Init), (Init, Rtr), (Rtr, Rts)] {

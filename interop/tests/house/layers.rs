@@ -51,7 +51,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     (
         "ferroce-device",
         &[
-            "error",
+            "error identity",
             "numbers settings srq",
             "limits mr state",
             "group impairer register",
@@ -92,11 +92,11 @@ const LAYERS: &[(&str, &[&str])] = &[
     (
         "ferroce",
         &[
-            "bins json naming put spelling",
+            "bins json naming page put spelling",
             "pcap policy registers sim sweep",
             "adp device identify mlxreg reg",
             "demo explain run",
-            "install serve",
+            "drill install serve",
             "cli",
         ],
     ),

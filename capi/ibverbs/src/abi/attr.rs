@@ -23,6 +23,7 @@ pub const IBV_QPT_UD: c_int = 4;
 pub const IBV_QPT_RAW_PACKET: c_int = 8;
 pub const IBV_QPT_XRC_SEND: c_int = 9;
 pub const IBV_QPT_XRC_RECV: c_int = 10;
+pub const IBV_QPT_DRIVER: c_int = 0xff;
 
 #[repr(C)]
 #[derive(Clone, Copy)]

@@ -195,11 +195,3 @@ pub struct ibv_ah_attr {
     pub is_global: u8,
     pub port_num: u8,
 }
-
-/// The first fields of libmlx5's structure, which every release has.
-#[repr(C)]
-pub struct mlx5dv_context {
-    pub version: u8,
-    pub flags: u64,
-    pub comp_mask: u64,
-}

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use ferroce_abi::border;
 use ferroce_device::{AccessFlags, RegFlags};
+use ferroce_fault::Target;
 
 use super::memory::memory;
 use super::{Kind, Mr, insert};
@@ -123,6 +124,7 @@ pub(super) fn register(
     })?;
     let start = mapping.base.wrapping_byte_add(offset as usize);
     let memory = memory(start, length, flags)?;
+    own.context.adapter.meet(Target::RegMr, None)?;
     let device = own.context.adapter.live()?;
     let info = device.with(|hca| hca.reg_mr_iova(own.id, memory, iova, flags.access))?;
     let kind = Kind::kept(mapping);

@@ -228,7 +228,10 @@ fn polled(link: &mut Link, from: usize) -> Option<Outgoing> {
 }
 
 fn give(link: &mut Link, to: usize, packet: &Outgoing) {
-    let (class, data) = (packet.path.traffic_class, Data::Length(packet.payload_len));
+    let (class, data) = (
+        packet.path.traffic_class,
+        Data::Length(packet.payload_len.into()),
+    );
     link.pair.give(to, class, &packet.headers, data);
 }
 

@@ -56,8 +56,7 @@ impl Cm {
             time_wait: duration(request.ack_timeout.into()),
             ..Connection::asking(
                 CmState::ReqSent,
-                request.dest,
-                request.traffic_class,
+                request.path(),
                 request.service_id,
                 wait,
                 request.max_retries,
@@ -220,6 +219,7 @@ impl Cm {
     /// Requests the queue pair of a datagram service from a peer. The answer is
     /// [`super::CmEventKind::SidrReply`] or `Unreachable`.
     pub fn sidr_request(&mut self, now: Time, request: &SidrRequest) -> Result<CommId, CmError> {
+        bits::<3>("sl", request.sl)?;
         bits::<5>("packet_lifetime", request.packet_lifetime)?;
         bits::<5>("response_timeout", request.response_timeout)?;
         bits::<4>("max_retries", request.max_retries)?;
@@ -229,8 +229,7 @@ impl Cm {
         );
         let comm = self.begin(Connection::asking(
             CmState::SidrReqSent,
-            request.dest,
-            request.traffic_class,
+            request.path(),
             request.service_id,
             wait,
             request.max_retries,
@@ -272,8 +271,7 @@ impl Cm {
     /// discarded.
     pub fn destroy(&mut self, now: Time, comm: CommId) -> Result<(), CmError> {
         let connection = self.connection(comm)?;
-        let (state, peer) = (connection.state, connection.peer);
-        let (tid, traffic_class) = (connection.tid, connection.traffic_class);
+        let (state, path, tid) = (connection.state, connection.path, connection.tid);
         match state {
             CmState::ReqReceived => {
                 let reason = RejectReason::CONSUMER;
@@ -286,7 +284,7 @@ impl Cm {
             CmState::ReqSent => {
                 let rej = Rej::gave_up(comm.0, connection.local_guid);
                 self.remove(comm);
-                self.answer(peer, traffic_class, tid, rej);
+                self.answer(path, tid, rej);
             }
             CmState::RepSent | CmState::Established => {
                 self.disconnect(now, comm, Private::default())?;
@@ -310,7 +308,7 @@ impl Cm {
             CmState::Idle | CmState::SidrReqSent => self.remove(comm),
         }
         if let Some(connection) = self.connections.get_mut(&comm) {
-            connection.left = Some(self.leftovers.add(peer, comm));
+            connection.left = Some(self.leftovers.add(path.dest, comm));
         }
         self.events.retain(|event| event.comm != comm);
         self.forget_end_of(comm);

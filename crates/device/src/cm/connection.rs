@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use ferroce_transport::{Bytes, Span, Time};
+use ferroce_transport::{Bytes, Path, Span, Time};
 use ferroce_wire::Qpn;
 use ferroce_wire::cm::ServiceId;
 
@@ -132,8 +132,8 @@ pub(super) struct Connection {
     pub(super) left: Option<u64>,
     /// The request that it came with, on the passive side.
     pub(super) origin: Option<Origin>,
-    pub(super) peer: IpAddr,
-    pub(super) traffic_class: u8,
+    /// The path to the peer, for the messages about it.
+    pub(super) path: Path,
     pub(super) service_id: ServiceId,
     pub(super) transport: Transport,
     /// GUID of the device on this side, if this side asks.
@@ -178,8 +178,7 @@ impl Connection {
     /// `wait`.
     pub(super) fn asking(
         state: CmState,
-        peer: IpAddr,
-        traffic_class: u8,
+        path: Path,
         service_id: ServiceId,
         wait: Span,
         retries: u8,
@@ -187,7 +186,7 @@ impl Connection {
         Self {
             wait,
             retries,
-            ..Self::new(state, peer, traffic_class, service_id)
+            ..Self::new(state, path, service_id)
         }
     }
 
@@ -196,7 +195,7 @@ impl Connection {
     pub(super) fn asked(
         state: CmState,
         origin: Origin,
-        traffic_class: u8,
+        path: Path,
         service_id: ServiceId,
         tid: u64,
         wait: Span,
@@ -207,18 +206,17 @@ impl Connection {
             remote_comm: origin.name,
             tid,
             wait,
-            ..Self::new(state, origin.peer, traffic_class, service_id)
+            ..Self::new(state, path, service_id)
         }
     }
 
     /// One that knows its peer and has exchanged nothing yet.
-    fn new(state: CmState, peer: IpAddr, traffic_class: u8, service_id: ServiceId) -> Self {
+    fn new(state: CmState, path: Path, service_id: ServiceId) -> Self {
         Self {
             state,
             left: None,
             origin: None,
-            peer,
-            traffic_class,
+            path,
             service_id,
             transport: Transport::Rc,
             local_guid: 0,
@@ -261,7 +259,7 @@ impl Connection {
 
     pub(super) fn remote_qp(&self) -> RemoteQp {
         RemoteQp {
-            peer: self.peer,
+            peer: self.path.dest,
             ca_guid: self.remote_guid,
             qpn: self.remote_qpn,
         }
@@ -271,7 +269,7 @@ impl Connection {
         CmInfo {
             comm,
             state: self.state,
-            peer: self.peer,
+            peer: self.path.dest,
             service_id: self.service_id,
             local_qpn: self.local_qpn,
             remote_qpn: self.remote_qpn,

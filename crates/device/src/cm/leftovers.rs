@@ -128,7 +128,7 @@ impl Cm {
             let leftover = connection.left.map(|age| self.leftovers.by_age.get(&age));
             assert!(leftover.is_none_or(|known| known == Some(comm)), "{comm:?}");
             if connection.state.is_request() || leftover.is_some() {
-                *kept.entry(connection.peer).or_default() += 1;
+                *kept.entry(connection.path.dest).or_default() += 1;
             }
         }
         assert_eq!(kept, self.leftovers.kept);

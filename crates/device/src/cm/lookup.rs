@@ -27,7 +27,7 @@ impl Cm {
             ..Connection::asked(
                 CmState::SidrReqReceived,
                 origin,
-                from.traffic_class,
+                from.path,
                 req.service_id,
                 from.tid,
                 wait,
@@ -45,7 +45,7 @@ impl Cm {
             service_id: req.service_id,
             ..SidrRep::default()
         };
-        self.answer(from.source, from.traffic_class, from.tid, rep);
+        self.answer(from.path, from.tid, rep);
     }
 
     pub(super) fn handle_sidr_rep(&mut self, from: Sender, rep: &SidrRep) -> bool {

@@ -1,6 +1,6 @@
 //! Messages from peers.
 
-use ferroce_transport::{Counter, Span, Time};
+use ferroce_transport::{Counter, Path, Span, Time};
 use ferroce_wire::Qpn;
 use ferroce_wire::cm::{
     Answered, Drep, Dreq, Mad, Message, Mra, Private, Rej, RejectReason, Rep, Req, Rtu, SidrRep,
@@ -99,7 +99,11 @@ impl Cm {
             ..Connection::asked(
                 CmState::ReqReceived,
                 origin,
-                req.traffic_class,
+                Path {
+                    dest: from.source,
+                    traffic_class: req.traffic_class,
+                    sl: req.service_level.value() as u8 & 7, // as adapters shorten it
+                },
                 req.service_id,
                 from.tid,
                 wait,
@@ -145,7 +149,7 @@ impl Cm {
             service_timeout: PATIENCE,
             private: Private::default(),
         };
-        self.answer(from.source, from.traffic_class, from.tid, mra);
+        self.answer(from.path, from.tid, mra);
     }
 
     fn refuse_req(&mut self, from: Sender, req: &Req, reason: RejectReason) {
@@ -155,7 +159,7 @@ impl Cm {
             reason,
             ..Rej::default()
         };
-        self.answer(from.source, from.traffic_class, from.tid, rej);
+        self.answer(from.path, from.tid, rej);
     }
 
     /// The peer has forgotten a connection: its queue pair is in use for another one.
@@ -213,7 +217,7 @@ impl Cm {
                     reason: RejectReason::INVALID_COMM_ID,
                     ..Rej::default()
                 };
-                self.answer(from.source, from.traffic_class, from.tid, rej);
+                self.answer(from.path, from.tid, rej);
                 return false;
             }
         }
@@ -379,7 +383,7 @@ impl Cm {
                     remote_comm_id: dreq.local_comm_id,
                     private: Private::default(),
                 };
-                self.answer(from.source, from.traffic_class, from.tid, drep);
+                self.answer(from.path, from.tid, drep);
             }
         }
         state.is_some()
@@ -401,7 +405,7 @@ impl Cm {
     /// The connection, if the message comes from its peer.
     pub(super) fn of_peer(&self, from: Sender, comm: CommId) -> Option<&Connection> {
         let connection = self.connections.get(&comm);
-        connection.filter(|connection| connection.peer == from.source)
+        connection.filter(|connection| connection.path.dest == from.source)
     }
 
     /// Whether the peer has its name for the connection right.

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use ferroce_transport::{Mtu, Span};
+use ferroce_transport::{Mtu, Path, Span};
 use ferroce_wire::cm::{Bits, Gid, Private, Rep, Req, ServiceId};
 use ferroce_wire::{PKEY_DEFAULT, Psn, Qpn};
 
@@ -59,6 +59,8 @@ pub struct ConnectRequest {
     pub source: IpAddr,
     /// Traffic class of the connection, and of the messages about it.
     pub traffic_class: u8,
+    /// Service level of both, 0 to 7.
+    pub sl: u8,
     /// The service.
     pub service_id: ServiceId,
     /// GUID of this device.
@@ -101,8 +103,17 @@ impl ConnectRequest {
     /// Retries that Linux allows.
     pub const MAX_RETRIES: u8 = 15;
 
+    pub(super) fn path(&self) -> Path {
+        Path {
+            dest: self.dest,
+            traffic_class: self.traffic_class,
+            sl: self.sl,
+        }
+    }
+
     pub(super) fn message(&self) -> Result<Req, CmError> {
         let (transport, extended_transport) = self.transport.fields();
+        bits::<3>("sl", self.sl)?;
         bits::<5>("packet_lifetime", self.packet_lifetime)?;
         let response_timeout = bits("response_timeout", self.response_timeout)?;
         let req = Req {
@@ -129,6 +140,7 @@ impl ConnectRequest {
             remote_gid: Gid::from(self.dest),
             rate: Bits::saturating(RATE_100_GBPS),
             traffic_class: self.traffic_class,
+            service_level: bits("sl", self.sl)?,
             hop_limit: HOP_LIMIT,
             ack_timeout: bits("ack_timeout", self.ack_timeout)?,
             private: self.private,
@@ -216,6 +228,8 @@ pub struct SidrRequest {
     pub dest: IpAddr,
     /// Traffic class of the messages.
     pub traffic_class: u8,
+    /// Service level of the messages, 0 to 7.
+    pub sl: u8,
     /// The service.
     pub service_id: ServiceId,
     /// How long a packet may be under way, 4.096 µs · 2^n, 0 to 31.
@@ -226,6 +240,16 @@ pub struct SidrRequest {
     pub max_retries: u8,
     /// Private data.
     pub private: Private<216>,
+}
+
+impl SidrRequest {
+    pub(super) fn path(&self) -> Path {
+        Path {
+            dest: self.dest,
+            traffic_class: self.traffic_class,
+            sl: self.sl,
+        }
+    }
 }
 
 /// The answer to a request for a datagram service.

@@ -7,10 +7,10 @@
 
 use std::net::IpAddr;
 
-use ferroce_transport::Time;
+use ferroce_transport::{Path, Time};
 use ferroce_wire::cm::{AddressHeader, Mad, Req, ServiceId, SidrReq};
 
-use crate::packet::{CE, Received, is_unicast};
+use crate::packet::{Received, is_unicast};
 
 /// A message and the way it came.
 #[derive(Clone, Copy)]
@@ -18,7 +18,8 @@ pub(super) struct Sender {
     pub(super) now: Time,
     pub(super) source: IpAddr,
     pub(super) dest: IpAddr,
-    pub(super) traffic_class: u8,
+    /// The path of an answer.
+    pub(super) path: Path,
     pub(super) tid: u64,
 }
 
@@ -28,8 +29,7 @@ impl Sender {
             now,
             source: packet.source,
             dest: packet.dest,
-            // The mark of a congested link is not for the way back.
-            traffic_class: packet.traffic_class & !CE,
+            path: packet.way_back(),
             tid: mad.tid,
         }
     }

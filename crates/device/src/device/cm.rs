@@ -1,6 +1,6 @@
 //! The connection manager as a part of the device.
 
-use ferroce_transport::{Counter, Data, Outgoing, Path};
+use ferroce_transport::{Counter, Data, Outgoing};
 use ferroce_wire::Opcode;
 use ferroce_wire::cm::{GSI_QKEY, Mad};
 
@@ -101,12 +101,8 @@ impl Hca {
         let Some(mad) = self.cm.get_mut().and_then(|cm| cm.poll_transmit()) else {
             return false;
         };
-        let path = Path {
-            dest: mad.dest,
-            traffic_class: mad.traffic_class,
-        };
         let headers = ferroce_wire::cm::headers(mad.psn);
-        *out = Outgoing::carrying(headers, path, mad.mad);
+        *out = Outgoing::carrying(headers, mad.path, mad.mad);
         true
     }
 }

@@ -7,6 +7,7 @@ use ferroce_transport::Mtu;
 
 use crate::host_profile::HostProfile;
 use crate::limits::Limits;
+use crate::qos::Qos;
 use crate::secret::Secret;
 use crate::settings::Personality;
 
@@ -34,6 +35,8 @@ pub struct HcaConfig {
     /// Speed of the port, above which congestion control does not limit. It limits nothing else. If
     /// the host's port has a rate, it is that rate.
     pub speed: Rate,
+    /// How packets get their priority, and the VLAN of the port.
+    pub qos: Qos,
     /// Firmware behaviour.
     pub personality: Personality,
     /// Congestion control options where sources disagree.
@@ -52,6 +55,7 @@ impl Default for HcaConfig {
             port_mtu: Mtu::Mtu4096,
             window_bytes: 1 << 20,
             speed: Rate::from_mbps(100_000),
+            qos: Qos::default(),
             host: HostProfile::sockets(),
             personality: Personality::default(),
             switches: Switches::default(),

@@ -1,6 +1,7 @@
 //! Congestion control as a part of the device.
 
 use ferroce_dcqcn::Rate;
+use ferroce_dcqcn::np::Timers;
 use ferroce_transport::{Counter, Outgoing, Path, Time};
 use ferroce_wire::{BthFlags, PKEY_DEFAULT, Qpn};
 
@@ -31,7 +32,7 @@ impl Hca {
             && path.dest == packet.source
             && headers.flags.contains(BthFlags::BECN)
             && headers.pkey | 0x8000 == PKEY_DEFAULT;
-        if !is_peers || !self.congestion.is_enabled(path.traffic_class) {
+        if !is_peers || !self.congestion.is_enabled(&path) {
             return None;
         }
         let (config, now) = (self.congestion.rp(), self.common.now);
@@ -65,25 +66,28 @@ impl Found<'_> {
     /// A packet marked CE has arrived.
     #[cold]
     pub(super) fn answer_mark(&mut self, congestion: &mut Congestion, packet: &Received<'_>) {
-        self.common.state.count(Counter::NpEcnMarkedRocePackets, 1);
-        let (now, traffic_class, entry) = (self.common.now, packet.traffic_class, &mut *self.entry);
+        let state = &self.common.state;
+        state.count(Counter::NpEcnMarkedRocePackets, 1);
+        let port = state.cnp_timer();
+        let (now, entry) = (self.common.now, &mut *self.entry);
         if let Some(path) = entry.path {
             let peer = (path, entry.qp.attr().dest_qpn);
-            congestion.notify(now, traffic_class, peer, &mut entry.cnp_timer);
+            let flow = &entry.cnp_timer;
+            congestion.notify(now, packet, peer, Timers { port, flow });
         } else if let Some(deth) = packet.headers.deth()
             && deth.qkey == entry.qp.attr().qkey
             && !packet.dest.is_multicast()
         {
             // From a sender that may write to the queue pair. A group causes no flood of answers.
-            let sender = (packet.source, deth.src_qp);
-            congestion.notify_sender(now, traffic_class, sender);
+            let flow = state.datagram_timers().of((packet.source, deth.src_qp));
+            congestion.notify_sender(now, packet, deth.src_qp, Timers { port, flow });
         }
     }
 
     /// Has a queue pair with a limiter keep to its window; false if it has to wait.
     pub(super) fn limit(&mut self, congestion: &Congestion, host: &HostProfile, now: Time) -> bool {
         let share = self.scheduler.share(self.index, self.entry);
-        let enabled = |path: Path| congestion.is_enabled(path.traffic_class);
+        let enabled = |path: Path| congestion.is_enabled(&path);
         let window = if !self.entry.path.is_some_and(enabled) {
             self.entry.limiter = None;
             share

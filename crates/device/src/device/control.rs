@@ -79,10 +79,11 @@ impl Hca {
         self.common.policy.rnr_ticks = personality.rnr_ticks;
         self.common.policy.slow_restart = personality.slow_restart;
         self.common.policy.dc_half_handshake = settings.dc_half_handshake();
-        let floor = settings.ack_timeout_floor(self.common.state.function());
-        self.common.policy.change(settings.policy_kind(), floor);
+        let state = &self.common.state;
+        let in_force = settings.in_force(state.identity().features(), state.function());
+        self.common.policy.change(in_force.policy, in_force.floor);
         self.congestion.set(&settings);
-        self.ack_dscp = settings.ack_dscp();
+        self.ack_dscp = in_force.ack_dscp;
         let (now, state) = (self.common.now, &self.common.state);
         self.egress
             .set(settings.impairment(Direction::Egress), now, state);

@@ -86,7 +86,7 @@ impl Hca {
 
     fn insert_responder(&mut self, caller: Caller, connect: &Headers) -> Option<u32> {
         let target = self.qp_entry(caller.target)?;
-        let (objects, traffic_class) = (target.objects, target.path?.traffic_class);
+        let (objects, path) = (target.objects, target.path?);
         // It speaks and completes in the target's name.
         let config = QpConfig {
             qp_type: QpType::DcResponder,
@@ -101,7 +101,7 @@ impl Hca {
         let mut entry = Box::new(QpEntry::new(qp, objects));
         entry.path = Some(Path {
             dest: caller.address,
-            traffic_class,
+            ..path
         });
         let index = self.qps.insert_with(|_| entry)?;
         self.count_users(objects, 1).ok()?;

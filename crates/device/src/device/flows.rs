@@ -53,7 +53,7 @@ impl Hca {
                 qpn: entry.qp.qpn(),
                 dest_qpn: entry.qp.attr().dest_qpn,
                 peer: path.dest,
-                priority: path.traffic_class >> 5,
+                priority: self.config.qos.priority_of(&path),
                 cnps: entry.cnps,
                 limit: limiter.and_then(|it| look(it, self.congestion.rp(), now)),
             })

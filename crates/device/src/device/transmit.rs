@@ -102,13 +102,13 @@ impl Hca {
     }
 
     fn cnp_priority(&self) -> Option<u8> {
-        let class = self.congestion.next_traffic_class();
-        class.map(|class| self.scheduler.port.priority_of(class))
+        let path = self.congestion.next_path();
+        path.map(|path| self.scheduler.port.queue_of(path))
     }
 
     fn mad_priority(&self) -> Option<u8> {
-        let class = self.cm.get().and_then(|cm| cm.next_traffic_class());
-        class.map(|class| self.scheduler.port.priority_of(class))
+        let path = self.cm.get().and_then(|cm| cm.next_path());
+        path.map(|path| self.scheduler.port.queue_of(path))
     }
 
     /// Whether an impairment holds packets back that left the device, so that it must live on for
@@ -141,6 +141,7 @@ impl Hca {
         while let Some(priority) = self.next_priority() {
             let others = self.congestion.wants_transmit() || self.cm_wants_transmit();
             if others && self.poll_others(priority, out) || self.poll_ready(priority, now, out) {
+                out.path.sl = self.scheduler.port.pcp_of(&out.path);
                 self.departure = self.common.serializer.send(now, out);
                 return true;
             }

@@ -5,22 +5,23 @@ use ferroce_prm::nic_cap_reg::{self, NIC_CAP_REG};
 use ferroce_prm::{Access, Field, Image};
 
 use super::{RegisterError, parse};
+use crate::card::{Feature, Firmware, Model};
 use crate::identity::Identity;
 
-/// The id that the chip has in recovery mode, by which tools know it. A ConnectX-7 if it is no
-/// card they know.
+/// The id by which tools know the chip; that of a ConnectX-7 if the device is not in
+/// the table of cards.
 fn hw_dev_id(device_id: u16) -> u32 {
-    match device_id {
-        0x101d => 0x212, // ConnectX-6 Dx
-        0x1023 => 0x21e, // ConnectX-8
-        0xa2dc => 0x21c, // BlueField-3
-        _ => 0x218,
-    }
+    let model = Model::with_device_id(device_id);
+    model.unwrap_or(Model::ConnectX7).chip_id()
 }
 
 /// MGIR of a device.
 pub(super) fn mgir(identity: &Identity) -> [u8; MGIR.size()] {
-    let [major, minor, sub_minor] = identity.firmware;
+    let Firmware {
+        major,
+        minor,
+        sub_minor,
+    } = identity.firmware;
     let mut bytes = [0; MGIR.size()];
     let mut image = Image::new(&MGIR, &mut bytes[..]).expect("the whole register");
     let mut put = |field: &Field, value: u32| {
@@ -39,10 +40,11 @@ pub(super) fn mgir(identity: &Identity) -> [u8; MGIR.size()] {
 }
 
 /// NIC_CAP_REG: of all that cards may have there is the histogram.
-pub(super) fn capabilities() -> [u8; NIC_CAP_REG.size()] {
+pub(super) fn capabilities(identity: &Identity) -> [u8; NIC_CAP_REG.size()] {
     let mut bytes = [0; NIC_CAP_REG.size()];
     let mut image = Image::new(&NIC_CAP_REG, &mut bytes[..]).expect("the whole register");
-    let fits = image.set(&nic_cap_reg::ADP_RETX_HISTOGRAM, 1);
+    let has_histogram = identity.features().has(Feature::Histogram);
+    let fits = image.set(&nic_cap_reg::ADP_RETX_HISTOGRAM, has_histogram.into());
     fits.expect("a bit");
     bytes
 }

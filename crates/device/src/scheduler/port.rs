@@ -1,13 +1,15 @@
 //! Packets waiting for the port, by priority, and which of them may leave.
 //!
-//! A port with a rate sends packets one at a time. Its queues have strict priorities: a packet's
-//! priority is the upper three bits of its DSCP, the mapping of cards that trust the DSCP. Each can
-//! be paused, as with priority flow control (IEEE 802.1Qbb), which stops only its own packets. A
-//! port without a rate has one queue.
+//! A port with a rate sends packets one at a time. Its queues have strict priorities. Each can be
+//! paused, as with priority flow control (IEEE 802.1Qbb), which stops only its own packets. A port
+//! without a rate has one queue.
 
 use std::collections::VecDeque;
 
+use ferroce_transport::Path;
+
 use crate::host_profile::HostProfile;
+use crate::qos::Qos;
 
 /// Queues of a port with a rate.
 const PRIORITIES: usize = 8;
@@ -17,6 +19,7 @@ const PRIORITIES: usize = 8;
 pub(crate) struct Port {
     /// It has a rate.
     has_priorities: bool,
+    qos: Qos,
     ready: ReadyQueues,
     /// One bit for each priority that is paused.
     paused: u8,
@@ -31,7 +34,7 @@ pub(crate) struct Port {
 pub(crate) type Priorities = u8;
 
 impl Port {
-    pub(crate) fn new(host: &HostProfile) -> Self {
+    pub(crate) fn new(host: &HostProfile, qos: Qos) -> Self {
         // What may be sent changes between two packets that do not leave at once.
         let turn_packets = match host.port_rate {
             Some(_) => 1,
@@ -39,6 +42,7 @@ impl Port {
         };
         Self {
             has_priorities: host.port_rate.is_some(),
+            qos,
             ready: ReadyQueues::default(),
             paused: 0,
             turn: 0,
@@ -47,12 +51,18 @@ impl Port {
         }
     }
 
-    /// The priority of packets with this traffic class.
-    pub(crate) fn priority_of(&self, traffic_class: u8) -> u8 {
+    /// The queue of the packets of a path: that of their priority.
+    pub(crate) fn queue_of(&self, path: &Path) -> u8 {
         match self.has_priorities() {
-            true => traffic_class >> 5,
+            true => self.qos.priority_of(path),
             false => 0,
         }
+    }
+
+    /// The priority in the VLAN tag of a packet; 0 if it has none.
+    #[inline]
+    pub(crate) fn pcp_of(&self, path: &Path) -> u8 {
+        self.qos.pcp_of(path)
     }
 
     /// Whether there is more than one.

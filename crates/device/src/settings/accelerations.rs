@@ -5,18 +5,32 @@ use ferroce_prm::roce_accl as reg;
 use ferroce_prm::{Field, Image};
 
 use super::Personality;
+use crate::card::{Feature, Features};
 use crate::error::RegisterError;
-use crate::identity::Function;
+use crate::identity::{Function, Identity};
 
 /// Bytes of ROCE_ACCL.
 pub const ROCE_ACCL_BYTES: usize = reg::ROCE_ACCL.size();
 
-/// What this device has: each does what it says. The others are told to be missing, and refused.
-const FEATURES: [&Field; 4] = [
-    &reg::ROCE_ADP_RETRANS_FIELD_SELECT,
-    &reg::MIN_ACK_TIMEOUT_LIMIT_DISABLED_FIELD_SELECT,
-    &reg::ACK_DSCP_FORCE_FIELD_SELECT,
-    PROFILE,
+/// What devices have, unless their card does not have it: each does what it says. The others are told
+/// to be missing, and refused.
+const FEATURES: [(&Field, Feature); 4] = [
+    (
+        &reg::ROCE_ADP_RETRANS_FIELD_SELECT,
+        Feature::AdaptiveRetransmission,
+    ),
+    (
+        &reg::MIN_ACK_TIMEOUT_LIMIT_DISABLED_FIELD_SELECT,
+        Feature::MinAckTimeout,
+    ),
+    (&reg::ACK_DSCP_FORCE_FIELD_SELECT, Feature::AckDscp),
+    (PROFILE, Feature::Profiles),
+];
+/// What a register without profiles does not show, besides the fields that the select bit opens.
+const ABOUT_PROFILES: [&Field; 3] = [
+    &reg::ADP_RETX_BASE_TIMEOUT_MIN,
+    &reg::ADP_RETX_PROFILE_MAX_ID,
+    &reg::ADP_RETX_PROFILE_MAX_RANGE_NUM,
 ];
 const PROFILE: &Field = &reg::ADP_RETX_PROFILE_SELECT;
 const PROFILE_END: usize = reg::PROFILE_OFFSET + reg::PROFILE_SIZE;
@@ -51,7 +65,7 @@ impl Accelerations {
             &reg::ADP_RETX_PROFILE_MAX_RANGE_NUM,
             reg::RANGE_NUM_MAX as u32,
         );
-        for select in FEATURES {
+        for (select, _) in FEATURES {
             register.put(select, 1);
         }
         register
@@ -80,6 +94,26 @@ impl Accelerations {
         self.floor_disabled
     }
 
+    /// The register of a card that has these features: nothing of the others is set or shown.
+    pub(crate) fn of_card(&self, features: Features) -> Self {
+        let mut own = self.clone();
+        for (select, _) in FEATURES.iter().filter(|(_, it)| !features.has(*it)) {
+            let opened = |field: &&Field| reg::select_of(field) == Some(select);
+            let fields = reg::ROCE_ACCL.fields().iter().copied().filter(opened);
+            fields.chain([*select]).for_each(|field| own.put(field, 0));
+        }
+        if !features.has(Feature::Profiles) {
+            ABOUT_PROFILES
+                .into_iter()
+                .for_each(|field| own.put(field, 0));
+            own.profile = None;
+        }
+        if !features.has(Feature::MinAckTimeout) {
+            own.floor_disabled = 0;
+        }
+        own
+    }
+
     /// What a function reads at an index. Index 0 shows the active profile and its number (D20).
     pub(crate) fn query(
         &self,
@@ -90,6 +124,8 @@ impl Accelerations {
         let is_disabled = self.floor_disabled & bit(function) != 0;
         shown.put(&reg::MIN_ACK_TIMEOUT_LIMIT_DISABLED, is_disabled.into());
         match index {
+            // Without profiles, the bits of the index mean nothing.
+            _ if !shown.image.is_set(PROFILE) => {}
             0 => {}
             1 => shown.put(&reg::ADP_RETX_PROFILE_ID, 1),
             _ => return Err(RegisterError::BadIndex { index }),
@@ -101,19 +137,23 @@ impl Accelerations {
     /// the caller drops it (D19).
     pub(crate) fn write(
         &mut self,
+        identity: &Identity,
         function: &Function,
         request: &Image<&[u8]>,
     ) -> Result<(), RegisterError> {
         let before = *self.bytes();
         let selected = reg::SELECTS.iter().filter(|it| request.is_set(it));
         for &select in selected.clone() {
-            if !FEATURES.contains(&select) {
+            let field = select.name();
+            let Some((_, feature)) = FEATURES.iter().find(|(it, _)| *it == select) else {
                 return Err(RegisterError::BadParam {
-                    field: select.name(),
+                    field,
                     value: 1,
                     reason: "this device has no such feature, and a query shows 0 here; write 0",
                 });
-            }
+            };
+            let present = identity.require(*feature);
+            present.map_err(|missing| RegisterError::NoFeature { field, missing })?;
         }
         for &select in selected.filter(|select| **select != PROFILE) {
             self.take(select, request)?;
@@ -161,7 +201,7 @@ impl Accelerations {
     fn is_unset_profile(&self, request: &Image<&[u8]>) -> bool {
         let is_whole = FEATURES
             .iter()
-            .any(|select| *select != PROFILE && request.is_set(select));
+            .any(|(select, _)| *select != PROFILE && request.is_set(select));
         let profile = request.as_inner().get(reg::PROFILE_OFFSET..);
         is_whole
             && self.image.get(&reg::ADP_RETX_PROFILE_ID) == 0

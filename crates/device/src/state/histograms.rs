@@ -7,11 +7,12 @@ use crate::identity::Function;
 
 impl DeviceState {
     /// Restarts the card's firmware, as MFRL does: all registers and the histograms of all functions
-    /// are as after power-on. This is the only way from a profile back to the firmware's own
-    /// timeouts (D21). Queue pairs, personality and impairments stay.
+    /// are as after power-on, and the parameters of congestion control are those of
+    /// [`Settings::nvconfig`](crate::Settings::nvconfig). This is the only way from a profile back to
+    /// the firmware's own timeouts (D21). Queue pairs, personality and impairments stay.
     pub fn firmware_reset(&self) -> Result<(), WriteLockError> {
         self.change(|settings| {
-            settings.reset_registers();
+            settings.restart_firmware();
             self.restart_histograms();
             Ok(())
         })

@@ -3,9 +3,12 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use ferroce_dcqcn::np::CnpTimer;
+
 use super::SettingsStore;
 use crate::carrier::CarrierLosses;
 use crate::counters::Counters;
+use crate::datagram_timers::DatagramTimers;
 use crate::error::WriteLockError;
 use crate::error_log::ErrorLog;
 use crate::histogram::Histogram;
@@ -16,6 +19,7 @@ use crate::settings::Settings;
 pub(super) struct Local {
     pub(super) settings: LocalSettings,
     pub(super) backlogs: [Backlog; 2],
+    pub(super) cnp_timer: CnpTimer,
     pub(super) counters: Counters,
     /// Made when first needed: most of thousands of devices never have a timeout.
     rare: OnceLock<Box<Rare>>,
@@ -27,6 +31,8 @@ struct Rare {
     histogram: Histogram,
     errors: ErrorLog,
     carrier_losses: CarrierLosses,
+    /// Made by the first marked datagram.
+    datagram_timers: OnceLock<Box<DatagramTimers>>,
 }
 
 impl Local {
@@ -34,6 +40,7 @@ impl Local {
         Self {
             settings: LocalSettings::new(settings),
             backlogs: Default::default(),
+            cnp_timer: CnpTimer::default(),
             counters: Counters::default(),
             rare: OnceLock::new(),
         }
@@ -49,6 +56,11 @@ impl Local {
 
     pub(super) fn carrier_losses(&self) -> &CarrierLosses {
         &self.rare().carrier_losses
+    }
+
+    pub(super) fn datagram_timers(&self) -> &DatagramTimers {
+        let timers = &self.rare().datagram_timers;
+        timers.get_or_init(Box::default)
     }
 
     fn rare(&self) -> &Rare {

@@ -35,7 +35,8 @@ fn card(vfs: u8) -> Vec<DeviceState> {
         DeviceState::mapped(memory, Arc::new(store), function, 1, Identity::default()).unwrap()
     };
     let states: Vec<_> = functions.map(state).collect();
-    states[0].reset(Personality::default()).unwrap();
+    let after_power_on = Settings::new(Personality::default());
+    states[0].reset(after_power_on).unwrap();
     states
 }
 

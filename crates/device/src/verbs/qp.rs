@@ -103,7 +103,7 @@ impl Hca {
             ..*init
         };
         self.check_objects(&init)?;
-        let srq = init.srq.ok_or(VerbsError::NeedsDcKey)?;
+        let srq = init.srq.ok_or(VerbsError::NeedsSrq)?;
         let objects = QpObjects {
             pd: Some(init.pd),
             recv_pd: Some(self.srq(srq)?.pd),
@@ -128,9 +128,14 @@ impl Hca {
         let (port_mtu, host) = (self.config.port_mtu, &self.config.host);
         let policy = &self.common.policy;
         let extended_retry_count = self.settings().personality().extended_retry_count;
-        self.connections.initiators += u64::from(qp_type == QpType::Dci);
-        let secret = self.config.secret.unwrap_or_default();
-        let incarnation = secret.draw(Draw::DcIncarnation, self.connections.initiators) as u32;
+        let incarnation = match qp_type {
+            QpType::Dci => {
+                self.connections.initiators += 1;
+                let secret = self.config.secret.unwrap_or_default();
+                secret.draw(Draw::DcIncarnation, self.connections.initiators) as u32
+            }
+            _ => 0,
+        };
         let index = self.qps.insert_with(|index| {
             let config = QpConfig {
                 qpn: Qpn::new(numbers.number(index)),
@@ -480,6 +485,7 @@ mod tests {
         let path = Path {
             dest: [10, 0, 0, 2].into(),
             traffic_class: 0,
+            sl: 0,
         };
         for change in [
             QpModify::init(attr),

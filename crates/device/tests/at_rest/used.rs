@@ -167,7 +167,7 @@ impl World {
         let mut any = false;
         while let Some(packet) = self.devices[from].poll_transmit(self.now) {
             any = true;
-            let data = Data::Length(packet.payload_len);
+            let data = Data::Length(packet.payload_len.into());
             direct::deliver(&mut self.devices, self.now, from, &packet, data);
             if self.rests == Rests::AfterEachPacket {
                 self.rest();

@@ -144,6 +144,7 @@ impl Flapping {
             let path = Path {
                 dest,
                 traffic_class,
+                sl: 0,
             };
             self.world.sides[id].ready(qpns[id], qp_type, attr, Some(path));
         }
@@ -210,6 +211,7 @@ impl Flapping {
                     path: Path {
                         dest,
                         traffic_class,
+                        sl: 0,
                     },
                     qpn: rail.qpns[B],
                     qkey: QKEY,

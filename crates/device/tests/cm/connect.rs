@@ -28,6 +28,7 @@ fn both_sides_learn_everything_about_each_other() {
     );
     assert_eq!((req.mtu.value(), req.ack_timeout.value()), (3, 19));
     assert_eq!((req.service_id, req.traffic_class), (SERVICE, 0x68));
+    assert_eq!(req.service_level.value(), 2);
     assert_eq!(
         (req.local_gid, req.remote_gid),
         (Gid::from(address(A)), Gid::from(address(B)))

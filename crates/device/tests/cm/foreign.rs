@@ -185,6 +185,7 @@ fn our_request_is_linux_s() {
         dest: [10, 8, 0, 2].into(),
         source: [10, 8, 0, 3].into(),
         traffic_class: 0,
+        sl: 0,
         service_id: SERVICE,
         ca_guid: 0x5054_00ff_fe12_3451,
         qpn: Qpn::new(0x11),

@@ -176,6 +176,7 @@ impl Net {
             source,
             dest,
             traffic_class: 0,
+            sl: 0,
             headers: &ferroce_wire::cm::headers(Psn::ZERO),
             data: Data::Bytes(payload),
         };
@@ -200,6 +201,7 @@ impl Net {
             dest: address(to),
             source: address(from),
             traffic_class: 0x68,
+            sl: 2,
             service_id: SERVICE,
             ca_guid: from as u64,
             qpn: Qpn::new(qpn),
@@ -283,6 +285,7 @@ impl Net {
         let request = SidrRequest {
             dest: address(B),
             traffic_class: 0x68,
+            sl: 2,
             service_id: SERVICE,
             packet_lifetime: 18,
             response_timeout: 20,

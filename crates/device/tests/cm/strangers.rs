@@ -92,6 +92,7 @@ fn malformed_messages_are_counted() {
             source: address(A),
             dest: address(B),
             traffic_class: 0,
+            sl: 0,
             headers: &headers,
             data: payload,
         };

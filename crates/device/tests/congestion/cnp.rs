@@ -20,6 +20,7 @@ fn give_from(stream: &mut Stream, source: IpAddr, headers: &Headers) {
         source,
         dest: pair.sides[A].address,
         traffic_class: 0,
+        sl: 0,
         headers,
         data: Data::Length(0),
     };
@@ -49,7 +50,7 @@ fn a_mark_makes_a_cnp_that_slows_the_sender_down() {
     assert!(trace.iter().filter(is_cnp).count() as u64 == sent);
     for line in &trace {
         let class = if is_cnp(&line) { 48 << 2 } else { 2 };
-        assert!(line.contains(&format!("traffic_class: {class} ")), "{line}");
+        assert!(line.contains(&format!("traffic_class: {class},")), "{line}");
     }
     let limit = stream.limit_mbps().unwrap();
     assert!(limit < 100_000.0, "{limit}");
@@ -76,7 +77,7 @@ fn the_dscp_of_cnps_is_a_parameter() {
     stream.run(10_000, 1_000, 1024);
     let trace = stream.pair.trace.take().unwrap();
     let mut cnps = trace.iter().filter(|line| line.contains("opcode: Cnp"));
-    assert!(cnps.next().unwrap().contains("traffic_class: 184 "));
+    assert!(cnps.next().unwrap().contains("traffic_class: 184,"));
 }
 
 #[test]

@@ -41,6 +41,7 @@ impl Listener {
             source,
             dest,
             traffic_class: 26 << 2 | CE,
+            sl: 0,
             headers,
             data: Data::Length(0),
         };
@@ -78,6 +79,7 @@ fn the_sender_of_a_marked_datagram_gets_a_cnp() {
     let path = Path {
         dest: sender(77),
         traffic_class: 48 << 2,
+        sl: 0,
     };
     assert_eq!(listener.cnps(), [(path, Qpn::new(0x4_0123))]);
     assert_eq!(listener.pair.count(B, Counter::NpEcnMarkedRocePackets), 1);
@@ -93,6 +95,7 @@ fn a_datagram_sender_ignores_cnps() {
         path: Path {
             dest: pair.sides[B].address,
             traffic_class: 0,
+            sl: 0,
         },
         qpn: b,
         qkey: QKEY,

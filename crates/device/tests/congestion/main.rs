@@ -4,6 +4,8 @@ mod cnp;
 mod datagram;
 mod incast;
 mod pace;
+mod priority;
+mod shared;
 
 use ferroce_dcqcn::Params;
 use ferroce_device::{

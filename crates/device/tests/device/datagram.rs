@@ -20,6 +20,7 @@ fn to(side: &Side, qpn: Qpn) -> UdAddress {
         path: Path {
             dest: side.address,
             traffic_class: 0x68,
+            sl: 0,
         },
         qpn,
         qkey: QKEY,
@@ -254,6 +255,7 @@ fn group() -> UdAddress {
         path: Path {
             dest: [239, 1, 2, 3].into(),
             traffic_class: 0,
+            sl: 0,
         },
         qpn: Qpn::MULTICAST,
         qkey: QKEY,
@@ -384,6 +386,7 @@ fn a_group_packet_of_another_service_is_dropped() {
         source: pair.sides[A].address,
         dest: [239, 1, 2, 3].into(),
         traffic_class: 0,
+        sl: 0,
         headers: &headers,
         data: ferroce_device::Data::Bytes(b"x"),
     };

@@ -20,6 +20,7 @@ fn target(side: &mut Side, srq: SrqId) -> Qpn {
     let nowhere = Path {
         dest: [0, 0, 0, 0].into(),
         traffic_class: 0,
+        sl: 0,
     };
     for (from, to, path) in [
         (QpState::Reset, QpState::Init, None),
@@ -78,6 +79,7 @@ impl Scene {
             path: Path {
                 dest: self.pair.sides[B].address,
                 traffic_class: 0,
+                sl: 0,
             },
             qpn: self.dcts[target],
             key: KEY,
@@ -486,7 +488,7 @@ fn unsuitable_requests_and_objects_are_refused() {
         let refused = b.hca.create_qp(&of_type(qp_type));
         assert_eq!(refused, Err(VerbsError::NeedsDcKey));
     }
-    assert_eq!(b.hca.create_dct(&init, KEY), Err(VerbsError::NeedsDcKey));
+    assert_eq!(b.hca.create_dct(&init, KEY), Err(VerbsError::NeedsSrq));
     let busy = Err(VerbsError::Busy {
         object: Object::Srq,
         users: 1,

@@ -36,6 +36,7 @@ fn dropped(pair: &mut World, headers: &Headers, source: [u8; 4]) -> Vec<Counter>
         source: source.into(),
         dest: pair.sides[B].address,
         traffic_class: 0,
+        sl: 0,
         headers,
         data: Data::Bytes(b"hello"),
     };

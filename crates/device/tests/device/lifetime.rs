@@ -209,6 +209,7 @@ fn many_queue_pairs_have_their_timers() {
     let path = Path {
         dest: [10, 0, 0, 2].into(),
         traffic_class: 0,
+        sl: 0,
     };
     let sge = Sge {
         addr: 0,

@@ -1,6 +1,7 @@
 //! The device from outside: registers, objects, queues, drops, and lifetimes.
 
 mod ack_dscp;
+mod cards;
 mod datagram;
 mod dc;
 mod drops;

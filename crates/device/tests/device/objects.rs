@@ -396,6 +396,7 @@ fn a_connected_queue_pair_has_one_host_as_its_peer() {
         let to = |dest| Path {
             dest,
             traffic_class: 0,
+            sl: 0,
         };
         let rtr = step(QpState::Init, QpState::Rtr);
         for dest in several {
@@ -416,6 +417,7 @@ fn a_change_that_is_refused_changes_nothing() {
     let path = Path {
         dest: [10, 0, 0, 2].into(),
         traffic_class: 0,
+        sl: 0,
     };
     let attr = QpAttr::default();
     let before = hca.query_qp(qpn).unwrap();

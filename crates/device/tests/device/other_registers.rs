@@ -79,7 +79,7 @@ fn tools_find_a_connectx_7_unless_the_device_is_something_else() {
     let identity = Identity {
         device_id: 0x1023,
         hw_revision: 2,
-        firmware: [40, 47, 1026],
+        firmware: "40.47.1026".parse().unwrap(),
         psid: *b"MT_0000000001\0\0\0",
     };
     let settings = Arc::new(Settings::new(Personality::default()));

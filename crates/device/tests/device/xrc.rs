@@ -68,6 +68,7 @@ fn connected() -> (World, [Qpn; 2], XrcdId, [Inbox; 2]) {
         let path = Path {
             dest,
             traffic_class: 0,
+            sl: 0,
         };
         let mut attr = attr();
         attr.dest_qpn = qpns[1 - own];

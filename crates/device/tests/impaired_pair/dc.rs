@@ -109,6 +109,7 @@ fn steps(side: &mut Side, qpn: Qpn, qp_type: QpType, attr: QpAttr) {
         let path = Path {
             dest: [0, 0, 0, 0].into(),
             traffic_class: 2,
+            sl: 0,
         };
         let path = (is_dct && to == Rtr).then_some(path);
         if !is_dct || to != Rts {
@@ -216,6 +217,7 @@ impl Stage {
             path: Path {
                 dest: self.pair.sides[B].address,
                 traffic_class: 2,
+                sl: 0,
             },
             qpn: self.targets[to],
             key: to as u64,

@@ -146,6 +146,7 @@ impl Stage {
             let path = Path {
                 dest: self.pair.sides[peer].address,
                 traffic_class: 2,
+                sl: 0,
             };
             let attr = QpAttr {
                 qkey: QKEY,
@@ -204,6 +205,7 @@ impl Stage {
                 path: Path {
                     dest: self.pair.sides[1 - flow.from].address,
                     traffic_class: 0x68,
+                    sl: 0,
                 },
                 qpn: flow.qpns[1 - flow.from],
                 qkey: QKEY,

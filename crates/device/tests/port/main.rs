@@ -44,6 +44,11 @@ impl Cards {
 
     /// Another queue pair at each, whose packets have this traffic class; returns its number.
     fn add(&mut self, attr: QpAttr, traffic_class: u8) -> usize {
+        self.add_with(attr, traffic_class, 0)
+    }
+
+    /// The same with a service level.
+    fn add_with(&mut self, attr: QpAttr, traffic_class: u8, sl: u8) -> usize {
         let qpns = [A, B].map(|id| self.pair.sides[id].create_qp());
         for own in [A, B] {
             let attr = QpAttr {
@@ -55,6 +60,7 @@ impl Cards {
             let path = Path {
                 dest,
                 traffic_class,
+                sl,
             };
             self.pair.sides[own].ready(qpns[own], QpType::Rc, attr, Some(path));
         }

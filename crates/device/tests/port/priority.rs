@@ -2,7 +2,8 @@
 
 use ferroce_dcqcn::Params;
 use ferroce_device::{
-    Data, HcaConfig, Personality, QpAttr, SendTo, SendWr, Sge, UdAddress, WcStatus, WriteLockError,
+    Data, HcaConfig, Personality, Qos, QpAttr, SendTo, SendWr, Sge, Trust, UdAddress, VlanId,
+    WcStatus, WriteLockError,
 };
 use ferroce_testing::{A, B, Dice, Fate, SEND, attr};
 use ferroce_testing::{card, flight::Flight};
@@ -50,6 +51,40 @@ fn a_pause_stops_its_priority_and_no_other() {
     assert_eq!(cards.sent(0)[0].at, now, "at once");
     assert_eq!([0, 1].map(|qp| cards.sent(qp).len()), [32, 32]);
     assert_eq!(cards.pair.sides[A].completions.len(), 4);
+}
+
+/// Two queue pairs have each other's priority, depending on the field that the port trusts.
+#[test]
+fn a_pause_stops_the_priority_of_the_trusted_field() {
+    for (trust, vlan, sent) in [
+        (Trust::Dscp, 0, [0, 32]),
+        (Trust::Dscp, 100, [0, 32]),
+        (Trust::Pcp, 100, [32, 0]),
+        // Without a tag, all packets have priority 0.
+        (Trust::Pcp, 0, [32, 32]),
+    ] {
+        let qos = Qos {
+            trust,
+            vlan: VlanId::new(vlan),
+        };
+        let mut cards = Cards::with(
+            HcaConfig {
+                qos,
+                ..card(100_000)
+            },
+            0,
+        );
+        for (by_dscp, by_pcp) in [(3, 5), (5, 3)] {
+            cards.add_with(attr(), class(by_dscp), by_pcp);
+        }
+        let now = cards.pair.now;
+        cards.pair.sides[A].hca.set_paused(now, 1 << 3);
+        for qp in 0..2 {
+            cards.write(qp, 32 * 4096);
+        }
+        cards.pair.run();
+        assert_eq!([0, 1].map(|qp| cards.sent(qp).len()), sent, "{qos:?}");
+    }
 }
 
 #[test]
@@ -148,6 +183,7 @@ fn datagrams_leave_in_their_order_each_with_its_priority() {
             path: ferroce_device::Path {
                 dest: [10, 0, 0, 2].into(),
                 traffic_class,
+                sl: 0,
             },
             qpn: b,
             qkey: QKEY,

@@ -59,6 +59,7 @@ impl Link for Memories {
                 source: ADDRESSES[1 - self.own].into(),
                 dest: packet.path.dest,
                 traffic_class: packet.path.traffic_class,
+                sl: packet.path.sl,
                 headers: &packet.headers,
                 data: Data::Bytes(&bytes),
             };

@@ -52,6 +52,7 @@ pub(crate) fn simulation(
             ..QpAttr::default()
         },
         traffic_class: 2,
+        sl: 0,
         depth: qps.depth,
         qp_per_transfer: qps.qp_per_transfer,
         on_error: OnError::Abort,

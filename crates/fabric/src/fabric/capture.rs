@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 
-use ferroce_device::Outgoing;
+use ferroce_device::{Outgoing, VlanId, VlanTag};
 use ferroce_transport::Payload;
 use ferroce_wire::pcapng::{Direction, UdpMeta, Writer};
 use ferroce_wire::{EmitError, IcrcFlow, IpPair, ROCE_V2_PORT};
@@ -35,6 +35,8 @@ struct Capture {
 /// A packet at a port.
 pub(crate) struct Seen<'a> {
     pub(crate) source_port: u16,
+    /// The VLAN of the sender.
+    pub(crate) vlan: Option<VlanId>,
     pub(crate) passed: &'a Passed<Outgoing>,
 }
 
@@ -60,6 +62,10 @@ impl Captures {
         } = seen.passed;
         let meta = UdpMeta {
             tos: frame.ecn.on(packet.path.traffic_class),
+            tag: seen.vlan.map(|vlan| VlanTag {
+                vlan,
+                pcp: packet.path.sl,
+            }),
             direction: Some(if *leaves {
                 Direction::Outbound
             } else {

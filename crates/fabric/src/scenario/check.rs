@@ -3,6 +3,7 @@
 use ferroce_adp::QpTimeouts;
 use ferroce_base::time::{Span, Time};
 use ferroce_dcqcn::Rate;
+use ferroce_device::{Qos, Trust};
 
 use super::Scenario;
 use crate::topology::NodeId;
@@ -17,6 +18,14 @@ pub struct Finding {
     pub text: String,
 }
 
+/// The key of a job that gives its priority.
+fn field_of(trust: Trust) -> &'static str {
+    match trust {
+        Trust::Dscp => "dscp",
+        Trust::Pcp => "sl",
+    }
+}
+
 impl Scenario {
     /// Finds what can never happen, or certainly ends a job.
     #[must_use]
@@ -28,6 +37,7 @@ impl Scenario {
         };
         self.check_times(&mut say);
         self.check_timeouts(&mut say);
+        self.check_trust(&mut say);
         if self.topology.switches() > 0 {
             self.check_marks(&mut say);
             self.check_pauses(&mut say);
@@ -159,7 +169,7 @@ impl Scenario {
     /// Marks that are never made, or have no effect.
     fn check_marks(&self, say: &mut dyn FnMut(&str, String)) {
         let params = self.device.settings.congestion();
-        let heeds = |job: &JobConfig| params.heeds_cnps(job.traffic_class >> 5);
+        let heeds = |job: &JobConfig| params.heeds_cnps(job.priority(self.device.qos));
         let Some(red) = &self.switch.ecn else {
             if self.jobs.iter().any(heeds) {
                 let text = "no switch marks, so DCQCN never slows anybody down; add [switch.ecn] with \
@@ -169,14 +179,15 @@ impl Scenario {
             return;
         };
         for (number, job) in self.jobs.iter().enumerate().filter(|(_, job)| !heeds(job)) {
-            let priority = job.traffic_class >> 5;
+            let field = field_of(self.device.qos.trust);
             let text = format!(
-                "DCQCN is off for priority {priority}, so nothing of this job is marked; \
-                 set device.dcqcn.enabled = true, or another dscp"
+                "DCQCN is off for priority {}, so nothing of this job is marked; \
+                 set device.dcqcn.enabled = true, or another {field}",
+                job.priority(self.device.qos)
             );
-            say(&format!("job[{number}].dscp"), text);
+            say(&format!("job[{number}].{field}"), text);
         }
-        let lossless = |job: &JobConfig| self.switch.lossless >> (job.traffic_class >> 5) & 1 != 0;
+        let lossless = |job| self.switch.lossless >> self.switch_priority(job) & 1 != 0;
         let limit = match self.jobs.iter().any(lossless) {
             true => self.shared(),
             false => self.queue_limit(),
@@ -190,6 +201,44 @@ impl Scenario {
             );
             say("switch.ecn.kmin", text);
         }
+    }
+
+    /// Priorities that no packet has, or that hosts and switches see differently.
+    fn check_trust(&self, say: &mut dyn FnMut(&str, String)) {
+        let places = [
+            ("device.trust", self.device.qos.trust),
+            ("switch.trust", self.switch.trust),
+        ];
+        if self.device.qos.vlan.is_none()
+            && let Some((place, _)) = places.iter().find(|(_, trust)| *trust == Trust::Pcp)
+        {
+            let text = "packets have no VLAN tag, so all of them have priority 0; add device.vlan = \
+                        100, or write trust = \"dscp\"";
+            say(place, text.into());
+        }
+        if self.switch.lossless == 0 {
+            return;
+        }
+        for (number, job) in self.jobs.iter().enumerate() {
+            let (at_host, at_switch) = (job.priority(self.device.qos), self.switch_priority(job));
+            if at_host != at_switch {
+                let text = format!(
+                    "hosts send it with priority {at_host}, and switches pause priority {at_switch}, \
+                     which does not stop it: write the same device.trust and switch.trust, or dscp \
+                     and sl of the same priority"
+                );
+                say(&format!("job[{number}].sl"), text);
+            }
+        }
+    }
+
+    /// The priority of a job's packets at switches.
+    fn switch_priority(&self, job: &JobConfig) -> u8 {
+        let trust = self.switch.trust;
+        job.priority(Qos {
+            trust,
+            ..self.device.qos
+        })
     }
 
     /// The longest that one queue without PFC can be, when all others are empty.
@@ -231,14 +280,18 @@ impl Scenario {
             return;
         }
         for (number, job) in self.jobs.iter().enumerate() {
-            let priority = job.traffic_class >> 5;
+            let priority = self.switch_priority(job);
             if self.switch.lossless >> priority & 1 == 0 {
+                let field = field_of(self.switch.trust);
+                let value = match self.switch.trust {
+                    Trust::Dscp => job.traffic_class >> 2,
+                    Trust::Pcp => job.sl,
+                };
                 let text = format!(
-                    "dscp = {} is priority {priority}, which switch.pfc.priorities does not name: \
-                     nothing of this job is ever paused, and it can be dropped",
-                    job.traffic_class >> 2
+                    "{field} = {value} is priority {priority}, which switch.pfc.priorities does not \
+                     name: nothing of this job is ever paused, and it can be dropped"
                 );
-                say(&format!("job[{number}].dscp"), text);
+                say(&format!("job[{number}].{field}"), text);
             }
         }
         let (headroom, buffer) = (self.headroom(), self.switch.buffer_bytes);
@@ -251,7 +304,9 @@ impl Scenario {
             say("switch.pfc.headroom", text);
         }
         let needs = |cable: &crate::Cable| {
-            headroom_needed(cable.rate, cable.delay, self.device.mtu.bytes())
+            let payload = self.device.mtu.bytes() as usize;
+            let longest = payload + self.device.qos.tag_len();
+            headroom_needed(cable.rate, cable.delay, longest as u64)
         };
         let to_switch = self.topology.cables.iter();
         let to_switch = to_switch.filter(|it| {
@@ -273,12 +328,13 @@ impl Scenario {
 }
 
 /// What arrives between the decision to pause and its effect: there and back on the cable, a frame
-/// that has just begun at either end, and the pause itself.
-fn headroom_needed(rate: Rate, delay: Span, mtu: u32) -> u64 {
+/// that has just begun at either end, and the pause itself. The longest payload includes a VLAN tag, if
+/// frames have one.
+fn headroom_needed(rate: Rate, delay: Span, longest: u64) -> u64 {
     const AROUND: u64 = 14 + 20 + 8 + 12 + 16 + 4 + 24;
     const PAUSE: u64 = 84;
     let bits = u128::from(rate.bps()) * u128::from(delay.as_picos()) * 2 / 1_000_000_000_000;
-    (bits / 8) as u64 + 2 * (u64::from(mtu) + AROUND) + PAUSE
+    (bits / 8) as u64 + 2 * (longest + AROUND) + PAUSE
 }
 
 fn timeouts(job: &JobConfig) -> QpTimeouts {

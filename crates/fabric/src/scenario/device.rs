@@ -10,7 +10,9 @@ use ferroce_base::random::mix;
 use ferroce_base::time::Span;
 use ferroce_dcqcn::presets::{PRESETS, Preset};
 use ferroce_dcqcn::{Param, Params, Rate};
-use ferroce_device::{Hca, HcaConfig, HostProfile, Mtu, Personality, Settings, SettingsParts};
+use ferroce_device::{
+    Hca, HcaConfig, HostProfile, Mtu, Personality, Qos, Settings, SettingsParts, Trust, VlanId,
+};
 use ferroce_prm::{Image, roce_accl as reg};
 use toml::de::DeValue;
 
@@ -31,6 +33,8 @@ pub struct Device {
     pub mtu: Mtu,
     /// Maximum bytes that a queue pair keeps in flight.
     pub window_bytes: u32,
+    /// How packets get their priority, and the VLAN of all hosts.
+    pub qos: Qos,
 }
 
 impl Device {
@@ -77,6 +81,7 @@ impl Device {
                 host: Arc::clone(&profile),
                 speed: rate,
                 window_bytes: self.window_bytes,
+                qos: self.qos,
                 ..crate::card(mix(seed, host))
             };
             Hca::with_settings(config, Arc::clone(&self.settings))
@@ -125,7 +130,21 @@ pub(super) fn read<'t>(
         policy,
         mtu: mtu(reader, &section),
         window_bytes: window.unwrap_or(4 << 20) as u32,
+        qos: Qos {
+            trust: trust(reader, &section).unwrap_or_default(),
+            vlan: vlan(reader, &section),
+        },
     }
+}
+
+/// The field that the ports of a section trust, if it names one.
+pub(super) fn trust<'t>(reader: &mut Reader<'t>, section: &Section<'t>) -> Option<Trust> {
+    reader.word(section, "trust", &Trust::ALL.map(|it| (it.name(), it)))
+}
+
+fn vlan<'t>(reader: &mut Reader<'t>, section: &Section<'t>) -> Option<VlanId> {
+    let number = reader.count32(section, "vlan", (1, VlanId::MAX.into()))?;
+    VlanId::new(number as u16)
 }
 
 /// What only the firmware's own ladder has.

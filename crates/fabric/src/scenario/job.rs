@@ -255,11 +255,12 @@ fn config<'t>(reader: &mut Reader<'t>, section: &Section<'t>, device: &Device) -
         min_rnr_timer: code("min_rnr_timer", 31, 12),
         ..QpAttr::default()
     };
-    let dscp = code("dscp", 63, 26);
+    let (dscp, sl) = (code("dscp", 63, 26), code("sl", 7, 0));
     let depth = reader.count32(section, "depth", (1, 1 << 15));
     JobConfig {
         attr,
         traffic_class: dscp << 2,
+        sl,
         depth: depth.unwrap_or(128),
         qp_per_transfer: reader.flag(section, "qp_per_transfer") == Some(true),
         on_error: on_error(reader, section),

@@ -203,6 +203,9 @@ pub(super) const TOPOLOGY: &[Key] = &[
     ),
 ];
 
+/// What a port can trust.
+pub(super) const TRUST: &[&str] = &["dscp", "pcp"];
+
 pub(super) const SWITCH: &[Key] = &[
     key(
         "buffer",
@@ -223,6 +226,11 @@ pub(super) const SWITCH: &[Key] = &[
         "weights",
         Takes::List,
         "weighted: turns of the eight priorities in KiB; 0 goes before all others.",
+    ),
+    key(
+        "trust",
+        Takes::Words(TRUST),
+        "The field that gives a packet its priority: the DSCP, or the PCP of the VLAN tag; the hosts' (device.trust).",
     ),
     key(
         "cut_through",
@@ -323,6 +331,16 @@ pub(super) const DEVICE: &[Key] = &[
         "What a queue pair keeps in flight at most; 4MiB.",
     ),
     key(
+        "trust",
+        Takes::Words(TRUST),
+        "The field that gives a packet its priority: the DSCP, or the PCP of the VLAN tag; dscp.",
+    ),
+    key(
+        "vlan",
+        Takes::Count,
+        "VLAN of all hosts, 1 to 4094, with whose tag they send; no tag.",
+    ),
+    key(
         "dcqcn",
         Takes::Dcqcn,
         "Congestion control: preset, enabled, and parameters by their names.",
@@ -413,7 +431,12 @@ pub(super) const JOB: &[Key] = &[
     key(
         "dscp",
         Takes::Count,
-        "Of its packets, 0 to 63; its upper three bits are the priority; 26.",
+        "Of its packets, 0 to 63; its upper three bits are the priority with trust = \"dscp\"; 26.",
+    ),
+    key(
+        "sl",
+        Takes::Count,
+        "Service level of its packets, 0 to 7: the PCP of their VLAN tag, which is the priority with trust = \"pcp\"; 0.",
     ),
     key(
         "depth",

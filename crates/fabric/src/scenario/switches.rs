@@ -2,8 +2,10 @@
 
 use ferroce_base::toml_file::{Reader, Section, integer};
 use ferroce_dcqcn::{CongestionPoint, Rate, presets};
+use ferroce_device::Trust;
 use toml::de::DeValue;
 
+use super::device::trust;
 use super::keys;
 use crate::topology::Topology;
 use crate::{PRIORITIES, Schedule, SwitchConfig};
@@ -14,6 +16,7 @@ pub(super) fn read<'t>(
     reader: &mut Reader<'t>,
     root: &Section<'t>,
     topology: Option<&Topology>,
+    of_hosts: Trust,
 ) -> SwitchConfig {
     let section = reader.section(root, "switch", keys::SWITCH);
     let mut config = SwitchConfig::default();
@@ -29,6 +32,7 @@ pub(super) fn read<'t>(
     if let Some(flag) = reader.flag(&section, "spray") {
         config.sprays = flag;
     }
+    config.trust = trust(reader, &section).unwrap_or(of_hosts);
     config.schedule = schedule(reader, &section);
     config.ecn = ecn(reader, &section, topology);
     pfc(reader, &section, &mut config);

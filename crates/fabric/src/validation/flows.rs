@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 
 use ferroce_base::time::{Span, Time};
-use ferroce_dcqcn::np::{Arrival, CnpTimer, NotificationPoint};
+use ferroce_dcqcn::np::{Arrival, CnpTimer, NotificationPoint, Timers};
 use ferroce_dcqcn::rp::ReactionPoint;
 use ferroce_dcqcn::{CongestionPoint, RangeError, Rate};
 use rand::{RngExt, SeedableRng};
@@ -190,6 +190,7 @@ struct Flows<'a, R: ReactionPoint> {
     scenario: &'a Scenario,
     config: &'a R::Config,
     np: NotificationPoint,
+    port: CnpTimer,
     flows: Vec<Flow<R>>,
     /// Those that the receiver has a CNP for.
     cnps: VecDeque<u32>,
@@ -215,6 +216,7 @@ impl<'a, R: ReactionPoint> Flows<'a, R> {
             scenario,
             config,
             np: scenario.np.clone(),
+            port: CnpTimer::default(),
             flows: (0..scenario.flows).map(flow).collect(),
             cnps: VecDeque::new(),
             now: Time::ZERO,
@@ -259,7 +261,11 @@ impl<R: ReactionPoint> Stations<Packet> for Flows<'_, R> {
             ce: frame.ecn == Ecn::Marked,
             ..Arrival::default()
         };
-        let answer = self.np.on_packet(now, arrival, &mut flow.np);
+        let timers = Timers {
+            port: &self.port,
+            flow: &flow.np,
+        };
+        let answer = self.np.on_packet(now, arrival, timers);
         if answer.is_some() {
             flow.cnps += 1;
             self.cnps.push_back(sender);

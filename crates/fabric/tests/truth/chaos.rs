@@ -6,13 +6,14 @@
 use std::collections::BTreeMap;
 
 use ferroce_dcqcn::{CongestionPoint, Params, presets};
-use ferroce_device::{Mtu, Personality, QpAttr};
+use ferroce_device::{Mtu, Personality, Qos, QpAttr, Trust, VlanId};
 use ferroce_fabric::topology::CableSpec;
 use ferroce_fabric::{
     Fault, JobConfig, Loss, OnError, Schedule, Simulation, Span, Standing, SwitchConfig, Time,
     Topology, Transfer, TransferId, Workload,
 };
 use ferroce_testing::{Dice, seeds};
+use ferroce_wire::ethernet::VLAN_TAG_LEN;
 
 use crate::lossless::headroom;
 use crate::net::*;
@@ -45,6 +46,10 @@ impl Plan {
             ..Personality::default()
         };
         net.congestion = any_congestion(&mut dice);
+        net.qos = Qos {
+            trust: dice.pick(&Trust::ALL),
+            vlan: VlanId::new(dice.pick(&[0, 1, 4094])),
+        };
         net.faults = any_faults(&mut dice, &net.topology);
         net.until = Time::ZERO.after(Span::from_secs(24 * 3_600));
         let workload = any_workload(&mut dice, net.topology.hosts, jobs.len() as u16);
@@ -176,12 +181,19 @@ fn any_topology(dice: &mut Dice) -> Topology {
 
 fn any_switch(dice: &mut Dice, topology: &Topology) -> SwitchConfig {
     let lossless = dice.pick(&[0, 1, 0xff, 0x55, dice.clone().below(256) as u8]);
-    // The headroom of the worst cable, and a frame that comes when all the rest is full.
+    // The headroom of the worst cable, and a frame that comes when all the rest is full. All three
+    // frames may have a VLAN tag.
     let cables = topology.cables.iter();
     let headroom = cables.map(|cable| headroom(cable.rate, cable.delay)).max();
-    let headroom_bytes = headroom.unwrap() + packets(4_096, 4_096)[0];
+    let headroom_bytes = headroom.unwrap() + packets(4_096, 4_096)[0] + 3 * VLAN_TAG_LEN as u64;
     let priorities = u64::from(lossless.count_ones());
-    let shared = dice.pick(&[5 << 10, 20 << 10, 100 << 10, 4 << 20]);
+    let shared = dice.pick(&[20 << 10, 100 << 10, 4 << 20]);
+    // A lossy priority takes some frames. With room for one, senders that repeat in lockstep can lose
+    // the same frame each time.
+    let drop_alpha_log2 = match shared < 100 << 10 {
+        true => dice.below(2) as i8 + 2,
+        false => dice.below(5) as i8 - 1,
+    };
     let weights = [0; 8].map(|_| dice.below(5) as u8);
     let ecn = CongestionPoint::new(2_000, 50_000, 500_000).unwrap();
     SwitchConfig {
@@ -192,13 +204,14 @@ fn any_switch(dice: &mut Dice, topology: &Topology) -> SwitchConfig {
         headroom_bytes,
         pause_alpha_log2: dice.below(12) as i8 - 8,
         resume_offset_bytes: dice.below(10_000),
-        drop_alpha_log2: dice.below(12) as i8 - 8,
+        drop_alpha_log2,
         schedule: match dice.chance(50) {
             true => Schedule::Strict,
             false => Schedule::Weighted(weights),
         },
         cuts_through: dice.chance(30),
         sprays: dice.chance(20),
+        ..SwitchConfig::default()
     }
 }
 
@@ -228,6 +241,7 @@ fn any_job(dice: &mut Dice) -> JobConfig {
             ..job().attr
         },
         traffic_class: (dice.below(8) as u8) << 5,
+        sl: dice.below(8) as u8,
         depth: dice.pick(&[1, 2, 16]),
         qp_per_transfer: dice.chance(50),
         on_error,

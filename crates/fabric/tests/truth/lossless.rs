@@ -1,7 +1,8 @@
 //! Priorities that are paused instead of dropped.
 
+use ferroce_device::{Qos, Trust, VlanId};
 use ferroce_fabric::topology::CableSpec;
-use ferroce_fabric::{Fault, Rate, Span, Time, Transfer};
+use ferroce_fabric::{Fault, JobConfig, Rate, Span, Time, Transfer};
 
 use crate::net::*;
 
@@ -126,6 +127,43 @@ fn flows_behind_a_paused_one_wait() {
     // With pauses, the middle carries the four flows as fast as host 5's port allows, at half its
     // rate, of which they take their share.
     assert!(paused > 2.0, "{paused} paused, {free} else");
+}
+
+/// A switch pauses the class of an incast, and a second class passes that has the other priority in
+/// the field that is not trusted.
+#[test]
+fn a_pause_stops_one_class_by_the_trusted_field() {
+    for (trust, vlan) in [(Trust::Dscp, 0), (Trust::Dscp, 7), (Trust::Pcp, 7)] {
+        let bytes = 4_000_000;
+        let (mut net, mut transfers) = incast(4, bytes, LINK);
+        net.qos = Qos {
+            trust,
+            vlan: VlanId::new(vlan),
+        };
+        // From a sender of the incast to another one, so that only pauses could delay it.
+        let mut other = transfer(1, 2, 1_000_000);
+        (other.job, other.at) = (1, micros(50));
+        transfers.push(other);
+        let class = |(dscp, pcp): (u8, u8)| JobConfig {
+            sl: pcp,
+            ..job_of(dscp)
+        };
+        let jobs = match trust {
+            Trust::Dscp => [(3, 5), (5, 3)],
+            Trust::Pcp => [(5, 3), (3, 5)],
+        };
+        net.switch.lossless = 1 << 3;
+        let played = net.play_all(transfers, vec![], jobs.map(class).to_vec());
+        assert!(played.pauses() > 4, "{trust}");
+        assert_eq!(played.of_switches(|it| it.dropped_lossless), 0, "{trust}");
+        let tag = 4 * u64::from(vlan > 0);
+        let frames = packets(1_000_000, 4_096).into_iter().map(|it| it + tag);
+        let frames: Vec<_> = frames.collect();
+        let alone = pipeline(&frames, 2, LINK.rate, LINK.delay);
+        let took = ratio(played.took(4), alone);
+        // The higher priority waits only for a frame that is being sent.
+        assert!((1.0..1.01).contains(&took), "{trust}: {took}");
+    }
 }
 
 /// A port that was paused when a cable was cut does not stay paused: neither those behind the cable

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ferroce_dcqcn::{Param, Params, Switches};
-use ferroce_device::{Hca, HcaConfig, HostProfile, Mtu, Personality, QpAttr, Settings};
+use ferroce_device::{Hca, HcaConfig, HostProfile, Mtu, Personality, Qos, QpAttr, Settings};
 use ferroce_fabric::topology::{CableSpec, Dumbbell, LeafSpine};
 use ferroce_fabric::{
     Cable, Fabric, FabricConfig, Fault, JobConfig, NodeId, OnError, Outcome, Player, Rate,
@@ -131,6 +131,8 @@ pub(crate) struct Net {
     /// Congestion control is off unless it is given parameters.
     pub(crate) congestion: Option<Params>,
     pub(crate) switches: Switches,
+    /// Of hosts; switches trust the same field.
+    pub(crate) qos: Qos,
     /// DSCP of acknowledgements, if it differs from that of what they answer.
     pub(crate) ack_dscp: Option<u32>,
     pub(crate) personality: Personality,
@@ -150,6 +152,7 @@ impl Net {
             },
             congestion: None,
             switches: Switches::default(),
+            qos: Qos::default(),
             ack_dscp: None,
             personality: Personality::default(),
             faults: Vec::new(),
@@ -185,13 +188,17 @@ impl Net {
                 speed,
                 personality: self.personality,
                 switches: self.switches,
+                qos: self.qos,
                 ..card(self.seed << 32 | u64::from(host))
             };
             Hca::with_settings(config, Arc::clone(&settings))
         };
         let config = FabricConfig {
             topology: self.topology.clone(),
-            switch: self.switch.clone(),
+            switch: SwitchConfig {
+                trust: self.qos.trust,
+                ..self.switch.clone()
+            },
             seed: self.seed,
         };
         Fabric::new(config, (0..self.topology.hosts).map(device)).unwrap()
@@ -322,6 +329,7 @@ pub(crate) fn job() -> JobConfig {
             ..QpAttr::default()
         },
         traffic_class: 0,
+        sl: 0,
         depth: 128,
         qp_per_transfer: true,
         on_error: OnError::Abort,

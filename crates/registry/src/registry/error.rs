@@ -4,6 +4,7 @@ use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+use ferroce_device::CardError;
 use ferroce_os::{self as os, after};
 use ferroce_prm::PciAddress;
 use thiserror::Error;
@@ -56,6 +57,9 @@ pub enum RegistryError {
         /// The name given.
         name: String,
     },
+    /// `FERROCE_CARD` names no card.
+    #[error("FERROCE_CARD: {0}")]
+    BadCard(CardError),
     /// `FERROCE_LINK` names no link.
     #[error("FERROCE_LINK: unknown link {name:?}; expected one of: auto, udp, shm")]
     BadLink {

@@ -7,9 +7,11 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use ferroce_admission::LeaseTable;
+use ferroce_dcqcn::np::CnpTimer;
 use ferroce_device::{
     Counter, CounterInfo, CounterSlab, ErrorLog, Function, MappedState, StateBlock, VfBlock,
 };
+use ferroce_os::Clock;
 
 use super::asleep::Asleep;
 use super::locks::SLOT_MAX;
@@ -18,10 +20,19 @@ use super::published::Published;
 use super::settings::SharedSettings;
 use crate::gids;
 
+// The CNP timers in the file mean the same to all processes.
+const _: () = {
+    let cycles = Clock::STRETCH.as_picos() % CnpTimer::CYCLE.as_picos();
+    assert!(
+        cycles == 0,
+        "the clocks of processes differ by whole cycles"
+    );
+};
+
 /// "ferroce" and a zero.
 const MAGIC: u64 = u64::from_be_bytes(*b"ferroce\0");
 /// Rises with every change of what lies where.
-const VERSION: u32 = 18;
+const VERSION: u32 = 19;
 
 shareable! {
     /// What lies where in a device's shared file. Zeros, as a new file has them, are a valid content

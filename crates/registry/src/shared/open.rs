@@ -51,7 +51,7 @@ pub(super) fn open(
         if !shared.layout.is_ready() {
             if card.is_none() {
                 // A process that holds a lock on settings of an unfinished file is dead.
-                let reset = shared.state(0).reset(spec.personality);
+                let reset = shared.state(0).reset(spec.after_power_on());
                 reset.map_err(|error| io::Error::from_raw_os_error(error.errno))?;
             }
             shared.layout.set_ready();
@@ -83,7 +83,7 @@ pub(super) fn remove(path: &Path) -> io::Result<()> {
 }
 
 /// Opens a file that belongs to the user alone.
-fn open_file(path: &Path) -> io::Result<File> {
+pub(super) fn open_file(path: &Path) -> io::Result<File> {
     let mut options = options();
     own(options.create(true).open(path)?)
 }

@@ -10,7 +10,7 @@ use ferroce_device::{
 
 /// Words of [`Settings`].
 pub(crate) const WORDS: usize =
-    ROCE_ACCL_WORDS + 1 + 2 * IMPAIRMENT_WORDS + PARAM_WORDS + FUNCTION_WORDS + SCHEDULE_WORDS;
+    ROCE_ACCL_WORDS + 1 + 2 * IMPAIRMENT_WORDS + 2 * PARAM_WORDS + FUNCTION_WORDS + SCHEDULE_WORDS;
 
 const ROCE_ACCL_WORDS: usize = ROCE_ACCL_BYTES / 8;
 const IMPAIRMENT_WORDS: usize = 15 + 2 * Impairment::BLACKOUTS_MAX;
@@ -45,10 +45,12 @@ pub(super) fn to_words(settings: &Settings) -> [u64; WORDS] {
     let (egress, rest) = rest[1..].split_at_mut(IMPAIRMENT_WORDS);
     let (ingress, rest) = rest.split_at_mut(IMPAIRMENT_WORDS);
     let (congestion, rest) = rest.split_at_mut(PARAM_WORDS);
+    let (nvconfig, rest) = rest.split_at_mut(PARAM_WORDS);
     let (functions, schedule) = rest.split_at_mut(FUNCTION_WORDS);
     pack_impairment(&parts.egress, egress);
     pack_impairment(&parts.ingress, ingress);
     pack_congestion(&parts.congestion, congestion);
+    pack_congestion(&parts.nvconfig, nvconfig);
     let floors = parts.floor_disabled;
     functions.copy_from_slice(&[floors as u64, (floors >> 64) as u64]);
     pack_schedule(&parts.schedule, schedule);
@@ -66,6 +68,7 @@ pub(super) fn from_words(words: &[u64; WORDS]) -> Settings {
     let (egress, tail) = rest[1..].split_at(IMPAIRMENT_WORDS);
     let (ingress, tail) = tail.split_at(IMPAIRMENT_WORDS);
     let (congestion, tail) = tail.split_at(PARAM_WORDS);
+    let (nvconfig, tail) = tail.split_at(PARAM_WORDS);
     let (functions, schedule) = tail.split_at(FUNCTION_WORDS);
     Settings::from_parts(SettingsParts {
         roce_accl,
@@ -74,6 +77,7 @@ pub(super) fn from_words(words: &[u64; WORDS]) -> Settings {
         egress: unpack_impairment(egress),
         ingress: unpack_impairment(ingress),
         congestion: unpack_congestion(congestion),
+        nvconfig: unpack_congestion(nvconfig),
         schedule: unpack_schedule(schedule),
     })
 }
@@ -267,6 +271,7 @@ mod tests {
             ])
             .unwrap(),
             congestion: presets::BARRE.params().with(Param::HaiRate, u32::MAX),
+            nvconfig: Params::default().with(Param::NpPrioMask, 5),
             ..Settings::new(personality).to_parts()
         })
     }

@@ -16,7 +16,7 @@ use ferroce_wire::{Flows, ICRC_LEN};
 
 use super::line::Line;
 use super::{Offer, RINGS_MAX};
-use crate::ring::{Kind, Memory, PACKET_BYTES_MAX, Producer, Refused};
+use crate::ring::{Class, Kind, Memory, PACKET_BYTES_MAX, Producer, Refused};
 
 /// Bytes that are written before they are flushed: as much as one system call sends.
 const BATCH_BYTES: usize = 64 << 10;
@@ -279,13 +279,14 @@ impl Outlets {
             return Err(Full);
         }
         self.retry_at = None;
-        let traffic_class = packet.path.traffic_class;
+        let class = Class {
+            traffic_class: packet.path.traffic_class,
+            sl: packet.path.sl,
+        };
         let outcome = match tap.is_some() || packet.corrupt_bit().is_some() {
-            false => outlet
-                .producer
-                .push(Kind::Bare, traffic_class, shape.len, |out| {
-                    shape.write(hca, packet, out)
-                }),
+            false => outlet.producer.push(Kind::Bare, class, shape.len, |out| {
+                shape.write(hca, packet, out)
+            }),
             true => {
                 let bytes = &mut self.scratch;
                 match outlet.producer.fits(shape.len) {
@@ -294,10 +295,10 @@ impl Outlets {
                     }
                     Ok(()) => {
                         let dest = SocketAddr::new(packet.path.dest, self.own.port());
-                        record(tap, self.own, dest, traffic_class, bytes);
+                        record(tap, self.own, dest, class, bytes);
                         outlet
                             .producer
-                            .push(Kind::Sealed, traffic_class, bytes.len(), |out| {
+                            .push(Kind::Sealed, class, bytes.len(), |out| {
                                 out.copy_from_slice(bytes);
                                 true
                             })
@@ -422,13 +423,14 @@ fn seal(
 }
 
 /// Records a packet before its reader can see it.
-fn record(tap: Option<&Tap>, own: SocketAddr, dest: SocketAddr, tos: u8, bytes: &[u8]) {
+fn record(tap: Option<&Tap>, own: SocketAddr, dest: SocketAddr, class: Class, bytes: &[u8]) {
     let Some(tap) = tap else { return };
     tap.leaving(dest.ip(), std::iter::once(bytes));
     let seen = Seen {
         source: own,
         dest,
-        tos,
+        tos: class.traffic_class,
+        pcp: Some(class.sl),
         ip_id: 0,
         dont_fragment: true,
     };

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::layout::{DATA, HEADER, Header, Kind, between, offset, room_for, to_end};
+use super::layout::{Class, DATA, HEADER, Header, Kind, between, offset, room_for, to_end};
 use super::memory::Memory;
 use super::sizes::{PACKET_BYTES_MAX, UNRELEASED_BYTES_MAX};
 
@@ -28,8 +28,8 @@ pub struct Consumer {
 pub struct Entry<'a> {
     /// Whether its ICRC is to be checked.
     pub kind: Kind,
-    /// Its DSCP and ECN bits.
-    pub traffic_class: u8,
+    /// What gives its priority.
+    pub class: Class,
     /// Its bytes, from the BTH to the ICRC.
     pub bytes: &'a mut [u8],
 }
@@ -119,12 +119,7 @@ impl Consumer {
             }
             header = self.header()?;
         }
-        let Header::Packet {
-            kind,
-            traffic_class,
-            len,
-        } = header
-        else {
+        let Header::Packet { kind, class, len } = header else {
             return Err(Broken);
         };
         let need = room_for(len);
@@ -138,11 +133,7 @@ impl Consumer {
         if self.head - self.released >= UNRELEASED_BYTES_MAX {
             self.release();
         }
-        Ok(Some(Entry {
-            kind,
-            traffic_class,
-            bytes,
-        }))
+        Ok(Some(Entry { kind, class, bytes }))
     }
 
     #[inline]

@@ -42,12 +42,21 @@ pub enum Kind {
     Sealed,
 }
 
-/// A header: kind, traffic class and length, or the advice to go on at the ring's beginning.
+/// The fields of a packet's headers that give its priority.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Class {
+    /// Its DSCP and ECN bits.
+    pub traffic_class: u8,
+    /// The priority in its VLAN tag; 0 if it has none.
+    pub sl: u8,
+}
+
+/// A header: kind, class and length, or the advice to go on at the ring's beginning.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Header {
     Packet {
         kind: Kind,
-        traffic_class: u8,
+        class: Class,
         len: usize,
     },
     /// Nothing is here; the next packet is at the ring's first byte.
@@ -61,40 +70,34 @@ const WRAP: u8 = 3;
 impl Header {
     #[inline]
     pub(super) fn to_word(self) -> u64 {
-        let (kind, traffic_class, len) = match self {
-            Self::Packet {
-                kind: Kind::Bare,
-                traffic_class,
-                len,
-            } => (BARE, traffic_class, len),
-            Self::Packet {
-                kind: Kind::Sealed,
-                traffic_class,
-                len,
-            } => (SEALED, traffic_class, len),
-            Self::Wrap => (WRAP, 0, 0),
+        let (kind, class, len) = match self {
+            Self::Packet { kind, class, len } => match kind {
+                Kind::Bare => (BARE, class, len),
+                Kind::Sealed => (SEALED, class, len),
+            },
+            Self::Wrap => return WRAP.into(),
         };
-        u64::from(kind) | u64::from(traffic_class) << 8 | (len as u64) << 32
+        u64::from(kind)
+            | u64::from(class.traffic_class) << 8
+            | u64::from(class.sl) << 16
+            | (len as u64) << 32
     }
 
     /// `None` if no producer writes that.
     #[inline]
     pub(super) fn from_word(word: u64) -> Option<Self> {
-        let [kind, traffic_class, 0, 0, len @ ..] = word.to_le_bytes() else {
+        let [kind, traffic_class, sl @ 0..=7, 0, len @ ..] = word.to_le_bytes() else {
             return None;
         };
         let len = u32::from_le_bytes(len) as usize;
+        let class = Class { traffic_class, sl };
         let kind = match kind {
             BARE => Kind::Bare,
             SEALED => Kind::Sealed,
-            WRAP if traffic_class == 0 && len == 0 => return Some(Self::Wrap),
+            WRAP if (traffic_class, sl, len) == (0, 0, 0) => return Some(Self::Wrap),
             _ => return None,
         };
-        (len <= PACKET_BYTES_MAX).then_some(Self::Packet {
-            kind,
-            traffic_class,
-            len,
-        })
+        (len <= PACKET_BYTES_MAX).then_some(Self::Packet { kind, class, len })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::layout::{DATA, HEADER, Header, Kind, between, offset, room_for, to_end};
+use super::layout::{Class, DATA, HEADER, Header, Kind, between, offset, room_for, to_end};
 use super::memory::Memory;
 use super::sizes::{ANEW_BYTES, ASK_BYTES, CAPACITY, PACKET_BYTES_MAX, UNPUBLISHED_BYTES_MAX};
 
@@ -77,7 +77,7 @@ impl Producer {
     pub fn push(
         &mut self,
         kind: Kind,
-        traffic_class: u8,
+        class: Class,
         len: usize,
         write: impl FnOnce(&mut [u8]) -> bool,
     ) -> Result<(), Refused> {
@@ -96,11 +96,7 @@ impl Producer {
         if !region.write(begin + HEADER, len, write) {
             return Err(Refused::Never);
         }
-        let header = Header::Packet {
-            kind,
-            traffic_class,
-            len,
-        };
+        let header = Header::Packet { kind, class, len };
         region
             .word(begin)
             .store(header.to_word(), Ordering::Relaxed);

@@ -22,7 +22,7 @@ fn packet(number: usize, len: usize) -> Vec<u8> {
 }
 
 fn push(producer: &mut Producer, number: usize, len: usize) -> Result<(), Refused> {
-    producer.push(Kind::Bare, number as u8, len, |room| {
+    producer.push(Kind::Bare, class(number), len, |room| {
         room.copy_from_slice(&packet(number, len));
         true
     })
@@ -36,8 +36,16 @@ fn read<'a>(
     consumer.next(buffer)
 }
 
+/// That of a numbered packet.
+fn class(number: usize) -> Class {
+    Class {
+        traffic_class: number as u8,
+        sl: number as u8 & 7,
+    }
+}
+
 fn check(entry: &Entry<'_>, number: usize) {
-    assert_eq!(entry.traffic_class, number as u8);
+    assert_eq!(entry.class, class(number));
     assert!(entry.bytes == packet(number, entry.bytes.len()), "{number}");
 }
 
@@ -66,7 +74,7 @@ fn published_packets_arrive_in_order() {
 #[test]
 fn a_packet_that_is_taken_back_leaves_no_trace() {
     let (mut producer, mut consumer) = ends();
-    let refused = producer.push(Kind::Bare, 0, 40, |_| false);
+    let refused = producer.push(Kind::Bare, Class::default(), 40, |_| false);
     assert_eq!(refused, Err(Refused::Never));
     push(&mut producer, 3, 40).unwrap();
     producer.publish();
@@ -240,7 +248,8 @@ fn a_producer_that_lies_is_found_out() {
         (40 << 32 | 1, CAPACITY as u64 + LINE),
         (40 << 32 | 1, u64::MAX),
         (40 << 32 | 9, LINE),
-        (40 << 32 | 1 << 16 | 1, LINE),
+        (40 << 32 | 8 << 16 | 1, LINE),
+        (40 << 32 | 1 << 24 | 1, LINE),
     ];
     for (header, tail) in lies {
         let (mut memory, file) = Memory::make().unwrap();

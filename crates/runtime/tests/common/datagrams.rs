@@ -31,6 +31,7 @@ pub fn datagram(node: &Node, peer: Endpoint) -> SendWr {
         path: Path {
             dest: peer.address,
             traffic_class: 0,
+            sl: 0,
         },
         qpn: peer.qpn,
         qkey: 0,

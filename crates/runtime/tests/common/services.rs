@@ -23,6 +23,7 @@ pub fn ask(node: &Node, service_id: ServiceId, response_timeout: u8, max_retries
     let request = SidrRequest {
         dest: node.device.address().ip(),
         traffic_class: 0,
+        sl: 0,
         service_id,
         packet_lifetime: 0,
         response_timeout,

@@ -448,7 +448,7 @@ impl Pair {
     }
 
     fn packet(&self, from: Id, made: Outgoing) -> Packet {
-        let (headers, payload_len) = (made.headers, made.payload_len);
+        let (headers, payload_len) = (made.headers, u32::from(made.payload_len));
         let host = &self[from].host;
         let payload = match made.payload {
             Payload::Empty => Vec::new(),

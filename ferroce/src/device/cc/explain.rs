@@ -4,7 +4,7 @@ use clap::Args;
 use ferroce_dcqcn::{Param, Target, Unit, Vocabulary};
 
 use super::super::format::{Row, print};
-use super::INERT;
+use super::{INERT, OF_TAGS};
 use crate::json::cc as json;
 use crate::output::lines::indented;
 use crate::output::{Failure, Output};
@@ -81,6 +81,9 @@ fn effect(param: Param) -> String {
     }
     match INERT.iter().find(|(inert, _)| *inert == param) {
         Some((_, why)) => format!("{text}. Without effect here: {why}."),
+        None if OF_TAGS.contains(&param) => {
+            format!("{text}. Without effect on a device without a VLAN.")
+        }
         None => text + ".",
     }
 }

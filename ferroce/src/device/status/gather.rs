@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 
 use ferroce_device::{Counter, Direction};
 use ferroce_registry::{
-    Counts, DeviceSpec, FlowRow, Inquiry, Observer, PortLook, Process, QpStates, Query, Registry,
-    ResourceRow,
+    Counts, DeviceSpec, FaultRow, FlowRow, Inquiry, Observer, PortLook, Process, QpStates, Query,
+    Registry, ResourceRow,
 };
 
 use super::super::ask::{Replies, ask};
+use super::super::fault;
 use super::super::impair::in_force;
 use super::super::stat::thousandths;
 use super::machine::Machine;
@@ -27,6 +28,8 @@ const PATIENCE: Duration = Duration::from_millis(500);
 pub(super) struct Status {
     pub(super) devices: Vec<DeviceLook>,
     pub(super) programs: Vec<Program>,
+    /// The live fault rules.
+    pub(super) faults: Vec<FaultRow>,
     pub(super) machine: Machine,
     /// What deserves attention, the worst first.
     pub(super) warnings: Vec<String>,
@@ -127,6 +130,7 @@ impl Status {
         let mut status = Self {
             devices,
             programs,
+            faults: fault::live(registry)?,
             machine,
             warnings: Vec::new(),
             seconds,
@@ -195,7 +199,7 @@ impl Seen {
         Self {
             is_set_down: !port.is_up && observer.is_set_down(),
             port,
-            policy: Policy::of(&state.settings()),
+            policy: Policy::of(state),
             egress,
             ingress,
             has_run: leftover::has_run(registry, observer.spec().pf()),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::super::fault;
 use super::super::stat::per_second;
 use super::gather::{Condition, DeviceLook, Program, Seen, Status};
 use super::screen::rounded;
@@ -22,6 +23,12 @@ pub(super) fn of(status: &Status, put_back: Vec<String>) -> Vec<String> {
         }
     }
     warnings.extend(status.programs.iter().filter_map(of_program));
+    if let Some(rules) = fault::in_force(&status.faults) {
+        let injected: u64 = status.faults.iter().map(|row| row.struck).sum();
+        warnings.push(format!(
+            "{rules} (injected {injected} so far); `ferroce fault clear`"
+        ));
+    }
     let plain = |note: String| match note.strip_prefix("note: ") {
         Some(plain) => plain.to_owned(),
         None => note,

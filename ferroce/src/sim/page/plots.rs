@@ -7,8 +7,8 @@ use ferroce_fabric::results::{Fate, Flow, Results, Slowdown, line_name, slowdown
 use ferroce_fabric::scenario::Scenario;
 use ferroce_fabric::{Sample, Simulation};
 
-use super::plot::{Axis, COLORS, Plot, bytes, plain};
 use crate::output::lines::short;
+use crate::page::plot::{Axis, COLORS, Plot, bytes, plain};
 
 /// Points of a line; more would not be seen.
 const POINTS: usize = 450;

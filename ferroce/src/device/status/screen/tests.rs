@@ -55,6 +55,7 @@ pub(in super::super) fn status(devices: usize, programs: u32, warnings: usize) -
     Status {
         devices: (0..devices).map(device).collect(),
         programs: (0..programs).map(program).collect(),
+        faults: Vec::new(),
         machine: Machine {
             late: Duration::ZERO,
             ..Machine::default()

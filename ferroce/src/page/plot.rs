@@ -11,21 +11,21 @@ const TOP: f64 = 14.0;
 const BOTTOM: f64 = 46.0;
 
 /// Colours that people with any eyes tell apart (Okabe and Ito).
-pub(super) const COLORS: [&str; 7] = [
+pub(crate) const COLORS: [&str; 7] = [
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#555555",
 ];
 
 /// One axis.
 #[derive(Clone, Debug)]
-pub(super) struct Axis {
-    pub(super) scale: Scale,
-    pub(super) label: String,
+pub(crate) struct Axis {
+    pub(crate) scale: Scale,
+    pub(crate) label: String,
     /// What a tick says.
-    pub(super) show: fn(f64) -> String,
+    pub(crate) show: fn(f64) -> String,
 }
 
 impl Axis {
-    pub(super) fn linear(from: f64, to: f64, label: impl Into<String>) -> Self {
+    pub(crate) fn linear(from: f64, to: f64, label: impl Into<String>) -> Self {
         Self {
             scale: Scale::linear((0, 1), (from, if to > from { to } else { from + 1.0 })),
             label: label.into(),
@@ -34,7 +34,7 @@ impl Axis {
     }
 
     /// From one power of ten to another.
-    pub(super) fn log(from: f64, to: f64, label: &str, show: fn(f64) -> String) -> Self {
+    pub(crate) fn log(from: f64, to: f64, label: &str, show: fn(f64) -> String) -> Self {
         let power = |value: f64, round: fn(f64) -> f64| 10_f64.powf(round(value.max(1e-9).log10()));
         let (from, to) = (power(from, f64::floor), power(to, f64::ceil));
         Self {
@@ -53,12 +53,13 @@ impl Axis {
 }
 
 /// A number without needless digits.
-pub(super) fn plain(value: f64) -> String {
-    format!("{}", (value * 1e6).round() / 1e6)
+pub(crate) fn plain(value: f64) -> String {
+    // The sum turns -0 into 0.
+    format!("{}", (value * 1e6).round() / 1e6 + 0.0)
 }
 
 /// A size in thousands.
-pub(super) fn bytes(value: f64) -> String {
+pub(crate) fn bytes(value: f64) -> String {
     match value {
         _ if value >= 1e9 => format!("{} GB", plain(value / 1e9)),
         _ if value >= 1e6 => format!("{} MB", plain(value / 1e6)),
@@ -68,7 +69,7 @@ pub(super) fn bytes(value: f64) -> String {
 }
 
 /// A plot that is being drawn.
-pub(super) struct Plot {
+pub(crate) struct Plot {
     x: Axis,
     y: Axis,
     height: f64,
@@ -77,7 +78,7 @@ pub(super) struct Plot {
 }
 
 impl Plot {
-    pub(super) fn new(x: Axis, y: Axis, height: f64) -> Self {
+    pub(crate) fn new(x: Axis, y: Axis, height: f64) -> Self {
         Self {
             x,
             y,
@@ -95,7 +96,7 @@ impl Plot {
     }
 
     /// A line through points, with its name in the legend.
-    pub(super) fn line(&mut self, points: &[(f64, f64)], name: &str, color: &'static str) {
+    pub(crate) fn line(&mut self, points: &[(f64, f64)], name: &str, color: &'static str) {
         let mut path = String::new();
         for (x, y) in points {
             let (x, y) = self.at(*x, *y);
@@ -110,7 +111,7 @@ impl Plot {
     }
 
     /// A dot, and what it says when pointed at.
-    pub(super) fn dot(&mut self, x: f64, y: f64, color: &str, title: &str) {
+    pub(crate) fn dot(&mut self, x: f64, y: f64, color: &str, title: &str) {
         let (x, y) = self.at(x, y);
         let _ = writeln!(
             self.body,
@@ -120,7 +121,7 @@ impl Plot {
     }
 
     /// A box from corner to corner, at least visible, and what it says when pointed at.
-    pub(super) fn area(&mut self, from: (f64, f64), to: (f64, f64), color: &str, title: &str) {
+    pub(crate) fn area(&mut self, from: (f64, f64), to: (f64, f64), color: &str, title: &str) {
         let ((x0, y0), (x1, y1)) = (self.at(from.0, from.1), self.at(to.0, to.1));
         let _ = writeln!(
             self.body,
@@ -132,7 +133,7 @@ impl Plot {
     }
 
     /// Words in the plot.
-    pub(super) fn text(&mut self, x: f64, y: f64, anchor: &str, text: &str) {
+    pub(crate) fn text(&mut self, x: f64, y: f64, anchor: &str, text: &str) {
         let (x, y) = self.at(x, y);
         let _ = writeln!(
             self.body,
@@ -143,7 +144,7 @@ impl Plot {
     }
 
     /// The plot as the text of an SVG element; without ticks at the left if `rows` names them.
-    pub(super) fn finish(self, rows: &[(f64, String)]) -> String {
+    pub(crate) fn finish(self, rows: &[(f64, String)]) -> String {
         let (left, right) = (LEFT, WIDTH - RIGHT);
         let (top, bottom) = (TOP, self.height - BOTTOM);
         let mut svg = format!(

@@ -1,4 +1,4 @@
-//! Marks and notifications of flows without a connection.
+//! The interval between CNPs for flows without a connection.
 
 use std::net::IpAddr;
 
@@ -8,24 +8,25 @@ use ferroce_wire::Qpn;
 /// Places for the flows of datagrams, a power of two.
 const PLACES: usize = 256;
 
-/// When the next CNP may answer the datagrams of a sender's queue pair; each flow has its own
-/// interval.
+/// When the last CNP answered the datagrams of a sender's queue pair; each flow has its own
+/// interval. Only atomics in C layout, and zeros are valid.
 ///
 /// Its size is fixed, so unsolicited packets cannot grow it. Two flows whose hashes collide share
 /// an interval, and get fewer CNPs but never more.
-#[derive(Debug, Default)]
-pub(super) struct DatagramTimers {
-    /// Made by the first marked datagram: most devices never see one.
-    places: Option<Box<[CnpTimer; PLACES]>>,
+#[derive(Debug)]
+#[repr(transparent)]
+pub(crate) struct DatagramTimers([CnpTimer; PLACES]);
+
+impl Default for DatagramTimers {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| CnpTimer::default()))
+    }
 }
 
 impl DatagramTimers {
     /// The timer of what the queue pair `source_qp` at `source` sends.
-    pub(super) fn of(&mut self, source: IpAddr, source_qp: Qpn) -> &mut CnpTimer {
-        let places = self
-            .places
-            .get_or_insert_with(|| Box::new([CnpTimer::default(); PLACES]));
-        &mut places[place_of(source, source_qp)]
+    pub(crate) fn of(&self, (source, source_qp): (IpAddr, Qpn)) -> &CnpTimer {
+        &self.0[place_of(source, source_qp)]
     }
 }
 

@@ -1,0 +1,73 @@
+//! `ferroce drill`: released communication libraries lose a port, a peer or packets, and a table says
+//! what happened.
+//!
+//! | module | content |
+//! |---|---|
+//! | `trouble` | the arguments that say what happens |
+//! | `plan` | what happens, and when |
+//! | `site` | the devices of a drill |
+//! | `crew` | its processes |
+//! | `protocol` | what the processes and the command tell each other |
+//! | `rehearse` | one run |
+//! | `record` | what is noted during a run |
+//! | `verdict` | what a run has shown |
+//! | `forecast` | what is expected of it |
+//! | `report` | the table |
+//! | `document` | the same as JSON |
+//! | `page` | the same as a page with pictures |
+//! | `progress` | the line on a terminal |
+//! | `nccl` | NCCL: its hosts, settings and releases |
+//!
+//! A library has a module of its own. It knows how to start the processes ([`Hosts`]), which settings
+//! there are and what is expected of them; everything else is the same for all libraries.
+
+mod crew;
+mod document;
+mod forecast;
+mod nccl;
+mod page;
+mod plan;
+mod progress;
+mod protocol;
+mod record;
+mod rehearse;
+mod report;
+mod site;
+mod trouble;
+mod verdict;
+
+use std::process;
+
+use clap::{Args, Subcommand};
+
+use crate::output::{Failure, Output};
+
+/// Rehearse failures with released communication libraries: what happens when a port, a peer or packets
+/// are lost
+#[derive(Args, Debug)]
+pub(crate) struct Command {
+    #[command(subcommand)]
+    library: Library,
+}
+
+#[derive(Debug, Subcommand)]
+enum Library {
+    Nccl(Box<nccl::Drill>),
+    #[command(hide = true)]
+    NcclHost(nccl::Host),
+}
+
+impl Command {
+    pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
+        match self.library {
+            Library::Nccl(drill) => drill.run(to),
+            Library::NcclHost(host) => host.run(to),
+        }
+    }
+}
+
+/// Starts the processes of a drill, which speak the [`protocol`].
+trait Hosts {
+    /// The command of a host, without the variables that show it its devices.
+    fn command(&self, host: usize) -> Result<process::Command, Failure>;
+}

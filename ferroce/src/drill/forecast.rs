@@ -1,0 +1,105 @@
+//! What is expected of a run, from the same figures as `ferroce explain timeout`.
+
+use std::fmt;
+
+use ferroce_adp::Endurance;
+use ferroce_base::time::Span;
+
+use super::verdict::{End, Verdict};
+
+/// What an outage is expected to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    /// Every queue pair survives it.
+    Waits,
+    /// Some queue pairs survive it, depending on what they draw.
+    Depends,
+    /// Queue pairs give up, and traffic moves to another rail.
+    FailsOver,
+    /// Queue pairs give up, and so does the library.
+    Fails,
+}
+
+/// What is expected of a run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Forecast {
+    pub(super) kind: Kind,
+    /// The longest outage that every queue pair survives.
+    pub(super) survives: Span,
+    /// When the first and the last queue pair give up.
+    pub(super) gives_up: (Span, Span),
+}
+
+impl Forecast {
+    /// What a run with an outage of this length is expected to do, if the library can move its traffic
+    /// to another rail or if it cannot.
+    pub(super) fn of(endurance: &Endurance, outage: Span, fails_over: bool) -> Self {
+        let kind = match outage {
+            _ if endurance.outlives(outage) => Kind::Waits,
+            _ if outage <= endurance.survives_at_best => Kind::Depends,
+            _ if fails_over => Kind::FailsOver,
+            _ => Kind::Fails,
+        };
+        Self {
+            kind,
+            survives: endurance.survives,
+            gives_up: (endurance.gives_up_first, endurance.gives_up_last),
+        }
+    }
+
+    /// Whether a run went as expected.
+    pub(super) fn agrees(&self, verdict: &Verdict) -> bool {
+        let has_failed = matches!(verdict.end, End::Failed { .. });
+        let is_over = verdict.end == End::Survived;
+        match self.kind {
+            Kind::Waits => is_over && verdict.failed_over_s.is_none(),
+            Kind::Depends => is_over || has_failed,
+            Kind::FailsOver => is_over && verdict.failed_over_s.is_some(),
+            Kind::Fails => has_failed,
+        }
+    }
+}
+
+impl fmt::Display for Forecast {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (first, last) = self.gives_up;
+        let seconds = |span: Span| match span.as_nanos() as f64 / 1e9 {
+            long if long >= 10.0 => format!("{long:.0}"),
+            short => format!("{short:.1}"),
+        };
+        let range = match (seconds(first), seconds(last)) {
+            (first, last) if first == last => format!("{first} s"),
+            (first, last) => format!("{first}-{last} s"),
+        };
+        match self.kind {
+            Kind::Waits => f.write_str("waits"),
+            Kind::Depends => f.write_str("waits or not"),
+            Kind::FailsOver => write!(f, "over, {range}"),
+            Kind::Fails => write!(f, "error, {range}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ferroce_adp::{Policy, PolicyKind, QpTimeouts};
+
+    use super::*;
+
+    #[test]
+    fn the_length_of_an_outage_decides() {
+        let policy = Policy::new(PolicyKind::IB);
+        let qp = QpTimeouts {
+            timeout: 16,
+            retry_cnt: 7,
+        };
+        let endurance = Endurance::of(&policy, qp).unwrap();
+        let kind = |outage, fails_over| Forecast::of(&endurance, outage, fails_over).kind;
+        assert_eq!(kind(Span::from_millis(300), true), Kind::Waits);
+        assert_eq!(kind(Span::from_secs(30), true), Kind::FailsOver);
+        assert_eq!(kind(Span::from_secs(30), false), Kind::Fails);
+        assert_eq!(kind(Span::NEVER, false), Kind::Fails);
+        let failing = Forecast::of(&endurance, Span::NEVER, false);
+        assert_eq!(failing.to_string(), "error, 2.1 s");
+    }
+}

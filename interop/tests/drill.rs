@@ -1,0 +1,171 @@
+//! Drills with released libraries, and with a fake one where none is needed.
+
+#[path = "../../ferroce/tests/common/schema.rs"]
+mod schema;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use ferroce_interop::lab::{Lab, program, until};
+use ferroce_testing::{Words, has, skip};
+use serde_json::Value;
+
+const RELEASE: &str = "2.32.3";
+
+fn drill(args: impl Words) -> Command {
+    let mut command = Command::new(program());
+    command.args(["drill", "nccl"]).args(args.words());
+    command
+}
+
+/// The release goes through an outage that it waits out, and through one in which it moves to the other
+/// rail. Downloads the release if it is not cached.
+#[test]
+fn a_release_of_nccl_goes_through_two_outages() {
+    let args = "--failover on --env NCCL_IB_TIMEOUT=14 --outage 300ms,6s --after 2s --json --nccl";
+    let output = drill(args).arg(RELEASE).output().unwrap();
+    let stderr = text(&output.stderr);
+    if let Some(reason) = stderr.lines().find(|it| is_out_of_reach(it)) {
+        return skip("a_release_of_nccl_goes_through_two_outages", reason);
+    }
+    assert!(output.status.success(), "{stderr}");
+    assert_eq!(schema::check_output(&text(&output.stdout)), 1);
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let [short, long] = &document["runs"].as_array().unwrap()[..] else {
+        panic!("two runs");
+    };
+    for run in [short, long] {
+        assert_eq!(run["outcome"], "survived", "{run}");
+        assert_eq!(run["wrong_bytes"], 0);
+        assert_eq!(run["rails_before"], 2);
+        assert_eq!(run["as_expected"], true, "{run}");
+        assert!(run["payload_bytes"].as_u64().unwrap() > 10_000_000);
+    }
+    assert_eq!(short["expected"]["outcome"], "waits");
+    assert_eq!(short["failed_over_s"], Value::Null);
+    assert_eq!(long["expected"]["outcome"], "fails_over");
+    assert!(long["failed_over_s"].as_f64().unwrap() > 2.0, "{long}");
+    assert_eq!(long["rails_after"], 1);
+    has(
+        &long["messages"].to_string(),
+        ["port error", "Device 0 marked as failed"],
+    );
+}
+
+fn is_out_of_reach(line: &str) -> bool {
+    let line = line.trim_start_matches("error: ");
+    line.starts_with("cannot download") || line.starts_with("no room")
+}
+
+#[test]
+fn unusable_libraries_are_refused() {
+    let lab = Lab::new("drill-refused");
+    let refusal = |library: &Path, expected: &str| {
+        let output = drill("--library").arg(library).output().unwrap();
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{stderr}");
+        has(&stderr, [expected]);
+        assert_eq!(stderr.trim().lines().count(), 1, "{stderr}");
+    };
+    refusal(Path::new("/nowhere"), "No such file");
+    refusal(Path::new("/etc/passwd"), "it is not a shared library");
+    refusal(
+        &fake(&lab, "no_table", "-DNO_TABLE"),
+        "it has no symbol ncclNetIb",
+    );
+    refusal(
+        &fake(&lab, "unknown", "-DVERSION=29900"),
+        "it is NCCL 2.99.0, whose network interface is not known; known is 2.20 to 2.32",
+    );
+    let other = fake(&lab, "other", "");
+    let mut bytes = fs::read(&other).unwrap();
+    // The field e_machine of ELF's header: SPARC.
+    bytes[18..20].copy_from_slice(&2_u16.to_le_bytes());
+    fs::write(&other, bytes).unwrap();
+    refusal(&other, "it is built for another processor");
+}
+
+#[test]
+fn a_download_needs_room() {
+    let place = tempfile::tempdir().unwrap();
+    let script = "mount -t tmpfs -o size=1m tmpfs \"$0\" && exec \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--map-root-user", "sh", "-c", script]);
+    command.arg(place.path()).arg(program());
+    command.args(["drill", "nccl", "--nccl", RELEASE]);
+    let output = command
+        .env("XDG_CACHE_HOME", place.path())
+        .output()
+        .unwrap();
+    let stderr = text(&output.stderr);
+    if stderr.contains("unshare") || stderr.contains("mount:") {
+        return skip("a_download_needs_room", stderr.trim());
+    }
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    has(
+        &stderr,
+        ["no room in", "set XDG_CACHE_HOME to a directory with more"],
+    );
+}
+
+#[test]
+fn ctrl_c_leaves_no_process_and_no_device() {
+    let lab = Lab::new("drill-interrupted");
+    let library = fake(&lab, "fake", "");
+    let mut command = drill("--hosts 3 --library");
+    let drill = command.arg(&library).stderr(Stdio::piped());
+    let drill = drill.stdout(Stdio::piped()).spawn().unwrap();
+    let hosts = until("the hosts have connected", || {
+        let hosts = hosts(&library);
+        (hosts.len() == 3).then_some(hosts)
+    });
+    let directory = until("a host knows the directory of its devices", || {
+        variable(hosts[0], "FERROCE_DIR")
+    });
+    assert!(Path::new(&directory).is_dir());
+    let interrupted = Command::new("kill")
+        .args(["-INT", &drill.id().to_string()])
+        .status();
+    assert!(interrupted.unwrap().success());
+    let Output { status, stderr, .. } = drill.wait_with_output().unwrap();
+    assert!(!status.success());
+    has(&text(&stderr), ["interrupted"]);
+    until("all hosts have ended", || {
+        self::hosts(&library).is_empty().then_some(())
+    });
+    assert!(!Path::new(&directory).exists(), "{directory}");
+}
+
+/// A library that looks like NCCL.
+fn fake(lab: &Lab, name: &str, option: &str) -> PathBuf {
+    let options = format!("-shared -fPIC {option}");
+    let built = lab.compile_with("fake_nccl", options.as_str());
+    let library = lab.path().join(format!("{name}.so"));
+    fs::rename(built, &library).unwrap();
+    library
+}
+
+/// The processes of a drill's hosts that use this library.
+fn hosts(library: &Path) -> Vec<u32> {
+    let library = library.as_os_str().as_encoded_bytes();
+    let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    let pids = processes.filter_map(|it| it.file_name().to_str()?.parse().ok());
+    let is_host = |pid: &u32| {
+        let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let has = |wanted: &[u8]| words.split(|byte| *byte == 0).any(|word| word == wanted);
+        has(b"nccl-host") && has(b"--host") && has(library)
+    };
+    pids.filter(is_host).collect()
+}
+
+fn variable(pid: u32, name: &str) -> Option<String> {
+    let all = fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let all = String::from_utf8_lossy(&all);
+    let mut all = all.split('\0').filter_map(|it| it.split_once('='));
+    all.find_map(|(known, value)| (known == name).then(|| value.to_owned()))
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
