@@ -92,6 +92,11 @@ Root-Is-Purelib: false
 Tag: {tag}
 """
 
+# pytest finds its plugin by it.
+ENTRY_POINTS = """[pytest11]
+ferroce = ferroce.plugin
+"""
+
 
 def wheel(prefix, version, machine, out):
     """The program becomes a script, the rest data: both end up in the prefix of the environment,
@@ -108,6 +113,7 @@ def wheel(prefix, version, machine, out):
     about = METADATA.format(version=version) + (HERE / "wheel/README.md").read_text()
     files.append((f"{info}/METADATA", about.encode(), 0o644))
     files.append((f"{info}/WHEEL", WHEEL.format(tag=tag).encode(), 0o644))
+    files.append((f"{info}/entry_points.txt", ENTRY_POINTS.encode(), 0o644))
     record = f"{info}/RECORD"
     lines = [f"{name},{digest(content)},{len(content)}\n" for name, content, _ in files]
     files.append((record, "".join([*lines, f"{record},,\n"]).encode(), 0o644))

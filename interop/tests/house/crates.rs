@@ -34,6 +34,7 @@ const LEVELS: &[(&str, u8)] = &[
     ("ferroce-sweep", 5),
     ("ferroce-trial", 5),
     ("ferroce-testing", 5),
+    ("ferroce-testkit", 0),
     ("ferroce-sysfs", 6),
     ("ferroce-nldev", 6),
     ("ferroce-nccl", 5),

@@ -16,6 +16,7 @@ const FORBIDDEN: &[&str] = &[
     "driver",
     "fabric",
     "testing",
+    "testkit",
     "designer",
     "sweep",
     "trial",

@@ -2,16 +2,8 @@
 
 import os
 import sys
-import sysconfig
-from importlib.metadata import distribution
 
-
-def program():
-    """Where the installer has put the program: it is in the package's record."""
-    for file in distribution("ferroce").files or []:
-        if file.name == "ferroce" and file.parent.name == "bin":
-            return os.path.realpath(str(file.locate()))
-    return os.path.join(sysconfig.get_path("scripts"), "ferroce")
+from ferroce import program
 
 
 def main():
