@@ -196,7 +196,7 @@ fn refused_memory_is_reported() -> Result<(), Error> {
     let device = Device::new()?;
     let fault = device.fault("reg_mr=ENOMEM,program=ib_write_bw")?;
     assert!(device.run(["ib_write_bw"]).is_err());
-    assert_eq!(fault.injected()?, 1);
+    assert!(fault.injected()? > 0);
     Ok(())
 }
 
