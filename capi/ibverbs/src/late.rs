@@ -14,7 +14,7 @@ use crate::events::CompQueue;
 /// How often a thread that waits for a completion looks whether there is an earlier one, or none.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// A completion queue holds back at most so many. Past that the earliest come before their time.
+/// How many completions a queue holds back at most. Beyond that, the earliest ones come early.
 const HELD_MAX: usize = 1 << 16;
 
 /// Those of a completion queue.

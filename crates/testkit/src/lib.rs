@@ -25,6 +25,8 @@
 //! The kit runs the program `ferroce`: `$FERROCE_BIN`, or what is on the path. A test that opens the device in its
 //! own process needs `ferroce run -- cargo test`.
 
+#![forbid(unsafe_code)]
+
 mod device;
 mod ports;
 mod program;

@@ -81,7 +81,7 @@ impl Program {
 
     /// Sends it and its children a signal, such as SIGSTOP and SIGCONT.
     pub fn signal(&self, signal: Signal) {
-        // That nobody is left to take it is no error of the test.
+        // A program that has already ended needs no signal.
         let _ = killpg(Pid::from_raw(self.child.id() as i32), signal);
     }
 
