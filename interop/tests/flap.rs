@@ -53,6 +53,7 @@ fn every_query_answers_while_links_flap() {
     let over = now();
 
     lab.ferroce("impair set fr0 duplicate=1%").success();
+    lab.ferroce("fault add reg_mr=EIO").success();
     for query in dashboard_queries() {
         let mut answer = prometheus
             .query(&query)

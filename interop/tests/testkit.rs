@@ -69,7 +69,7 @@ fn pytest(lab: &Lab, test: &str, options: &str) -> String {
     let file = lab.path().join("test_example.py");
     fs::write(&file, test).unwrap();
     let file = file.display();
-    lab.beside(&format!(
+    lab.beside(format!(
         "env -u FERROCE_DEVICES {0}/prefix/bin/ferroce run -- /usr/bin/python3 -m pytest -q -p no:cacheprovider \
          {options} {file}",
         lab.path().display()
@@ -78,7 +78,7 @@ fn pytest(lab: &Lab, test: &str, options: &str) -> String {
 }
 
 fn devices(lab: &Lab) -> String {
-    lab.beside(&format!(
+    lab.beside(format!(
         "env -u FERROCE_DEVICES {}/prefix/bin/ferroce dev",
         lab.path().display()
     ))
@@ -135,7 +135,7 @@ def test_killed(ferroce_device):
          -k killed {0}/test_example.py",
         lab.path().display()
     );
-    assert!(!lab.beside(&killed).finish().status.success());
+    assert!(!lab.beside(killed).finish().status.success());
     assert!(devices(&lab).contains(": py"), "{}", devices(&lab));
     let said = pytest(&lab, test, "-k settings");
     assert!(said.contains("1 passed"), "{said}");

@@ -175,7 +175,7 @@ impl Device {
         }
     }
 
-    /// All counters by name.
+    /// All counters by name, `link_downed` included.
     ///
     /// # Errors
     ///
@@ -189,8 +189,19 @@ impl Device {
         struct Counted {
             counters: BTreeMap<String, u64>,
         }
-        let Stat { devices: [counted] } = document(&["stat", "show", &self.name])?;
-        Ok(counted.counters)
+        #[derive(Deserialize)]
+        struct Link {
+            ports: [Port; 1],
+        }
+        #[derive(Deserialize)]
+        struct Port {
+            link_downed: u64,
+        }
+        let Stat { devices: [device] } = document(&["stat", "show", &self.name])?;
+        let Link { ports: [port] } = document(&["link", "show", &self.name])?;
+        let mut counters = device.counters;
+        counters.insert("link_downed".to_owned(), port.link_downed);
+        Ok(counters)
     }
 
     fn tell(&self, verb: &[&str], what: &str) -> Result<(), Error> {

@@ -153,9 +153,10 @@ class Device:
         return added
 
     def counters(self):
-        """All counters by name."""
-        shown = json.loads(_ferroce("-j", "stat", "show", self.name))
-        return shown["devices"][0]["counters"]
+        """All counters by name, link_downed included."""
+        device, = json.loads(_ferroce("-j", "stat", "show", self.name))["devices"]
+        port, = json.loads(_ferroce("-j", "link", "show", self.name))["ports"]
+        return {**device["counters"], "link_downed": port["link_downed"]}
 
     def _end_programs(self):
         for started in self._programs:
