@@ -141,6 +141,7 @@ const NOT_ON_THE_DASHBOARD: [&str; 7] = [
 fn dashboard_and_rules_use_only_existing_metrics() {
     let lab = Lab::new("dashboard");
     lab.ferroce("impair set fr0 loss=1%").success();
+    lab.ferroce("fault add reg_mr=EIO").success();
     let metrics = free_port();
     let exporter = lab.ferroce(format!("serve --metrics 127.0.0.1:{metrics}"));
     let exporter = Ready::Tcp(metrics).wait(&lab, exporter);
