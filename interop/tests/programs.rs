@@ -4,7 +4,7 @@
 use std::fs;
 use std::net::Ipv4Addr;
 
-use ferroce_interop::lab::{Lab, Ready, free_port, until};
+use ferroce_interop::lab::{Lab, Ready, free_port, undisturbed, until};
 use ferroce_testing::{Words, has};
 
 /// Two ends of one of libibverbs' ping-pong examples.
@@ -29,23 +29,29 @@ fn perftest(program: &str, options: &str) -> [String; 2] {
         // perftest's name for an XRC domain; a file of another user would be in the way.
         let _ = fs::remove_file(std::env::temp_dir().join(name));
     }
-    let port = free_port();
-    let common = format!("{program} -d fr0 -F -p {port} {options}");
-    let (peer, ready) = match options.contains("-R") {
-        true => (lab.address(), Ready::Cm(port)),
-        false => ("127.0.0.1".into(), Ready::Tcp(port)),
+    let pair = || {
+        let port = free_port();
+        let common = format!("{program} -d fr0 -F -p {port} {options}");
+        let (peer, ready) = match options.contains("-R") {
+            true => (lab.address(), Ready::Cm(port)),
+            false => ("127.0.0.1".into(), Ready::Tcp(port)),
+        };
+        let client = format!("{common} {peer}");
+        lab.pair(&common, ready, &client)
     };
-    let client = format!("{common} {peer}");
-    let outputs = lab.pair(&common, ready, &client);
-    // Only the client of a latency test prints a table.
-    let [_, client] = &outputs;
-    check_figures(client, &options.words());
-    outputs
+    // Only the client of a latency test prints a table. perftest compares the processor's clock
+    // with the machine's for each row, and prints zeros where other programs disturb that.
+    undisturbed(pair, |[_, client]| {
+        let rows = check_rows(client, &options.words());
+        // Requests a second, or the time of the 99.9th percentile.
+        let zero = rows.iter().find(|row| row.last() == Some(&0.0))?;
+        Some(format!("{zero:?} in {client}"))
+    })
 }
 
 /// Checks that perftest has printed a row for each requested size, with the requested number of
-/// iterations and a rate or time above zero.
-fn check_figures(output: &str, options: &[&str]) {
+/// iterations, and returns the rows.
+fn check_rows(output: &str, options: &[&str]) -> Vec<Vec<f64>> {
     let option = |name| {
         let at = options.iter().position(|option| *option == name)?;
         options.get(at + 1)?.parse::<usize>().ok()
@@ -69,11 +75,11 @@ fn check_figures(output: &str, options: &[&str]) {
         None => assert_eq!(sizes.len(), 1, "{output}"),
     }
     let requests = option("-n").unwrap() * option("-q").unwrap_or(1);
-    for row in rows {
+    for row in &rows {
         assert_eq!(row[1] as usize, requests, "{output}");
-        // Requests a second, or the time of the 99.9th percentile.
-        assert!(row.len() >= 5 && row[row.len() - 1] > 0.0, "{output}");
+        assert!(row.len() >= 5, "{output}");
     }
+    rows
 }
 
 macro_rules! pingpongs {
