@@ -47,6 +47,7 @@ fn congested(device: &Device) -> Qpn {
             sl: 0,
             headers: &cnp::headers(qpn, PKEY_DEFAULT),
             data: Data::Length(0),
+            port: 1,
         };
         let now = Clock.now();
         hca.handle_packet(now, &received);

@@ -130,6 +130,7 @@ impl Stage {
                 response_timeout: 20,
                 max_retries: input.u8(),
                 private: Private::default(),
+                port: 1,
             };
             cm.sidr_request(now, &request)
         } else {
@@ -155,6 +156,7 @@ impl Stage {
                 response_timeout: input.u8() % 34,
                 max_retries: input.u8() % 18,
                 private: Private::default(),
+                port: 1,
             };
             cm.connect(now, &request)
         };

@@ -49,6 +49,7 @@ pub(crate) fn path(attr: &ibv_ah_attr, from: &Device) -> Result<Path, Error> {
         dest: address_of(attr.grh.dgid),
         traffic_class: attr.grh.traffic_class,
         sl: attr.sl & 7, // as cards shorten it to the PCP
+        port: attr.port_num,
     })
 }
 

@@ -102,6 +102,7 @@ impl Flows {
             sl: 0,
             headers: &headers,
             data: Data::Length(0),
+            port: 1,
         };
         let hca = &mut self.devices[place].hca;
         hca.handle_packet(self.now, black_box(&received));

@@ -533,6 +533,7 @@ mod tests {
             source: [10, 0, 0, 2].into(),
             traffic_class: 0,
             sl: 0,
+            port: 1,
             service_id: ServiceId(1),
             ca_guid: 1,
             qpn: ferroce_wire::Qpn::new(0x111),

@@ -230,6 +230,7 @@ mod tests {
             sl: 0,
             headers: &cnp::headers(Qpn::new(2), PKEY_DEFAULT),
             data: Data::Length(0),
+            port: 1,
         };
         let peer = (path, Qpn::new(2));
         let timer = CnpTimer::default();

@@ -10,7 +10,8 @@
 //! | `timers` | deadlines: when the host must call again, and what happens then |
 //! | `queue_pair` | a queue pair in its device |
 //! | `rest` | releases memory that an idle device does not need |
-//! | `carrier` | the state of the port's carrier, and the events for it |
+//! | `link` | the links, of which a card with two ports or a bond has two |
+//! | `carrier` | the state of a link's carrier, and the events for it |
 //! | `congestion`, `flows` | congestion control, and its state for display |
 //! | `dc` | packets for targets of the dynamically connected transport |
 //! | `cm` | the connection manager's packets |
@@ -24,6 +25,7 @@ mod congestion;
 mod control;
 mod dc;
 mod flows;
+mod link;
 mod payload;
 mod queue_pair;
 mod receive;
@@ -37,11 +39,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use ferroce_adp::{Policy, PolicyKind};
-use ferroce_transport::{Outgoing, Time};
+use ferroce_transport::Time;
 
 use self::carrier::Carrier;
 pub use self::config::HcaConfig;
 pub use self::flows::{FlowLook, LimitLook};
+pub use self::link::Pairing;
+use self::link::{Link, Second};
 pub(crate) use self::queue_pair::Found;
 pub use self::shape::{Shape, damage};
 use crate::admission::Admission;
@@ -51,11 +55,8 @@ use crate::dc::Connections;
 use crate::event::Event;
 use crate::group::Groups;
 use crate::identity::Identity;
-use crate::impair::Direction;
-use crate::impairer::Impairer;
 use crate::mr::KeyTable;
 use crate::numbers::Numbers;
-use crate::packet::Held;
 use crate::posted::Posted;
 use crate::qos::Qos;
 use crate::queue_pair::QpEntry;
@@ -79,8 +80,9 @@ pub struct Hca {
     pub(crate) qps: Table<Box<QpEntry>>,
     /// See [`Hca::departure`].
     departure: Time,
-    egress: Impairer<Outgoing>,
-    ingress: Impairer<Held>,
+    first: Link,
+    /// Of a card with two ports, or of a bond.
+    second: Option<Box<Second>>,
     /// See [`Hca::take_posted`].
     pub(crate) posted: Posted,
     /// Made when first needed.
@@ -94,8 +96,6 @@ pub struct Hca {
     pub(crate) config: HcaConfig,
     /// Settings in force.
     settings: Arc<Settings>,
-    /// Made when first needed: most ports never go down.
-    carrier: Option<Box<Carrier>>,
     /// Users of each protection domain.
     pub(crate) pds: Table<u32>,
     /// Users of each XRC domain.
@@ -149,6 +149,8 @@ impl Hca {
             common: Common {
                 now: Time::ZERO,
                 state,
+                second_port: None,
+                port: 1,
                 serializer: Serializer::new(config.host.port_rate, config.qos.tag_len()),
                 keys: KeyTable::new(limits.max_mr, limits.max_mw, secret),
                 cqs: Table::new(limits.max_cq),
@@ -167,8 +169,8 @@ impl Hca {
             connections: Connections::default(),
             scheduler,
             departure: Time::ZERO,
-            egress: Impairer::new(Direction::Egress, config.seed ^ 0x9e37_79b9_7f4a_7c15),
-            ingress: Impairer::new(Direction::Ingress, config.seed ^ 0xd1b5_4a32_d192_ed03),
+            first: Link::new(config.seed, carrier),
+            second: None,
             congestion: Congestion::new(
                 Arc::clone(&settings),
                 config.qos,
@@ -176,7 +178,6 @@ impl Hca {
                 config.switches,
             ),
             settings: Arc::clone(&settings),
-            carrier,
             cm: OnceCell::new(),
             cm_told: false,
             posted: Posted::default(),

@@ -33,13 +33,22 @@ pub enum Event {
     Qp(Qpn, QpEvent),
     /// A QP failed because its completion queue was full (`IBV_EVENT_QP_FATAL`).
     QpFatal(Qpn),
-    /// The port has no carrier any more (`IBV_EVENT_PORT_ERR`).
-    PortError,
-    /// The port has a carrier again (`IBV_EVENT_PORT_ACTIVE`).
-    PortActive,
-    /// The host's addresses, and therefore the port's GIDs, have changed (`IBV_EVENT_GID_CHANGE`).
+    /// A port has no carrier any more (`IBV_EVENT_PORT_ERR`).
+    PortError {
+        /// Its number, from 1.
+        port: u8,
+    },
+    /// A port has a carrier again (`IBV_EVENT_PORT_ACTIVE`).
+    PortActive {
+        /// Its number, from 1.
+        port: u8,
+    },
+    /// The host's addresses, and therefore a port's GIDs, have changed (`IBV_EVENT_GID_CHANGE`).
     /// The host raises this event itself.
-    GidChange,
+    GidChange {
+        /// Its number, from 1.
+        port: u8,
+    },
     /// The host must join an IP multicast group, so that its packets arrive.
     JoinGroup(IpAddr),
     /// The host must leave an IP multicast group.

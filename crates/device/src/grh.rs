@@ -77,6 +77,7 @@ mod tests {
             dest: dest.parse().unwrap(),
             traffic_class: 0x6a,
             sl: 0,
+            port: 1,
             headers: &headers,
             data: Data::Length(7),
         })

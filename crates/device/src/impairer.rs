@@ -58,39 +58,46 @@ pub(crate) struct Underway {
 /// A link in one direction, which may be impaired.
 #[derive(Debug)]
 pub(crate) struct Impairer<T> {
-    direction: Direction,
-    seed: u64,
     /// Made when first needed: most links never are.
     active: Option<Box<Active<T>>>,
 }
 
+/// Which direction of which link, for its random numbers and for its settings.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Origin {
+    pub(crate) direction: Direction,
+    pub(crate) seed: u64,
+}
+
 impl<T: HeldPacket> Impairer<T> {
-    pub(crate) const fn new(direction: Direction, seed: u64) -> Self {
-        Self {
-            direction,
-            seed,
-            active: None,
-        }
+    /// One that lets everything pass.
+    pub(crate) const fn clear() -> Self {
+        Self { active: None }
     }
 
     /// See [`Active::set`].
-    pub(crate) fn set(&mut self, impairment: &Impairment, now: Time, state: &DeviceState) {
+    pub(crate) fn set(
+        &mut self,
+        origin: Origin,
+        impairment: &Impairment,
+        now: Time,
+        state: &DeviceState,
+    ) {
         if self.active.is_some() || *impairment != Impairment::default() {
-            let (direction, seed) = (self.direction, self.seed);
-            self.active
-                .get_or_insert_with(|| Box::new(Active::new(direction, seed)))
-                .set(impairment, now, state);
+            self.activate(origin).set(impairment, now, state);
         }
     }
 
     /// Loses all packets that come, or does so no more.
-    pub(crate) fn set_dark(&mut self, is_dark: bool) {
+    pub(crate) fn set_dark(&mut self, origin: Origin, is_dark: bool) {
         if self.active.is_some() || is_dark {
-            let (direction, seed) = (self.direction, self.seed);
-            self.active
-                .get_or_insert_with(|| Box::new(Active::new(direction, seed)))
-                .is_dark = is_dark;
+            self.activate(origin).is_dark = is_dark;
         }
+    }
+
+    fn activate(&mut self, Origin { direction, seed }: Origin) -> &mut Active<T> {
+        self.active
+            .get_or_insert_with(|| Box::new(Active::new(direction, seed)))
     }
 
     /// Whether it loses all packets that come.

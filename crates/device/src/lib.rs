@@ -103,7 +103,7 @@ pub use admission::{Admission, Applicant, Audited, Called, PathLook, Seat, Signa
 pub use card::{Card, CardError, Feature, Features, Firmware, Missing, Model};
 pub use counters::CounterSlab;
 pub use cq::{CqId, CqInit, Notify};
-pub use device::{FlowLook, Hca, HcaConfig, LimitLook, Shape, damage};
+pub use device::{FlowLook, Hca, HcaConfig, LimitLook, Pairing, Shape, damage};
 pub use error::{Object, RegisterError, VerbsError, WriteLockError};
 pub use error_log::{Connection, ERRORS_MAX, ErrorLog, ErrorRecord};
 pub use event::{Event, Refusal};

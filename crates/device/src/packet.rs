@@ -18,6 +18,8 @@ pub struct Received<'a> {
     pub traffic_class: u8,
     /// Priority (PCP) of its VLAN tag; 0 if it has none.
     pub sl: u8,
+    /// Number of the port that it has arrived at, from 1.
+    pub port: u8,
     /// Header values.
     pub headers: &'a Headers,
     /// The payload, or its length.
@@ -31,6 +33,7 @@ impl Received<'_> {
             dest: self.source,
             traffic_class: self.traffic_class & !CE,
             sl: self.sl,
+            port: self.port,
         }
     }
 }
@@ -42,6 +45,7 @@ pub(crate) struct Held {
     dest: IpAddr,
     traffic_class: u8,
     sl: u8,
+    port: u8,
     headers: Headers,
     data: HeldData,
     /// Its ICRC would be wrong.
@@ -61,6 +65,7 @@ impl Held {
             dest: packet.dest,
             traffic_class: packet.traffic_class,
             sl: packet.sl,
+            port: packet.port,
             headers: *packet.headers,
             data: match packet.data {
                 Data::Bytes(bytes) => HeldData::Bytes(bytes.into()),
@@ -76,6 +81,7 @@ impl Held {
             dest: self.dest,
             traffic_class: self.traffic_class,
             sl: self.sl,
+            port: self.port,
             headers: &self.headers,
             data: match &self.data {
                 HeldData::Bytes(bytes) => Data::Bytes(bytes),

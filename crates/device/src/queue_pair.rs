@@ -20,6 +20,8 @@ pub(crate) struct QpEntry {
     pub(crate) used: bool,
     /// The GID that it was bound to is gone: it neither sends nor receives any more (F21).
     pub(crate) is_severed: bool,
+    /// The link of a bond that the program has chosen for it; 0: none.
+    pub(crate) lag_port: u8,
     pub(crate) path: Option<Path>,
     pub(crate) objects: QpObjects,
     pub(crate) unpolled: Unpolled,
@@ -62,6 +64,7 @@ impl QpEntry {
             ready: None,
             used: false,
             is_severed: false,
+            lag_port: 0,
         }
     }
 

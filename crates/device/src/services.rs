@@ -53,7 +53,12 @@ impl QpObjects {
 pub(crate) struct Common {
     /// Time of the present input.
     pub(crate) now: Time,
+    /// Of the first port, and registers and personality of the card.
     pub(crate) state: DeviceState,
+    /// Of the second port, if programs see one.
+    pub(crate) second_port: Option<DeviceState>,
+    /// The port of the queue pair or packet at hand, whose counters count.
+    pub(crate) port: u8,
     pub(crate) serializer: Serializer,
     pub(crate) numbers: Numbers,
     /// Every timer expiry is an event.
@@ -64,6 +69,23 @@ pub(crate) struct Common {
     pub(crate) keys: KeyTable,
     pub(crate) events: VecDeque<Event>,
     pub(crate) srqs: Table<Box<Srq>>,
+}
+
+impl Common {
+    /// The state of the port at hand.
+    #[inline]
+    pub(crate) fn port_state(&self) -> &DeviceState {
+        match &self.second_port {
+            Some(second) if self.port == 2 => second,
+            _ => &self.state,
+        }
+    }
+
+    /// Adds to a counter of the port at hand.
+    #[inline]
+    pub(crate) fn count(&self, counter: Counter, n: u64) {
+        self.port_state().count(counter, n);
+    }
 }
 
 /// The device as one queue pair sees it, for the length of one call.
@@ -162,7 +184,7 @@ impl Services for QpServices<'_> {
     }
 
     fn count(&mut self, counter: Counter, n: u64) {
-        self.common.state.count(counter, n);
+        self.common.count(counter, n);
     }
 
     #[inline]
@@ -180,13 +202,11 @@ impl Services for QpServices<'_> {
             PolicyKind::Firmware { .. } => Counter::TimeoutsFirmware,
             PolicyKind::Profile(_) => Counter::TimeoutsProfile,
         };
-        self.common.state.count(policy, 1);
+        self.common.count(policy, 1);
         if expiry.adaptive && !expiry.fatal {
             let wait_ns = expiry.wait.as_nanos();
-            self.common.state.record_wait(wait_ns);
-            self.common
-                .state
-                .count(Counter::RoceAdpRetransWaitNs, wait_ns);
+            self.common.port_state().record_wait(wait_ns);
+            self.common.count(Counter::RoceAdpRetransWaitNs, wait_ns);
         }
         if self.common.trace_timers {
             self.common.events.push_back(Event::TimerExpired {
@@ -241,8 +261,8 @@ impl Services for QpServices<'_> {
 
     #[cold]
     fn fail(&mut self, queue: WorkQueue, completion: Completion) {
-        let Common { state, now, .. } = &*self.common;
-        self.trouble.failed |= state.errors().note(&completion, *now);
+        let errors = self.common.port_state().errors();
+        self.trouble.failed |= errors.note(&completion, self.common.now);
         self.complete(queue, completion);
     }
 

@@ -47,6 +47,7 @@ fn a_million_queue_pairs_and_thousands_of_devices_fit_in_memory() {
         dest: [10, 0, 0, 2].into(),
         traffic_class: 0,
         sl: 0,
+        port: 1,
     };
     let before = resident();
     for _ in 0..QPS {

@@ -321,6 +321,7 @@ impl Stations<Outgoing> for Cards<'_> {
                 sl: packet.path.sl,
                 headers: &packet.headers,
                 data: Data::Length(packet.payload_len.into()),
+                port: 1,
             };
             it.hca.handle_packet(now, &received);
         }

@@ -336,6 +336,7 @@ impl Player {
             dest: address(host),
             traffic_class: config.traffic_class,
             sl: config.sl,
+            port: 1,
         });
         let attr = config.attr;
         let host = fabric.host_mut(src);

@@ -34,6 +34,7 @@ impl Device {
             dest: peer.address,
             traffic_class: 0,
             sl: 0,
+            port: 1,
         };
         self.with(|hca| {
             for change in [

@@ -472,6 +472,7 @@ fn deliver(
         sl,
         headers: packet.headers(),
         data: Data::Bytes(packet.payload()),
+        port: 1,
     };
     hca.handle_packet(at, &received);
 }

@@ -20,14 +20,18 @@ use ferroce_registry::{DeviceSpec, Registry};
 /// No port event waits.
 fn no_event(node: &Node) {
     while let Some(event) = node.device.poll_event() {
-        let of_port = [Event::PortError, Event::PortActive, Event::GidChange];
+        let of_port = [
+            Event::PortError { port: 1 },
+            Event::PortActive { port: 1 },
+            Event::GidChange { port: 1 },
+        ];
         assert!(!of_port.contains(&event), "{event:?}");
     }
 }
 
 fn is_up(node: &Node) -> bool {
     let now = node.device.now();
-    node.device.with(|hca| hca.port_is_up(now))
+    node.device.with(|hca| hca.port_is_up(now, 1))
 }
 
 /// Another process changes the setting; those that have the device open sleep.
@@ -85,8 +89,8 @@ fn a_write_outlasts_a_short_outage_and_fails_in_a_long_one() {
     observer
         .set_schedule(Schedule::new(vec![short]).unwrap())
         .unwrap();
-    assert_eq!(next_event(&a), Event::PortError);
-    assert!(!is_up(&a) || next_event(&a) == Event::PortActive);
+    assert_eq!(next_event(&a), Event::PortError { port: 1 });
+    assert!(!is_up(&a) || next_event(&a) == Event::PortActive { port: 1 });
     a.post(at_a, 1, b.remote(0).write(), a.sge(0, 1 << 16));
     a.succeed(1);
     observer
@@ -101,7 +105,7 @@ fn a_write_outlasts_a_short_outage_and_fails_in_a_long_one() {
     assert!(!is_up(&late));
     no_event(&late);
     observer.set_schedule(Schedule::default()).unwrap();
-    assert_eq!(next_event(&late), Event::PortActive);
+    assert_eq!(next_event(&late), Event::PortActive { port: 1 });
     assert!(observer.port().is_up && is_up(&late));
     no_event(&b);
 }
@@ -176,11 +180,11 @@ fn a_queue_pair_stays_bound_to_an_address_that_was_removed() {
     assert!(other > 1);
     let (at_a, _) = connect(&a, &b, &impatient_attr());
     ip("addr del 10.9.0.1/24 dev v0");
-    assert_eq!(next_event(&a), Event::GidChange);
+    assert_eq!(next_event(&a), Event::GidChange { port: 1 });
     assert_eq!(a.device.gids().index_of(own), None);
     assert!(is_up(&a), "the cable is not concerned");
     ip("addr add 10.9.0.1/24 dev v0");
-    assert_eq!(next_event(&a), Event::GidChange);
+    assert_eq!(next_event(&a), Event::GidChange { port: 1 });
     let index = a.device.gids().index_of(own);
     assert!(index > Some(other), "{index:?}");
     assert_eq!(observer.gids(), a.device.gids());
@@ -192,7 +196,7 @@ fn a_queue_pair_stays_bound_to_an_address_that_was_removed() {
     a.succeed(1);
     // Changes of other addresses are reported, and do no harm.
     ip("addr add 10.9.0.77/24 dev v0");
-    assert_eq!(next_event(&a), Event::GidChange);
+    assert_eq!(next_event(&a), Event::GidChange { port: 1 });
     a.post(at_a, 3, b.remote(0).write(), a.sge(0, 64));
     a.succeed(1);
     no_event(&b);

@@ -174,6 +174,7 @@ fn connect(from: &Node, to: IpAddr, private: Private<92>) {
         response_timeout: ConnectRequest::RESPONSE_TIMEOUT,
         max_retries: ConnectRequest::MAX_RETRIES,
         private,
+        port: 1,
     };
     let now = from.device.now();
     from.device.join().unwrap();

@@ -73,6 +73,7 @@ fn send(node: &Node, from: Qpn, dest: IpAddr, to: Qpn, text: u8) {
         dest,
         traffic_class: 0x20,
         sl: 0,
+        port: 1,
     };
     let request = SendWr {
         to: SendTo::Datagram(UdAddress {

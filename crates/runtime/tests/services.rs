@@ -34,6 +34,7 @@ fn path_to(node: &Node) -> Path {
         dest: node.device.address().ip(),
         traffic_class: CLASS,
         sl: 0,
+        port: 1,
     }
 }
 

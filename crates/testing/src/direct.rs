@@ -85,6 +85,7 @@ pub fn connected(hca: &mut Hca, init: &QpInit, to: impl Into<IpAddr>, attr: QpAt
         dest: to.into(),
         traffic_class: 2,
         sl: 0,
+        port: 1,
     };
     ready(hca, qpn, init.qp_type, attr, Some(path));
     qpn
@@ -110,6 +111,7 @@ pub fn deliver(devices: &mut [Hca; 2], now: Time, from: usize, packet: &Outgoing
         sl: packet.path.sl,
         headers: &packet.headers,
         data,
+        port: 1,
     };
     devices[1 - from].handle_packet(now, &received);
 }

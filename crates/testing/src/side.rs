@@ -201,6 +201,7 @@ impl<T> Side<T> {
             dest,
             traffic_class: 2,
             sl: 0,
+            port: 1,
         };
         let qp_type = self.hca.qp(qpn).unwrap().config().qp_type;
         self.ready(qpn, qp_type, attr, Some(path));

@@ -273,6 +273,7 @@ impl<T> World<T> {
             sl: flight.sl,
             headers: &headers,
             data,
+            port: 1,
         };
         self.sides[to].take(now, &received);
     }
@@ -286,6 +287,7 @@ impl<T> World<T> {
             sl: 0,
             headers,
             data,
+            port: 1,
         };
         self.sides[to].take(self.now, &received);
     }

@@ -390,10 +390,10 @@ impl QpModify {
 
     fn check_ranges(&self) -> Result<(), ModifyError> {
         let attr = &self.attr;
-        // The port is one and has one partition key, and no path can migrate.
+        // The device knows its ports; each has one partition key, and no path can migrate.
         let fields: [(Attr, &str, u64, u64, u64); 7] = [
             (Attr::PKEY_INDEX, "pkey_index", attr.pkey_index.into(), 0, 0),
-            (Attr::PORT, "port_num", attr.port.into(), 1, 1),
+            (Attr::PORT, "port_num", attr.port.into(), 1, 255),
             (
                 Attr::PATH_MIG_STATE,
                 "path_mig_state",

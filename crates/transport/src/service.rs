@@ -107,16 +107,20 @@ pub struct Path {
     pub traffic_class: u8,
     /// Service level (`sl`), 0 to 7: the priority in the VLAN tag, if the port has a VLAN.
     pub sl: u8,
+    /// Number of the device's port that it begins at, from 1. In a packet that has left, that of the
+    /// link.
+    pub port: u8,
 }
 
 impl Path {
-    /// Returns a path of traffic class and service level 0.
+    /// Returns a path of traffic class and service level 0, from port 1.
     #[must_use]
     pub const fn to(dest: IpAddr) -> Self {
         Self {
             dest,
             traffic_class: 0,
             sl: 0,
+            port: 1,
         }
     }
 }

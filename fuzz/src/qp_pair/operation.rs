@@ -200,6 +200,7 @@ fn send_to(stage: &Stage, which: usize, hostile: bool, input: &mut Cursor<'_>) -
                 dest: peer.address,
                 traffic_class: input.u8(),
                 sl: input.u8() & 7,
+                port: 1,
             },
             qpn: if stray {
                 Qpn::new(input.u8().into())
@@ -460,6 +461,7 @@ fn modify(stage: &mut Stage, which: usize, input: &mut Cursor<'_>) {
         dest,
         traffic_class: input.u8(),
         sl: input.u8() & 7,
+        port: 1,
     });
     let side = &mut stage.world.sides[which];
     if input.one_in(32) {

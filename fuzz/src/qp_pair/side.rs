@@ -262,6 +262,7 @@ impl End for Side {
             dest,
             traffic_class: 2,
             sl: 0,
+            port: 1,
         };
         self.modify(&QpModify::to(Reset, Attr::empty(), *attr), None);
         for (from, to) in [(Reset, Init), (Init, Rtr), (Rtr, Rts)] {

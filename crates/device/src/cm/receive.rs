@@ -103,6 +103,7 @@ impl Cm {
                     dest: from.source,
                     traffic_class: req.traffic_class,
                     sl: req.service_level.value() as u8 & 7, // as adapters shorten it
+                    port: from.path.port,
                 },
                 req.service_id,
                 from.tid,

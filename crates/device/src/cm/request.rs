@@ -61,6 +61,8 @@ pub struct ConnectRequest {
     pub traffic_class: u8,
     /// Service level of both, 0 to 7.
     pub sl: u8,
+    /// Number of the device's port that both leave by, from 1.
+    pub port: u8,
     /// The service.
     pub service_id: ServiceId,
     /// GUID of this device.
@@ -108,6 +110,7 @@ impl ConnectRequest {
             dest: self.dest,
             traffic_class: self.traffic_class,
             sl: self.sl,
+            port: self.port,
         }
     }
 
@@ -232,6 +235,8 @@ pub struct SidrRequest {
     pub sl: u8,
     /// The service.
     pub service_id: ServiceId,
+    /// Number of the device's port that it leaves by, from 1.
+    pub port: u8,
     /// How long a packet may be under way, 4.096 µs · 2^n, 0 to 31.
     pub packet_lifetime: u8,
     /// How long the peer may take to answer, 4.096 µs · 2^n, 0 to 31.
@@ -248,6 +253,7 @@ impl SidrRequest {
             dest: self.dest,
             traffic_class: self.traffic_class,
             sl: self.sl,
+            port: self.port,
         }
     }
 }

@@ -4,6 +4,7 @@ use ferroce_transport::QpCap;
 use ferroce_wire::Qpn;
 
 use super::Hca;
+use super::link::Link;
 use crate::event::Event;
 use crate::impair::Impairment;
 use crate::limits;
@@ -78,7 +79,7 @@ impl Hca {
             let max_wr = srq.attr().max_wr as usize;
             assert!(srq.len() <= max_wr, "SRQ {index}: {}", srq.len());
         }
-        for held in [self.egress.len(), self.ingress.len()] {
+        for held in self.links().flat_map(Link::held) {
             assert!(held <= Impairment::HELD_MAX, "{held} packets on the link");
         }
         // Not by peers alone come the trace of timers, which has an entry for each that runs out, the
@@ -89,9 +90,9 @@ impl Hca {
                 event,
                 Event::TimerExpired { .. }
                     | Event::ConnectionManager
-                    | Event::PortActive
-                    | Event::PortError
-                    | Event::GidChange
+                    | Event::PortActive { .. }
+                    | Event::PortError { .. }
+                    | Event::GidChange { .. }
             )
         };
         let objects = self.qps.indices() + self.common.cqs.indices() + self.common.srqs.indices();
@@ -104,7 +105,7 @@ impl Hca {
     /// [`Qp::fast_forward`](ferroce_transport::Qp::fast_forward). False, and nothing is done, while
     /// anything is under way in the device.
     pub fn fast_forward(&mut self, qpn: Qpn, sent: u32, received: u32) -> bool {
-        if self.egress.len() + self.ingress.len() > 0 {
+        if self.links().flat_map(Link::held).sum::<usize>() > 0 {
             return false;
         }
         self.qp_entry_mut(qpn)

@@ -1,23 +1,25 @@
-//! The port's carrier. While there is none, nothing leaves or arrives, and timers keep running:
+//! The carrier of a link. While there is none, nothing leaves or arrives by it, and timers keep running:
 //! queue pairs retry, and fail or resume.
 //!
-//! A port that is up costs nothing: both links drop everything while it is down, and the time of
-//! the next change is in the timer heap.
+//! A link that is up costs nothing: both its directions drop everything while it is down, and the time
+//! of the next change is in the timer heap.
 
 use ferroce_transport::{Span, Time};
 
 use super::Hca;
+use super::link::{Link, LinkNumber};
 use crate::event::Event;
+use crate::settings::Settings;
 use crate::state::DeviceState;
 
-/// In the timer heap, instead of a queue pair's index.
-pub(super) const CARRIER: u32 = u32::MAX;
+/// Entries in the timer heap from here on are those of links, the first one's last.
+const FIRST_LINK: u32 = u32::MAX;
 /// The most changes that one call catches up on, after a long time without any call.
 const CHANGES_AT_ONCE: usize = 1 << 10;
 /// How far ahead a timer is set.
 const LOOK_AGAIN: Span = Span::from_secs(3600);
 
-/// What a device knows of its port's carrier.
+/// What a device knows of the carrier of a link.
 #[derive(Debug)]
 pub(super) struct Carrier {
     /// The host's interface has one.
@@ -54,33 +56,50 @@ impl Carrier {
         carrier
     }
 
+    /// As programs have been told.
+    pub(super) fn is_up(&self) -> bool {
+        self.is_up
+    }
+
     /// Whether this is the entry in the heap of timers that counts.
     pub(super) fn waits_until(&self, at: Time) -> bool {
         self.timer_at == Some(at)
     }
 }
 
+/// The link that an entry in the timer heap is for; `None`: it is a queue pair's.
+#[inline]
+pub(super) fn link_of(index: u32) -> Option<LinkNumber> {
+    match FIRST_LINK - index {
+        0 => Some(1),
+        1 => Some(2),
+        _ => None,
+    }
+}
+
 impl Hca {
-    /// Returns whether the port is up at this time.
-    pub fn port_is_up(&mut self, now: Time) -> bool {
+    /// Returns whether a port, from 1, is up at this time. A bond is up while one of its links is.
+    pub fn port_is_up(&mut self, now: Time, port: u8) -> bool {
         self.common.now = self.common.now.max(now);
         self.refresh();
-        if self.carrier.is_some() {
-            self.follow_schedule();
+        for number in self.link_numbers() {
+            if self.link(number).0.carrier.is_some() {
+                self.follow_schedule(number);
+            }
         }
-        self.has_carrier()
+        self.has_carrier(port)
     }
 
     /// Applies settings changed by other processes, for a host that has no other input for the
     /// device.
     pub fn handle_settings(&mut self, now: Time) {
-        self.port_is_up(now);
+        self.port_is_up(now, 1);
     }
 
-    /// Records that the host's own interface has gained or lost its carrier.
-    pub fn set_host_carrier(&mut self, now: Time, is_up: bool) {
-        self.port_is_up(now);
-        let carrier = self.carrier_mut();
+    /// Records that the host's own interface behind a link, from 1, has gained or lost its carrier.
+    pub fn set_host_carrier(&mut self, now: Time, number: u8, is_up: bool) {
+        self.handle_settings(now);
+        let carrier = self.carrier_mut(number);
         if carrier.host_is_up == is_up {
             return;
         }
@@ -88,95 +107,109 @@ impl Hca {
         if !is_up {
             carrier.losses_of_host += 1;
             let losses = carrier.losses_of_host;
-            self.common.state.carrier_losses().note_of_host(losses);
+            let (_, state) = self.link(number);
+            state.carrier_losses().note_of_host(losses);
         }
-        self.follow_schedule();
+        self.follow_schedule(number);
     }
 
-    /// Sets the initial state of the host's own interface.
-    pub fn begin_with_host_carrier(&mut self, now: Time, is_up: bool) {
-        let carrier = self.carrier_mut();
+    /// Sets the initial state of the host's own interface behind a link.
+    pub fn begin_with_host_carrier(&mut self, now: Time, number: u8, is_up: bool) {
+        let carrier = self.carrier_mut(number);
         carrier.host_is_up = is_up;
         carrier.is_new = true;
-        self.port_is_up(now);
+        self.handle_settings(now);
     }
 
-    /// As programs have been told.
-    pub(super) fn has_carrier(&self) -> bool {
-        self.carrier.as_ref().is_none_or(|it| it.is_up)
-    }
-
-    /// Handles the carrier's entry in the timer heap, which is due.
-    pub(super) fn handle_carrier_timeout(&mut self, at: Time) {
-        if self.carrier.as_ref().is_some_and(|it| it.waits_until(at)) {
-            self.follow_schedule();
+    /// Whether a port is up, as programs have been told.
+    pub(super) fn has_carrier(&self, port: u8) -> bool {
+        match self.is_bond() {
+            true => self.links().any(Link::is_up),
+            false => self.link(port).0.is_up(),
         }
     }
 
-    fn carrier_mut(&mut self) -> &mut Carrier {
-        let state = &self.common.state;
-        self.carrier.get_or_insert_with(|| Carrier::up(state))
+    /// Handles a link's entry in the timer heap, which is due.
+    pub(super) fn handle_carrier_timeout(&mut self, number: LinkNumber, at: Time) {
+        let carrier = self.link(number).0.carrier.as_ref();
+        if carrier.is_some_and(|it| it.waits_until(at)) {
+            self.follow_schedule(number);
+        }
+    }
+
+    fn carrier_mut(&mut self, number: LinkNumber) -> &mut Carrier {
+        let (link, state) = self.link_mut(number);
+        link.carrier.get_or_insert_with(|| Carrier::up(state))
+    }
+
+    fn settings_of(&self, number: LinkNumber) -> &Settings {
+        match &self.second {
+            Some(second) if number == 2 => &second.settings,
+            _ => &self.settings,
+        }
     }
 
     /// Follows the settings in force up to now, or starts to with the next timeout: before the
     /// first input, the device does not know the time.
-    pub(super) fn follow_settings(&mut self) {
-        match self.carrier_mut().is_new {
-            true => self.arm_carrier(self.common.now),
-            false => self.follow_schedule(),
+    pub(super) fn follow_settings(&mut self, number: LinkNumber) {
+        match self.carrier_mut(number).is_new {
+            true => self.arm_carrier(number, self.common.now),
+            false => self.follow_schedule(number),
         }
     }
 
     /// Follows the schedule up to now, step by step.
-    pub(super) fn follow_schedule(&mut self) {
+    pub(super) fn follow_schedule(&mut self, number: LinkNumber) {
         let now = self.common.now;
-        let carrier = self.carrier_mut();
+        let carrier = self.carrier_mut(number);
         if carrier.is_new {
             carrier.followed = now;
         }
         for _ in 0..CHANGES_AT_ONCE {
-            let (at, host_is_up) = (self.carrier_mut().followed, self.carrier_mut().host_is_up);
-            let outlook = self.settings.outlook(at);
-            self.take_carrier(at, outlook.is_up && host_is_up);
-            let carrier = self.carrier_mut();
+            let carrier = self.carrier_mut(number);
+            let (at, host_is_up) = (carrier.followed, carrier.host_is_up);
+            let outlook = self.settings_of(number).outlook(at);
+            self.take_carrier(number, at, outlook.is_up && host_is_up);
+            let carrier = self.carrier_mut(number);
             match outlook.until {
                 Some(until) if until <= now => carrier.followed = until,
                 until => {
                     carrier.followed = now;
                     carrier.timer_at = None;
                     if let Some(until) = until {
-                        self.arm_carrier(until.min(now.after(LOOK_AGAIN)));
+                        self.arm_carrier(number, until.min(now.after(LOOK_AGAIN)));
                     }
                     return;
                 }
             }
         }
-        self.arm_carrier(now);
+        self.arm_carrier(number, now);
     }
 
-    fn arm_carrier(&mut self, at: Time) {
-        self.carrier_mut().timer_at = Some(at);
-        self.scheduler.push_timer(at, CARRIER);
+    fn arm_carrier(&mut self, number: LinkNumber, at: Time) {
+        self.carrier_mut(number).timer_at = Some(at);
+        let entry = FIRST_LINK - (u32::from(number) - 1);
+        self.scheduler.push_timer(at, entry);
         self.conclude();
     }
 
-    fn take_carrier(&mut self, at: Time, is_up: bool) {
-        let carrier = self.carrier_mut();
+    fn take_carrier(&mut self, number: LinkNumber, at: Time, is_up: bool) {
+        let port = if self.is_bond() { 1 } else { number };
+        let was_up = self.has_carrier(port);
+        let (link, state) = self.link_mut(number);
+        let carrier = link.carrier.get_or_insert_with(|| Carrier::up(state));
         let is_new = std::mem::take(&mut carrier.is_new);
         if carrier.is_up == is_up {
             return;
         }
         carrier.is_up = is_up;
-        self.egress.set_dark(!is_up);
-        self.ingress.set_dark(!is_up);
-        self.common.state.link_downed(at);
-        if !is_new {
-            let event = if is_up {
-                Event::PortActive
-            } else {
-                Event::PortError
-            };
-            self.common.events.push_back(event);
+        link.set_dark(!is_up);
+        state.link_downed(at);
+        if !is_new && self.has_carrier(port) != was_up {
+            self.common.events.push_back(match is_up {
+                true => Event::PortActive { port },
+                false => Event::PortError { port },
+            });
         }
     }
 }

@@ -59,9 +59,8 @@ impl Hca {
     pub(crate) fn deliver_mad(&mut self, packet: &Received<'_>) {
         match Self::check_mad(packet) {
             Ok(mad) => {
-                self.common.state.count(Counter::RdmaRxPackets, 1);
+                self.common.count(Counter::RdmaRxPackets, 1);
                 self.common
-                    .state
                     .count(Counter::RdmaRxBytes, packet.data.len().into());
                 let now = self.common.now;
                 self.cm_mut().handle(now, packet, &mad);
@@ -74,7 +73,7 @@ impl Hca {
                 }
                 self.tell_cm();
             }
-            Err(cause) => self.common.state.count(cause, 1),
+            Err(cause) => self.common.count(cause, 1),
         }
     }
 

@@ -19,7 +19,7 @@ impl Hca {
             Some(()) => Counter::RpCnpHandled,
             None => Counter::RpCnpIgnored,
         };
-        self.common.state.count(counter, 1);
+        self.common.count(counter, 1);
     }
 
     /// `None` if the CNP is not for a queue pair that has this peer and congestion control.
@@ -48,7 +48,7 @@ impl Hca {
     pub(crate) fn poll_cnp(&mut self, out: &mut Outgoing) -> bool {
         let made = self.congestion.poll_cnp(out);
         if made {
-            self.common.state.count(Counter::NpCnpSent, 1);
+            self.common.count(Counter::NpCnpSent, 1);
         }
         made
     }
@@ -66,7 +66,7 @@ impl Found<'_> {
     /// A packet marked CE has arrived.
     #[cold]
     pub(super) fn answer_mark(&mut self, congestion: &mut Congestion, packet: &Received<'_>) {
-        let state = &self.common.state;
+        let state = self.common.port_state();
         state.count(Counter::NpEcnMarkedRocePackets, 1);
         let port = state.cnp_timer();
         let (now, entry) = (self.common.now, &mut *self.entry);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use ferroce_transport::Counter;
 
 use super::Hca;
+use super::link::LinkNumber;
 use crate::error::{RegisterError, WriteLockError};
 use crate::event::Event;
 use crate::impair::{Direction, Impairment};
@@ -39,7 +40,7 @@ impl Hca {
         Ok(())
     }
 
-    /// See [`crate::DeviceState::set_impairment`].
+    /// See [`crate::DeviceState::set_impairment`]; of the first link.
     pub fn set_impairment(
         &mut self,
         direction: Direction,
@@ -53,7 +54,7 @@ impl Hca {
     /// Adds to a counter, for what only the host sees (a wrong ICRC, a packet that cannot be parsed
     /// or that the socket refused).
     pub fn count(&mut self, counter: Counter, n: u64) {
-        self.common.state.count(counter, n);
+        self.common.count(counter, n);
     }
 
     /// Takes over what was set, by this host or another one.
@@ -64,14 +65,50 @@ impl Hca {
             self.generation = generation;
             self.enforce(settings);
         }
+        if self.second.is_some() {
+            self.refresh_second();
+        }
+    }
+
+    fn refresh_second(&mut self) {
+        if let Some(second) = &mut self.second
+            && second.state.generation() != second.generation
+        {
+            let (generation, settings) = second.state.load();
+            second.generation = generation;
+            self.enforce_second(settings);
+        }
+    }
+
+    /// Puts the settings of the second link in force.
+    #[cold]
+    pub(super) fn enforce_second(&mut self, settings: Arc<Settings>) {
+        let (link, _) = self.link(2);
+        let is_followed = link.carrier.is_some() || settings.has_outages();
+        if is_followed {
+            self.follow_settings(2); // those that end now
+        }
+        self.impair(2, &settings);
+        if let Some(second) = &mut self.second {
+            second.settings = settings;
+        }
+        if is_followed {
+            self.follow_settings(2);
+        }
+    }
+
+    fn impair(&mut self, number: LinkNumber, settings: &Settings) {
+        let now = self.common.now;
+        let (link, state) = self.link_mut(number);
+        link.set(settings, now, state);
     }
 
     /// Puts settings in force.
     #[cold]
     pub(super) fn enforce(&mut self, settings: Arc<Settings>) {
-        let is_followed = self.carrier.is_some() || settings.has_outages();
+        let is_followed = self.first.carrier.is_some() || settings.has_outages();
         if is_followed {
-            self.follow_settings(); // those that end now
+            self.follow_settings(1); // those that end now
         }
         let personality = settings.personality();
         self.common.policy.dec_trigger = personality.dec_trigger;
@@ -84,27 +121,23 @@ impl Hca {
         self.common.policy.change(in_force.policy, in_force.floor);
         self.congestion.set(&settings);
         self.ack_dscp = in_force.ack_dscp;
-        let (now, state) = (self.common.now, &self.common.state);
-        self.egress
-            .set(settings.impairment(Direction::Egress), now, state);
-        self.ingress
-            .set(settings.impairment(Direction::Ingress), now, state);
+        self.impair(1, &settings);
         self.settings = settings;
         if is_followed {
-            self.follow_settings();
+            self.follow_settings(1);
         }
     }
 
-    /// The port's GIDs are others. If the device's own address was lost, every queue pair that is
+    /// The GIDs of a port are others. If its own address was lost, every queue pair that is
     /// bound to it stays so though the address comes back: it sends into nowhere, hears nothing, and
     /// fails when its retries are over (F21). A new path binds it anew.
-    pub fn handle_gid_change(&mut self, is_own_lost: bool) {
-        self.common.events.push_back(Event::GidChange);
+    pub fn handle_gid_change(&mut self, port: u8, is_own_lost: bool) {
+        self.common.events.push_back(Event::GidChange { port });
         if !is_own_lost {
             return;
         }
         for entry in self.qps.iter_mut() {
-            entry.is_severed |= entry.path.is_some();
+            entry.is_severed |= entry.path.is_some_and(|path| path.port == port);
         }
     }
 }

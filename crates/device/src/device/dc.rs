@@ -16,7 +16,7 @@ impl Hca {
     #[cold]
     pub(super) fn deliver_to_target(&mut self, packet: &Received<'_>, dceth: Dceth) {
         if let Err(cause) = self.answer_initiator(packet, dceth) {
-            self.common.state.count(cause, 1);
+            self.common.count(cause, 1);
         }
     }
 

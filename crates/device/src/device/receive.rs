@@ -4,6 +4,7 @@ use ferroce_transport::{Counter, Path, Time, frame_bytes};
 use ferroce_wire::{Headers, Opcode, Qpn, Service};
 
 use super::Hca;
+use super::link::LinkNumber;
 use super::queue_pair::Found;
 use crate::grh::grh;
 use crate::impairer::Release;
@@ -16,7 +17,7 @@ impl Hca {
     pub fn handle_packet(&mut self, now: Time, packet: &Received<'_>) {
         self.common.now = now;
         self.refresh();
-        if self.ingress.is_clear() {
+        if self.second.is_none() && self.first.ingress.is_clear() {
             self.deliver(packet);
             return;
         }
@@ -26,34 +27,42 @@ impl Hca {
 
     fn receive_impaired(&mut self, packet: &Received<'_>) {
         let bytes = frame_bytes(packet.headers, packet.data.len());
-        match self
-            .ingress
-            .admit(self.common.now, bytes, &self.common.state)
-        {
+        let (now, number) = (self.common.now, self.came_by(packet));
+        let (link, state) = self.link_mut(number);
+        match link.ingress.admit(now, bytes, state) {
             None => {}
             Some(Release::Now(damage)) => {
                 let mut packet = *packet;
                 if damage.ecn_mark {
                     packet.traffic_class |= CE;
                 }
-                self.deliver_unless(damage.corrupt_bit.is_some(), &packet);
+                self.deliver_unless(number, damage.corrupt_bit.is_some(), &packet);
             }
-            Some(Release::Later(later)) => self.ingress.hold(later, Held::new(packet)),
+            Some(Release::Later(later)) => link.ingress.hold(later, Held::new(packet)),
         }
     }
 
     /// Delivers the packets that the impairment held back until now.
     pub(super) fn release_received(&mut self) {
-        while let Some(packet) = self.ingress.poll(self.common.now, &self.common.state) {
-            self.deliver_unless(packet.corrupt, &packet.as_received());
+        for number in self.link_numbers() {
+            while let Some(packet) = self.poll_received(number) {
+                self.deliver_unless(number, packet.corrupt, &packet.as_received());
+            }
         }
     }
 
-    fn deliver_unless(&mut self, corrupt: bool, packet: &Received<'_>) {
-        if self.ingress.is_dark() {
-            self.common.state.count(Counter::ImpairBlackout, 1);
+    fn poll_received(&mut self, number: LinkNumber) -> Option<Held> {
+        let now = self.common.now;
+        let (link, state) = self.link_mut(number);
+        link.ingress.poll(now, state)
+    }
+
+    fn deliver_unless(&mut self, number: LinkNumber, corrupt: bool, packet: &Received<'_>) {
+        let (link, state) = self.link(number);
+        if link.ingress.is_dark() {
+            state.count(Counter::ImpairBlackout, 1);
         } else if corrupt {
-            self.common.state.count(Counter::RxIcrcEncapsulated, 1);
+            self.common.count(Counter::RxIcrcEncapsulated, 1);
         } else {
             self.deliver(packet);
         }
@@ -62,13 +71,14 @@ impl Hca {
     #[inline]
     fn deliver(&mut self, packet: &Received<'_>) {
         let qpn = packet.headers.dest_qp;
+        self.common.port = packet.port;
         if packet.headers.opcode() == Opcode::Cnp {
             self.deliver_cnp(packet);
         } else if qpn == Qpn::MULTICAST {
             self.deliver_to_group(packet);
         } else if packet.dest.is_multicast() {
             // What is for one queue pair has no business in a group.
-            self.common.state.count(Counter::RxUnknownQp, 1);
+            self.common.count(Counter::RxUnknownQp, 1);
         } else if qpn == Qpn::GSI {
             self.deliver_mad(packet);
         } else if let Some(dceth) = packet.headers.dceth() {
@@ -88,7 +98,7 @@ impl Hca {
             index += 1;
         }
         if index == 0 {
-            self.common.state.count(Counter::RxUnknownQp, 1);
+            self.common.count(Counter::RxUnknownQp, 1);
         }
     }
 
@@ -107,10 +117,10 @@ impl Hca {
         let (qps, common, scheduler) = (&mut self.qps, &mut self.common, &mut self.scheduler);
         let found = index.and_then(|index| Found::at(index, qps, common, scheduler));
         let Some(mut found) = found else {
-            self.common.state.count(Counter::RxUnknownQp, 1);
+            self.common.count(Counter::RxUnknownQp, 1);
             return;
         };
-        let state = &found.common.state;
+        let state = found.common.port_state();
         if let Err(cause) = check(found.entry, found.common, packet) {
             state.count(cause, 1);
             return;
@@ -152,7 +162,8 @@ fn check(entry: &QpEntry, common: &Common, packet: &Received<'_>) -> Result<(), 
         return Err(Counter::RxWrongState);
     }
     let is_peer = |path: Path| path.dest == packet.source && !entry.is_severed;
-    if qp_type.is_connected() && !entry.path.is_some_and(is_peer) {
+    let is_elsewhere = common.port != packet.port; // its port, now that it is at hand
+    if is_elsewhere || qp_type.is_connected() && !entry.path.is_some_and(is_peer) {
         return Err(Counter::RxWrongPeer);
     }
     check_pkey(headers)

@@ -38,8 +38,9 @@ impl Hca {
         self.scheduler.timers.shrink();
         self.common.events.shrink_to_fit();
         self.congestion.shrink();
-        self.egress.shrink();
-        self.ingress.shrink();
+        for number in self.link_numbers() {
+            self.link_mut(number).0.shrink();
+        }
         false
     }
 }

@@ -3,7 +3,7 @@
 use ferroce_transport::Time;
 
 use super::Hca;
-use super::carrier::CARRIER;
+use super::carrier::link_of;
 use super::queue_pair::Found;
 use crate::queue_pair::earlier;
 
@@ -14,10 +14,9 @@ impl Hca {
         self.common.now = self.common.now.max(now);
         self.serve_others(now);
         while let Some((at, index)) = self.scheduler.timers.pop_due(now) {
-            if index == CARRIER {
-                self.handle_carrier_timeout(at);
-            } else {
-                self.handle_qp_timeout(now, at, index);
+            match link_of(index) {
+                Some(number) => self.handle_carrier_timeout(number, at),
+                None => self.handle_qp_timeout(now, at, index),
             }
         }
     }
@@ -63,8 +62,10 @@ impl Hca {
     pub fn poll_timeout(&self) -> Option<Time> {
         let busy_until = self.common.serializer.busy_until(self.common.now);
         let port = busy_until.filter(|_| self.next_priority().is_some());
-        let link = earlier(self.egress.next(), self.ingress.next());
-        let link = earlier(link, port);
+        let link = self.links().fold(port, |first, link| {
+            let held = earlier(link.egress.next(), link.ingress.next());
+            earlier(first, held)
+        });
         let cm = self.cm.get().and_then(|cm| cm.poll_timeout());
         let others = earlier(self.scheduler.poll_timeout(), cm);
         earlier(self.scheduler.timers.next(), earlier(link, others))
@@ -78,10 +79,15 @@ impl Hca {
 
     /// Drops useless timers, if there are many.
     pub(super) fn tidy_timers(&mut self) {
-        let (qps, carrier) = (&self.qps, self.carrier.as_deref());
-        let is_good = |at, index| match index {
-            CARRIER => carrier.is_some_and(|it| it.waits_until(at)),
-            _ => qps.get(index).is_some_and(|e| e.timer_at == Some(at)),
+        let (qps, first, second) = (&self.qps, &self.first, &self.second);
+        let is_good = |at, index| {
+            let link = match (link_of(index), second) {
+                (None, _) => return qps.get(index).is_some_and(|e| e.timer_at == Some(at)),
+                (Some(2), Some(second)) => &second.link,
+                (Some(_), _) => first,
+            };
+            let carrier = link.carrier.as_ref();
+            carrier.is_some_and(|it| it.waits_until(at))
         };
         self.scheduler.timers.tidy(qps.len(), is_good);
     }

@@ -3,6 +3,7 @@
 use ferroce_transport::{Counter, Outgoing, Time};
 
 use super::Hca;
+use super::link::Pairing;
 use super::queue_pair::Found;
 use crate::congestion::Congestion;
 use crate::host_profile::HostProfile;
@@ -31,17 +32,18 @@ impl Hca {
     pub fn poll_transmit_into(&mut self, now: Time, out: &mut Outgoing) -> bool {
         self.common.now = now;
         self.refresh(); // timers are armed here
-        let made = if self.egress.is_clear() {
+        let made = if self.second.is_none() && self.first.egress.is_clear() {
             self.next_packet(now, out)
         } else {
             self.poll_impaired(now, out)
         };
         if made {
+            self.common.port = out.path.port;
             let bytes = out.payload_len;
-            self.common.state.count(Counter::RdmaTxPackets, 1);
-            self.common.state.count(Counter::RdmaTxBytes, bytes.into());
+            self.common.count(Counter::RdmaTxPackets, 1);
+            self.common.count(Counter::RdmaTxBytes, bytes.into());
             if out.path.dest.is_multicast() {
-                self.common.state.count(Counter::TxMulticastPackets, 1);
+                self.common.count(Counter::TxMulticastPackets, 1);
             }
         }
         made
@@ -114,15 +116,18 @@ impl Hca {
     /// Whether an impairment holds packets back that left the device, so that it must live on for
     /// them to arrive.
     pub fn holds_sent_packets(&self) -> bool {
-        self.egress.next().is_some()
+        self.links().any(|link| link.egress.next().is_some())
     }
 
     fn poll_impaired(&mut self, now: Time, out: &mut Outgoing) -> bool {
         loop {
-            if let Some(packet) = self.egress.poll(now, &self.common.state) {
-                *out = packet;
-                self.departure = now;
-                return true;
+            for number in self.link_numbers() {
+                let (link, state) = self.link_mut(number);
+                if let Some(packet) = link.egress.poll(now, state) {
+                    *out = packet;
+                    self.departure = now;
+                    return true;
+                }
             }
             if !self.next_packet(now, out) {
                 return false;
@@ -142,6 +147,9 @@ impl Hca {
             let others = self.congestion.wants_transmit() || self.cm_wants_transmit();
             if others && self.poll_others(priority, out) || self.poll_ready(priority, now, out) {
                 out.path.sl = self.scheduler.port.pcp_of(&out.path);
+                if self.second.is_some() {
+                    out.path.port = self.leaves_by(out);
+                }
                 self.departure = self.common.serializer.send(now, out);
                 return true;
             }
@@ -149,10 +157,11 @@ impl Hca {
         false
     }
 
-    /// Puts a packet on the impaired link, which begins behind the port; tells whether it passes at once.
+    /// Puts a packet on its impaired link, which begins behind the port; tells whether it passes at once.
     fn send_impaired(&mut self, packet: &mut Outgoing) -> bool {
-        let bytes = packet.frame_bytes();
-        match self.egress.admit(self.departure, bytes, &self.common.state) {
+        let (bytes, departure, number) = (packet.frame_bytes(), self.departure, packet.path.port);
+        let (link, state) = self.link_mut(number);
+        match link.egress.admit(departure, bytes, state) {
             None => false,
             Some(Release::Now(damage)) => {
                 packet.apply_damage(&damage);
@@ -161,7 +170,7 @@ impl Hca {
             Some(Release::Later(later)) => {
                 let mut packet = packet.clone();
                 self.detach(&mut packet);
-                self.egress.hold(later, packet);
+                self.link_mut(number).0.egress.hold(later, packet);
                 false
             }
         }
@@ -180,6 +189,7 @@ impl Hca {
                 self.conclude();
                 continue;
             }
+            let lag_link = found.entry.lag_link(index);
             let polled = found.poll_transmit(&self.congestion, &self.config.host, now, out);
             let made = polled != Polled::Nothing;
             let has_more = made && !found.entry.is_quiet();
@@ -190,6 +200,12 @@ impl Hca {
             if polled == Polled::Packet {
                 if let Some(dscp) = self.ack_dscp {
                     force_ack_dscp(out, dscp);
+                }
+                if let Some(second) = &self.second {
+                    out.path.port = match second.pairing {
+                        Pairing::Ports => self.common.port,
+                        Pairing::Bond => lag_link,
+                    };
                 }
                 return true;
             }
@@ -222,7 +238,7 @@ impl Found<'_> {
             return Polled::Nothing;
         }
         if self.entry.is_severed {
-            self.common.state.count(Counter::TxDropped, 1);
+            self.common.count(Counter::TxDropped, 1);
             return Polled::Lost;
         }
         if limited {

@@ -293,6 +293,9 @@ impl Hca {
             let max = self.config.port_mtu as u64;
             in_range("path_mtu", change.attr.path_mtu as u64, 1, max)?;
         }
+        if change.mask.contains(Attr::PORT) {
+            in_range("port_num", change.attr.port.into(), 1, self.ports().into())?;
+        }
         let unknown = || no_such(Object::Qp, qpn.value());
         let mut found = self.find(qpn).ok_or_else(unknown)?;
         if let Some(Path { dest, .. }) = path
@@ -304,6 +307,8 @@ impl Hca {
         let changed = found.run(|qp, host| qp.modify(change, host));
         found.settle();
         let reset = change.mask.contains(Attr::STATE) && change.state == QpState::Reset;
+        let port = found.entry.qp.attr().port;
+        let path = path.map(|path| Path { port, ..path });
         if changed.is_ok() && (path.is_some() || reset) {
             match found.entry.qp.config().qp_type {
                 // It follows the addresses of its requests.
@@ -322,6 +327,28 @@ impl Hca {
             self.forget_completions(qpn, objects);
         }
         Ok(changed?)
+    }
+
+    /// Chooses the link of a bond, from 1, that a queue pair's packets leave by while it is up
+    /// (`mlx5dv_modify_qp_lag_port`). Queue pairs are spread over both until then.
+    pub fn set_lag_port(&mut self, qpn: Qpn, port: u8) -> Result<(), VerbsError> {
+        let links = *self.link_numbers().end();
+        in_range("lag_port", port.into(), 1, links.into())?;
+        let entry = self.qp_entry_mut(qpn);
+        entry
+            .ok_or_else(|| no_such(Object::Qp, qpn.value()))?
+            .lag_port = port;
+        Ok(())
+    }
+
+    /// The link that was chosen for a queue pair, or is its by the spread, and the one its packets leave
+    /// by now.
+    pub fn lag_port(&self, qpn: Qpn) -> Result<(u8, u8), VerbsError> {
+        let index = self.qp_index(qpn);
+        let found = index.and_then(|index| Some((index, self.qps.get(index)?)));
+        let (index, entry) = found.ok_or_else(|| no_such(Object::Qp, qpn.value()))?;
+        let wanted = entry.lag_link(index);
+        Ok((wanted, self.carrying(wanted)))
     }
 
     /// State, attributes and path of a queue pair; the PSNs are those that come next.
@@ -486,6 +513,7 @@ mod tests {
             dest: [10, 0, 0, 2].into(),
             traffic_class: 0,
             sl: 0,
+            port: 1,
         };
         for change in [
             QpModify::init(attr),

@@ -56,7 +56,8 @@ fn four_thousand_queue_pairs_survive_a_flapping_port() {
         world.count(A, Counter::LocalAckTimeoutErr) + world.count(A, Counter::RoceAdpRetrans);
     assert!(lost > 0, "no packet met a port that was down");
     for id in [A, B] {
-        let expected = (0..FLAPS).flat_map(|_| [Event::PortError, Event::PortActive]);
+        let expected =
+            (0..FLAPS).flat_map(|_| [Event::PortError { port: 1 }, Event::PortActive { port: 1 }]);
         assert!(of_port(&world.sides[id]).into_iter().eq(expected), "{id}");
         let in_error = |it: &&[_; 2]| world.sides[id].state(it[id]) != QpState::Rts;
         assert_eq!(pairs.iter().find(in_error), None);

@@ -145,6 +145,7 @@ impl Flapping {
                 dest,
                 traffic_class,
                 sl: 0,
+                port: 1,
             };
             self.world.sides[id].ready(qpns[id], qp_type, attr, Some(path));
         }
@@ -212,6 +213,7 @@ impl Flapping {
                         dest,
                         traffic_class,
                         sl: 0,
+                        port: 1,
                     },
                     qpn: rail.qpns[B],
                     qkey: QKEY,
@@ -285,7 +287,7 @@ impl Flapping {
     fn check_port(&mut self, id: usize, plan: &[(Time, Time)]) -> u64 {
         let expected = plan
             .iter()
-            .flat_map(|_| [Event::PortError, Event::PortActive]);
+            .flat_map(|_| [Event::PortError { port: 1 }, Event::PortActive { port: 1 }]);
         assert!(of_port(&self.world.sides[id]).into_iter().eq(expected));
         let now = self.world.now;
         let downed = self.world.sides[id].hca.state().link_downed(now);

@@ -13,7 +13,9 @@ fn of_port(side: &Side) -> Vec<Event> {
     let is_of_port = |event: &&Event| {
         matches!(
             event,
-            Event::PortError | Event::PortActive | Event::GidChange
+            Event::PortError { port: 1 }
+                | Event::PortActive { port: 1 }
+                | Event::GidChange { port: 1 }
         )
     };
     side.events.iter().filter(is_of_port).copied().collect()

@@ -9,7 +9,7 @@ use ferroce_testing::{A, B, World, config};
 
 use super::of_port;
 
-const DOWN_UP: [Event; 2] = [Event::PortError, Event::PortActive];
+const DOWN_UP: [Event; 2] = [Event::PortError { port: 1 }, Event::PortActive { port: 1 }];
 
 fn us(us: u64) -> Span {
     Span::from_micros(us)
@@ -39,7 +39,7 @@ fn a_write_outlasts_a_short_outage_of_either_port() {
         let sink = pair.sides[B].register(1 << 20, AccessFlags::all());
         source.fill(1);
         pair.run_for(50_000);
-        assert!(!pair.sides[id].hca.port_is_up(pair.now));
+        assert!(!pair.sides[id].hca.port_is_up(pair.now, 1));
         pair.post(A, qpns[A], SendWr::new(1, sink.write(), source.whole()));
         pair.run();
         assert_eq!(pair.sides[A].completions.len(), 1);
@@ -76,7 +76,7 @@ fn a_queue_pair_fails_while_the_port_is_down_and_works_again() {
         .map(|it| it.status)
         .collect();
     assert_eq!(statuses, [WcStatus::RetryExcErr]);
-    assert_eq!(of_port(&pair.sides[A]), [Event::PortError]);
+    assert_eq!(of_port(&pair.sides[A]), [Event::PortError { port: 1 }]);
     set(&pair, A, Schedule::default());
     for id in [A, B] {
         pair.sides[id].move_to(qpns[id], QpState::Reset);
@@ -119,22 +119,22 @@ fn the_port_follows_the_host_s_interface() {
     // Down from 20 to 100 and by schedule from 50 to 150: one outage.
     pair.run_for(20_000);
     let now = pair.now;
-    pair.sides[A].hca.set_host_carrier(now, false);
-    pair.sides[A].hca.set_host_carrier(now, false);
+    pair.sides[A].hca.set_host_carrier(now, 1, false);
+    pair.sides[A].hca.set_host_carrier(now, 1, false);
     pair.run_for(80_000);
     let now = pair.now;
-    pair.sides[A].hca.set_host_carrier(now, true);
-    assert!(!pair.sides[A].hca.port_is_up(now));
+    pair.sides[A].hca.set_host_carrier(now, 1, true);
+    assert!(!pair.sides[A].hca.port_is_up(now, 1));
     pair.run();
     assert_eq!(of_port(&pair.sides[A]), DOWN_UP);
     // A device that starts without a carrier has not lost one.
     let mut new = World::new([config()]);
     let now = new.now;
-    new.sides[A].hca.begin_with_host_carrier(now, false);
-    assert!(!new.sides[A].hca.port_is_up(now));
-    new.sides[A].hca.set_host_carrier(now, true);
+    new.sides[A].hca.begin_with_host_carrier(now, 1, false);
+    assert!(!new.sides[A].hca.port_is_up(now, 1));
+    new.sides[A].hca.set_host_carrier(now, 1, true);
     new.settle();
-    assert_eq!(of_port(&new.sides[A]), [Event::PortActive]);
+    assert_eq!(of_port(&new.sides[A]), [Event::PortActive { port: 1 }]);
 }
 
 /// As for a process that was stopped meanwhile.

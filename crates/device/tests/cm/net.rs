@@ -179,6 +179,7 @@ impl Net {
             sl: 0,
             headers: &ferroce_wire::cm::headers(Psn::ZERO),
             data: Data::Bytes(payload),
+            port: 1,
         };
         self.world.sides[to]
             .hca
@@ -219,6 +220,7 @@ impl Net {
             response_timeout: ConnectRequest::RESPONSE_TIMEOUT,
             max_retries: ConnectRequest::MAX_RETRIES,
             private: Private::new(b"please").unwrap(),
+            port: 1,
         }
     }
 
@@ -291,6 +293,7 @@ impl Net {
             response_timeout: 20,
             max_retries: 15,
             private: Private::new(b"who?").unwrap(),
+            port: 1,
         };
         self.world.sides[A]
             .hca

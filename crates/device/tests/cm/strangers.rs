@@ -95,6 +95,7 @@ fn malformed_messages_are_counted() {
             sl: 0,
             headers: &headers,
             data: payload,
+            port: 1,
         };
         let before = net.world.sides[B].hca.state().counter(counter);
         net.world.sides[B].hca.handle_packet(now, &packet);

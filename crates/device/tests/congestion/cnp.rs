@@ -23,6 +23,7 @@ fn give_from(stream: &mut Stream, source: IpAddr, headers: &Headers) {
         sl: 0,
         headers,
         data: Data::Length(0),
+        port: 1,
     };
     pair.sides[A].hca.handle_packet(pair.now, &received);
 }

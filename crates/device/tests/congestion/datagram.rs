@@ -44,6 +44,7 @@ impl Listener {
             sl: 0,
             headers,
             data: Data::Length(0),
+            port: 1,
         };
         self.pair.sides[B]
             .hca
@@ -80,6 +81,7 @@ fn the_sender_of_a_marked_datagram_gets_a_cnp() {
         dest: sender(77),
         traffic_class: 48 << 2,
         sl: 0,
+        port: 1,
     };
     assert_eq!(listener.cnps(), [(path, Qpn::new(0x4_0123))]);
     assert_eq!(listener.pair.count(B, Counter::NpEcnMarkedRocePackets), 1);
@@ -96,6 +98,7 @@ fn a_datagram_sender_ignores_cnps() {
             dest: pair.sides[B].address,
             traffic_class: 0,
             sl: 0,
+            port: 1,
         },
         qpn: b,
         qkey: QKEY,

@@ -43,6 +43,7 @@ fn send_marked(trust: Trust, vlan: u16, assignments: &[&str]) -> Seen {
             dest: pair.sides[1 - own].address,
             traffic_class: CLASS,
             sl: SL,
+            port: 1,
         };
         pair.sides[own].ready(qpns[own], QpType::Rc, attr, Some(path));
         set(&pair.sides[own].hca, assignments);

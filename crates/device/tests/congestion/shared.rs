@@ -78,6 +78,7 @@ impl Listener {
             sl: 0,
             headers: &headers.to(self.qpn, Psn::ZERO),
             data: Data::Length(0),
+            port: 1,
         };
         let hca = &mut self.side.hca;
         hca.handle_packet(now, &received);

@@ -21,6 +21,7 @@ fn to(side: &Side, qpn: Qpn) -> UdAddress {
             dest: side.address,
             traffic_class: 0x68,
             sl: 0,
+            port: 1,
         },
         qpn,
         qkey: QKEY,
@@ -256,6 +257,7 @@ fn group() -> UdAddress {
             dest: [239, 1, 2, 3].into(),
             traffic_class: 0,
             sl: 0,
+            port: 1,
         },
         qpn: Qpn::MULTICAST,
         qkey: QKEY,
@@ -389,6 +391,7 @@ fn a_group_packet_of_another_service_is_dropped() {
         sl: 0,
         headers: &headers,
         data: ferroce_device::Data::Bytes(b"x"),
+        port: 1,
     };
     pair.sides[B].hca.handle_packet(pair.now, &received);
     assert_eq!(pair.count(B, Counter::RxWrongService), 1);

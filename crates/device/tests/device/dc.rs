@@ -21,6 +21,7 @@ fn target(side: &mut Side, srq: SrqId) -> Qpn {
         dest: [0, 0, 0, 0].into(),
         traffic_class: 0,
         sl: 0,
+        port: 1,
     };
     for (from, to, path) in [
         (QpState::Reset, QpState::Init, None),
@@ -80,6 +81,7 @@ impl Scene {
                 dest: self.pair.sides[B].address,
                 traffic_class: 0,
                 sl: 0,
+                port: 1,
             },
             qpn: self.dcts[target],
             key: KEY,

@@ -39,6 +39,7 @@ fn dropped(pair: &mut World, headers: &Headers, source: [u8; 4]) -> Vec<Counter>
         sl: 0,
         headers,
         data: Data::Bytes(b"hello"),
+        port: 1,
     };
     let now = pair.now;
     pair.sides[B].hca.handle_packet(now, &received);

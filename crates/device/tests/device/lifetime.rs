@@ -210,6 +210,7 @@ fn many_queue_pairs_have_their_timers() {
         dest: [10, 0, 0, 2].into(),
         traffic_class: 0,
         sl: 0,
+        port: 1,
     };
     let sge = Sge {
         addr: 0,

@@ -397,6 +397,7 @@ fn a_connected_queue_pair_has_one_host_as_its_peer() {
             dest,
             traffic_class: 0,
             sl: 0,
+            port: 1,
         };
         let rtr = step(QpState::Init, QpState::Rtr);
         for dest in several {
@@ -418,6 +419,7 @@ fn a_change_that_is_refused_changes_nothing() {
         dest: [10, 0, 0, 2].into(),
         traffic_class: 0,
         sl: 0,
+        port: 1,
     };
     let attr = QpAttr::default();
     let before = hca.query_qp(qpn).unwrap();

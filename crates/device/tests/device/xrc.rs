@@ -69,6 +69,7 @@ fn connected() -> (World, [Qpn; 2], XrcdId, [Inbox; 2]) {
             dest,
             traffic_class: 0,
             sl: 0,
+            port: 1,
         };
         let mut attr = attr();
         attr.dest_qpn = qpns[1 - own];

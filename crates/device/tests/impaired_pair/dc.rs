@@ -110,6 +110,7 @@ fn steps(side: &mut Side, qpn: Qpn, qp_type: QpType, attr: QpAttr) {
             dest: [0, 0, 0, 0].into(),
             traffic_class: 2,
             sl: 0,
+            port: 1,
         };
         let path = (is_dct && to == Rtr).then_some(path);
         if !is_dct || to != Rts {
@@ -218,6 +219,7 @@ impl Stage {
                 dest: self.pair.sides[B].address,
                 traffic_class: 2,
                 sl: 0,
+                port: 1,
             },
             qpn: self.targets[to],
             key: to as u64,

@@ -147,6 +147,7 @@ impl Stage {
                 dest: self.pair.sides[peer].address,
                 traffic_class: 2,
                 sl: 0,
+                port: 1,
             };
             let attr = QpAttr {
                 qkey: QKEY,
@@ -206,6 +207,7 @@ impl Stage {
                     dest: self.pair.sides[1 - flow.from].address,
                     traffic_class: 0x68,
                     sl: 0,
+                    port: 1,
                 },
                 qpn: flow.qpns[1 - flow.from],
                 qkey: QKEY,

@@ -61,6 +61,7 @@ impl Cards {
                 dest,
                 traffic_class,
                 sl,
+                port: 1,
             };
             self.pair.sides[own].ready(qpns[own], QpType::Rc, attr, Some(path));
         }

@@ -184,6 +184,7 @@ fn datagrams_leave_in_their_order_each_with_its_priority() {
                 dest: [10, 0, 0, 2].into(),
                 traffic_class,
                 sl: 0,
+                port: 1,
             },
             qpn: b,
             qkey: QKEY,

@@ -62,6 +62,7 @@ impl Link for Memories {
                 sl: packet.path.sl,
                 headers: &packet.headers,
                 data: Data::Bytes(&bytes),
+                port: 1,
             };
             hca.handle_packet(now(), &received);
             packets += 1;

@@ -32,6 +32,7 @@ pub fn datagram(node: &Node, peer: Endpoint) -> SendWr {
             dest: peer.address,
             traffic_class: 0,
             sl: 0,
+            port: 1,
         },
         qpn: peer.qpn,
         qkey: 0,

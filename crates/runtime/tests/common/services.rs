@@ -29,6 +29,7 @@ pub fn ask(node: &Node, service_id: ServiceId, response_timeout: u8, max_retries
         response_timeout,
         max_retries,
         private: Private::new(b"who?").unwrap(),
+        port: 1,
     };
     let now = node.device.now();
     node.device

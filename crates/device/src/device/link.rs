@@ -1,0 +1,212 @@
+//! The links of a device. A card with one port has one; one with two ports has two, and so has one
+//! whose two ports are bonded, which programs see as one port.
+
+use std::sync::Arc;
+
+use ferroce_transport::{Outgoing, Time};
+
+use super::Hca;
+use super::carrier::Carrier;
+use crate::impair::Direction;
+use crate::impairer::{Impairer, Origin};
+use crate::packet::{Held, Received};
+use crate::queue_pair::QpEntry;
+use crate::settings::Settings;
+use crate::state::DeviceState;
+
+/// The number of a link: that of its port, or of its place in a bond.
+pub(crate) type LinkNumber = u8;
+
+/// What the second link of a device is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pairing {
+    /// That of a second port, with an address and queue pairs of its own.
+    Ports,
+    /// With the first it makes one port (LACP). While one of the links is down, everything leaves by the
+    /// other; the port is down when both are.
+    Bond,
+}
+
+/// The impairments of a link, and the state of its carrier.
+#[derive(Debug)]
+pub(super) struct Link {
+    seed: u64,
+    pub(super) egress: Impairer<Outgoing>,
+    pub(super) ingress: Impairer<Held>,
+    /// Made when first needed: most ports never go down.
+    pub(super) carrier: Option<Box<Carrier>>,
+}
+
+impl Link {
+    pub(super) fn new(seed: u64, carrier: Option<Box<Carrier>>) -> Self {
+        Self {
+            seed,
+            egress: Impairer::clear(),
+            ingress: Impairer::clear(),
+            carrier,
+        }
+    }
+
+    fn origins(&self) -> [Origin; 2] {
+        let of = |direction, constant| Origin {
+            direction,
+            seed: self.seed ^ constant,
+        };
+        [
+            of(Direction::Egress, 0x9e37_79b9_7f4a_7c15),
+            of(Direction::Ingress, 0xd1b5_4a32_d192_ed03),
+        ]
+    }
+
+    /// Puts its settings in force.
+    pub(super) fn set(&mut self, settings: &Settings, now: Time, state: &DeviceState) {
+        let [egress, ingress] = self.origins();
+        let of = |direction| settings.impairment(direction);
+        self.egress.set(egress, of(Direction::Egress), now, state);
+        self.ingress
+            .set(ingress, of(Direction::Ingress), now, state);
+    }
+
+    /// Loses everything in both directions, or does so no more.
+    pub(super) fn set_dark(&mut self, is_dark: bool) {
+        let [egress, ingress] = self.origins();
+        self.egress.set_dark(egress, is_dark);
+        self.ingress.set_dark(ingress, is_dark);
+    }
+
+    /// As programs have been told.
+    pub(super) fn is_up(&self) -> bool {
+        self.carrier.as_ref().is_none_or(|it| it.is_up())
+    }
+
+    /// Packets that it holds back.
+    pub(super) fn held(&self) -> [usize; 2] {
+        [self.egress.len(), self.ingress.len()]
+    }
+
+    pub(super) fn shrink(&mut self) {
+        self.egress.shrink();
+        self.ingress.shrink();
+    }
+}
+
+/// The second link of a device, with settings of its own; registers are the card's, and in those of the
+/// first.
+#[derive(Debug)]
+pub(super) struct Second {
+    pub(super) pairing: Pairing,
+    pub(super) link: Link,
+    pub(super) state: DeviceState,
+    pub(super) generation: u64,
+    pub(super) settings: Arc<Settings>,
+}
+
+impl Hca {
+    /// Gives a device without queue pairs a second link, whose impairments, outages and counters are in
+    /// `state`.
+    #[must_use]
+    pub fn with_second_link(mut self, pairing: Pairing, state: DeviceState) -> Self {
+        debug_assert_eq!(self.qps.len(), 0, "queue pairs of a device with one link");
+        if pairing == Pairing::Ports {
+            self.common.second_port = Some(state.clone());
+        }
+        let (generation, settings) = state.load();
+        let carrier = settings.has_outages().then(|| Carrier::unseen(&state));
+        self.second = Some(Box::new(Second {
+            pairing,
+            link: Link::new(self.config.seed.rotate_left(32), carrier),
+            state,
+            generation,
+            settings: Arc::clone(&settings),
+        }));
+        self.enforce_second(settings);
+        self
+    }
+
+    /// How many ports programs see.
+    pub fn ports(&self) -> u8 {
+        match self.common.second_port {
+            Some(_) => 2,
+            None => 1,
+        }
+    }
+
+    /// Registers, impairments, outages and counters of a link, from 1.
+    pub fn link_state(&self, number: u8) -> Option<&DeviceState> {
+        match number {
+            1 => Some(&self.common.state),
+            2 => self.second.as_ref().map(|second| &second.state),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn link_numbers(&self) -> std::ops::RangeInclusive<LinkNumber> {
+        1..=if self.second.is_some() { 2 } else { 1 }
+    }
+
+    /// A link and what is set for it. Numbers beyond the last mean the first.
+    pub(super) fn link(&self, number: LinkNumber) -> (&Link, &DeviceState) {
+        match &self.second {
+            Some(second) if number == 2 => (&second.link, &second.state),
+            _ => (&self.first, &self.common.state),
+        }
+    }
+
+    pub(super) fn link_mut(&mut self, number: LinkNumber) -> (&mut Link, &DeviceState) {
+        match &mut self.second {
+            Some(second) if number == 2 => (&mut second.link, &second.state),
+            _ => (&mut self.first, &self.common.state),
+        }
+    }
+
+    pub(super) fn links(&self) -> impl Iterator<Item = &Link> {
+        let second = self.second.as_ref().map(|second| &second.link);
+        [&self.first].into_iter().chain(second)
+    }
+
+    pub(super) fn is_bond(&self) -> bool {
+        let second = self.second.as_ref();
+        second.is_some_and(|second| second.pairing == Pairing::Bond)
+    }
+
+    /// The link by which a bond sends what belongs on `wanted`, or receives it, as the switch at its other
+    /// end has seen the same link go down: another one only if that is down, and the other is up.
+    pub(crate) fn carrying(&self, wanted: LinkNumber) -> LinkNumber {
+        let other = 3 - wanted;
+        match self.link(wanted).0.is_up() || !self.link(other).0.is_up() {
+            true => wanted,
+            false => other,
+        }
+    }
+
+    /// The link that a packet leaves by.
+    pub(super) fn leaves_by(&self, packet: &Outgoing) -> LinkNumber {
+        match self.is_bond() {
+            true => self.carrying(packet.path.port),
+            false => packet.path.port,
+        }
+    }
+
+    /// The link that a packet has come by. A switch spreads the flows of a bond by a hash.
+    pub(super) fn came_by(&self, packet: &Received<'_>) -> LinkNumber {
+        match self.is_bond() {
+            true => self.carrying(spread(packet.headers.dest_qp.value())),
+            false => packet.port,
+        }
+    }
+}
+
+/// The link of a bond for the nth of many.
+pub(super) fn spread(n: u32) -> LinkNumber {
+    if n % 2 == 0 { 1 } else { 2 }
+}
+
+impl QpEntry {
+    /// The link of a bond that its packets belong on; see [`Hca::set_lag_port`].
+    pub(crate) fn lag_link(&self, index: u32) -> LinkNumber {
+        match self.lag_port {
+            0 => spread(index),
+            port => port,
+        }
+    }
+}
