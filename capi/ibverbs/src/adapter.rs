@@ -121,6 +121,12 @@ impl Adapter {
             .find(|adapter| adapter.identity == identity)
     }
 
+    /// How many ports of the card make the port that programs see.
+    pub(crate) fn lag_ports(&self) -> u8 {
+        let spec = self.device.spec();
+        spec.links().count() as u8 / spec.ports() // 1 or 2
+    }
+
     fn contexts(&self) -> usize {
         let queues = read(&self.routes.contexts);
         queues.iter().filter(|it| it.strong_count() > 0).count()

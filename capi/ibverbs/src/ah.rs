@@ -14,7 +14,7 @@ use ferroce_device::{
 use crate::abi::{ibv_ah, ibv_ah_attr, ibv_context, ibv_global_route, ibv_grh, ibv_pd, ibv_wc};
 use crate::arena::Arena;
 use crate::context::{self, ContextRef};
-use crate::convert::{self, address_of, check_port, gid_of};
+use crate::convert::{self, address_of, gid_of};
 use crate::error::{Error, number, pointer, status};
 use crate::pd::{self, Pd};
 
@@ -182,7 +182,8 @@ unsafe fn answer(
     grh: *const ibv_grh,
 ) -> Result<ibv_ah_attr, Error> {
     let own = context::find(context)?;
-    check_port(port.into())?;
+    let device = &own.adapter.device;
+    let port = convert::port_of(device, port.into())?;
     // SAFETY: as the caller promises.
     let wc = unsafe { read("wc", wc)? };
     if wc.wc_flags & WcFlags::GRH.bits() == 0 {
@@ -194,7 +195,7 @@ unsafe fn answer(
     }
     // SAFETY: as the caller promises; the buffer may lie anywhere.
     let header = unsafe { Header::read(grh) };
-    let here = own.adapter.listed.spec.address;
+    let here = convert::address_at(device, port);
     if header.dest != here && !header.dest.is_multicast() {
         let allowed = "the address of the device";
         return Err(Error::invalid("the receiver in the GRH", 0_u8, allowed));
@@ -203,7 +204,7 @@ unsafe fn answer(
         grh: ibv_global_route {
             dgid: gid_of(header.source),
             flow_label: header.flow_label,
-            sgid_index: convert::own_gid_index(&own.adapter.device),
+            sgid_index: convert::own_gid_index(device, port),
             hop_limit: 0xff,
             traffic_class: header.traffic_class,
         },

@@ -71,7 +71,7 @@ fn device_attr_ex(adapter: &Adapter) -> ibv_device_attr_ex {
         device_cap_flags_ex: orig_attr.device_cap_flags.into(),
         max_dm_size: limits::MAX_DM_SIZE,
         xrc_odp_caps: limits::ODP_RC_CAPS,
-        phys_port_cnt_ex: 1,
+        phys_port_cnt_ex: orig_attr.phys_port_cnt.into(),
         ..zero
     }
 }
@@ -118,7 +118,7 @@ fn device_attr(adapter: &Adapter) -> ibv_device_attr {
         max_srq_sge: int(limits::MAX_SGE),
         max_pkeys: limits::MAX_PKEYS,
         local_ca_ack_delay: spec.ca_ack_delay,
-        phys_port_cnt: 1,
+        phys_port_cnt: adapter.device.ports(),
         ..zero
     }
 }

@@ -12,11 +12,19 @@ use ferroce_wire::{Psn, Qpn, Srqn};
 use crate::abi::{ibv_ah_attr, ibv_gid, ibv_qp_attr, ibv_qp_cap};
 use crate::error::Error;
 
-pub(crate) fn check_port(port: u32) -> Result<(), Error> {
-    if port == 1 {
-        return Ok(());
+/// A port of a device.
+pub(crate) fn port_of(device: &Device, port: u32) -> Result<u8, Error> {
+    match u8::try_from(port) {
+        Ok(known) if (1..=device.ports()).contains(&known) => Ok(known),
+        _ => Err(Error::invalid(
+            "port_num",
+            port,
+            match device.ports() {
+                1 => "1",
+                _ => "1 or 2",
+            },
+        )),
     }
-    Err(Error::invalid("port_num", port, "1"))
 }
 
 /// The GID of an address: an IPv4 address is mapped into IPv6.
@@ -36,7 +44,7 @@ pub(crate) fn address_of(gid: ibv_gid) -> IpAddr {
 
 /// The way that an address vector describes, from a device.
 pub(crate) fn path(attr: &ibv_ah_attr, from: &Device) -> Result<Path, Error> {
-    check_port(attr.port_num.into())?;
+    let port = port_of(from, attr.port_num.into())?;
     if attr.is_global == 0 {
         return Err(Error::invalid(
             "ah_attr.is_global",
@@ -44,18 +52,18 @@ pub(crate) fn path(attr: &ibv_ah_attr, from: &Device) -> Result<Path, Error> {
             "1: RoCE always has a GRH",
         ));
     }
-    check_source(attr.grh.sgid_index, from)?;
+    check_source(attr.grh.sgid_index, from, port)?;
     Ok(Path {
         dest: address_of(attr.grh.dgid),
         traffic_class: attr.grh.traffic_class,
         sl: attr.sl & 7, // as cards shorten it to the PCP
-        port: attr.port_num,
+        port,
     })
 }
 
-/// Whether a device sends from the GID of an index: it has all of its interface's, and one address.
-fn check_source(index: u8, device: &Device) -> Result<(), Error> {
-    let (table, own) = (device.gids(), device.spec().address);
+/// Whether a port sends from the GID of an index: it has all of its interface's, and one address.
+fn check_source(index: u8, device: &Device, port: u8) -> Result<(), Error> {
+    let (table, own) = (device.gids(port), address_at(device, port));
     if table.address(index.into()) == Some(own) {
         return Ok(());
     }
@@ -71,9 +79,14 @@ fn check_source(index: u8, device: &Device) -> Result<(), Error> {
     ))
 }
 
-/// The index of the GID that a device sends from.
-pub(crate) fn own_gid_index(device: &Device) -> u8 {
-    let index = device.gids().index_of(device.spec().address);
+/// The address of a port that is there.
+pub(crate) fn address_at(device: &Device, port: u8) -> IpAddr {
+    device.address_at(port).unwrap_or(device.spec().address)
+}
+
+/// The index of the GID that a port sends from.
+pub(crate) fn own_gid_index(device: &Device, port: u8) -> u8 {
+    let index = device.gids(port).index_of(address_at(device, port));
     index.and_then(|it| u8::try_from(it).ok()).unwrap_or(0)
 }
 

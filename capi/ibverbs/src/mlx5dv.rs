@@ -61,7 +61,7 @@ pub unsafe extern "C" fn mlx5dv_query_device(
     context: *mut ibv_context,
     attrs: *mut mlx5dv_context,
 ) -> c_int {
-    let result = context::find(context).and_then(|_| {
+    let result = context::find(context).and_then(|own| {
         check("attrs_out", attrs)?;
         // SAFETY: not null, and a structure of the program that may be written to. It has the fields
         // that its `comp_mask` names.
@@ -71,7 +71,7 @@ pub unsafe extern "C" fn mlx5dv_query_device(
                 (*attrs).dc_odp_caps = limits::ODP_RC_CAPS;
             }
             if asked & MLX5DV_CONTEXT_MASK_NUM_LAG_PORTS != 0 {
-                (*attrs).num_lag_ports = 1;
+                (*attrs).num_lag_ports = own.adapter.lag_ports();
             }
             ((*attrs).version, (*attrs).flags) = (0, 0);
             (*attrs).comp_mask =
@@ -92,7 +92,7 @@ pub unsafe extern "C" fn _mlx5dv_query_port(
     info_len: usize,
 ) -> c_int {
     let result = context::find(context).and_then(|own| {
-        convert::check_port(port_num)?;
+        convert::port_of(&own.adapter.device, port_num)?;
         if info_len < size_of::<mlx5dv_port>() {
             let allowed = "the size of mlx5dv_port or more";
             return Err(Error::invalid("info_len", info_len, allowed));

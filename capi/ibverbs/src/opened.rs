@@ -40,9 +40,9 @@ impl Opened {
         self.0.meet(target, None)
     }
 
-    /// The index of the GID that the device sends from.
-    pub fn gid_index(&self) -> u8 {
-        convert::own_gid_index(self.device())
+    /// The index of the GID that a port sends from.
+    pub fn gid_index(&self, port: u8) -> u8 {
+        convert::own_gid_index(self.device(), port)
     }
 
     /// Hands all events of the connection manager to `sink` from now on. The first sink stays.

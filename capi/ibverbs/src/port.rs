@@ -7,20 +7,21 @@ use ferroce_abi::pointer::{check, put};
 use ferroce_device::Mtu;
 use ferroce_device::port_attr::{self, Gid, PKEYS};
 use ferroce_os::Interface;
-use ferroce_registry::{DeviceSpec, GidTable, LaneSpeed, PortSpeed};
+use ferroce_registry::{GidTable, LaneSpeed, PortSpeed};
+use ferroce_runtime::Device;
 
 use crate::abi::{
     IBV_GID_TYPE_ROCE_V2, PORT_ATTR_COMPAT_LEN, ibv_context, ibv_gid, ibv_gid_entry, ibv_port_attr,
 };
 use crate::context::{self, Context};
-use crate::convert::check_port;
+use crate::convert::{address_at, port_of};
 use crate::error::{Error, number, status};
 
-/// An entry of the GID table; `None` if it is empty.
-fn gid_at(own: &Context, index: impl Into<i64>) -> Result<Option<Gid>, Error> {
+/// An entry of the GID table of a port; `None` if it is empty.
+fn gid_at(own: &Context, port: u8, index: impl Into<i64>) -> Result<Option<Gid>, Error> {
     let index = index.into();
     match u32::try_from(index) {
-        Ok(known) if known < GidTable::LEN => Ok(own.adapter.device.gids().get(known)),
+        Ok(known) if known < GidTable::LEN => Ok(own.adapter.device.gids(port).get(known)),
         _ => Err(Error::invalid("gid_index", index, "0 to gid_tbl_len - 1")),
     }
 }
@@ -45,10 +46,13 @@ pub(crate) unsafe extern "C" fn query_port(
     length: usize,
 ) -> c_int {
     let result = context::find(context).and_then(|own| {
-        check_port(port.into())?;
-        check("port_attr", attr)?;
         let device = &own.adapter.device;
-        let (mtu, is_up) = device.with(|hca| (hca.config().port_mtu, hca.port_is_up(device.now())));
+        let port = port_of(device, port.into())?;
+        check("port_attr", attr)?;
+        let (mtu, is_up) = device.with(|hca| {
+            let is_up = hca.port_is_up(device.now(), port);
+            (hca.config().port_mtu, is_up)
+        });
         let known = port_attr(mtu, own.adapter.listed.spec.speed, is_up);
         // SAFETY: not null, and `length` bytes may be written to; those beyond our structure are zeroed.
         unsafe {
@@ -101,7 +105,7 @@ pub unsafe extern "C" fn ibv_query_port_speed(
     speed: *mut u64,
 ) -> c_int {
     let result = context::find(context).and_then(|own| {
-        check_port(port)?;
+        port_of(&own.adapter.device, port)?;
         if speed.is_null() {
             return Err(Error::Null("port_speed"));
         }
@@ -121,9 +125,9 @@ pub unsafe extern "C" fn ibv_query_gid(
     gid: *mut ibv_gid,
 ) -> c_int {
     let result = context::find(context).and_then(|own| {
-        check_port(port.into())?;
+        let port = port_of(&own.adapter.device, port.into())?;
         let known =
-            gid_at(&own, index)?.map_or_else(ibv_gid::default, |gid| ibv_gid { raw: gid.0 });
+            gid_at(&own, port, index)?.map_or_else(ibv_gid::default, |gid| ibv_gid { raw: gid.0 });
         check("gid", gid)?;
         // SAFETY: not null, and a variable that may be written to.
         unsafe { gid.write_unaligned(known) };
@@ -142,8 +146,8 @@ pub unsafe extern "C" fn ibv_query_gid_type(
     kind: *mut c_int,
 ) -> c_int {
     let result = context::find(context).and_then(|own| {
-        check_port(port.into())?;
-        let known = gid_at(&own, index)?.is_some();
+        let port = port_of(&own.adapter.device, port.into())?;
+        let known = gid_at(&own, port, index)?.is_some();
         // SAFETY: null or a variable of the program that may be written to.
         unsafe { put("type", kind, known.into())? };
         Ok(0)
@@ -151,13 +155,14 @@ pub unsafe extern "C" fn ibv_query_gid_type(
     number("ibv_query_gid_type", result)
 }
 
-fn gid_entry(spec: &DeviceSpec, (index, gid): (u32, Gid)) -> ibv_gid_entry {
+fn gid_entry(device: &Device, port: u8, (index, gid): (u32, Gid)) -> ibv_gid_entry {
+    let interface = Interface::of(address_at(device, port));
     ibv_gid_entry {
         gid: ibv_gid { raw: gid.0 },
         gid_index: index,
-        port_num: 1,
+        port_num: port.into(),
         gid_type: IBV_GID_TYPE_ROCE_V2,
-        ndev_ifindex: Interface::of(spec.address).map_or(0, |interface| interface.index),
+        ndev_ifindex: interface.map_or(0, |interface| interface.index),
     }
 }
 
@@ -194,12 +199,13 @@ pub unsafe extern "C" fn _ibv_query_gid_ex(
     entry_size: usize,
 ) -> c_int {
     let result = context::find(context).and_then(|own| {
-        check_port(port)?;
+        let device = &own.adapter.device;
+        let port = port_of(device, port)?;
         check_flags(flags)?;
-        let Some(gid) = gid_at(&own, index)? else {
+        let Some(gid) = gid_at(&own, port, index)? else {
             return Err(std::io::Error::from_raw_os_error(libc::ENODATA).into());
         };
-        let known = gid_entry(&own.adapter.listed.spec, (index, gid));
+        let known = gid_entry(device, port, (index, gid));
         check("entry", entry)?;
         // SAFETY: not null, and `entry_size` bytes may be written to.
         unsafe { write_entry(entry.cast(), &known, entry_size) };
@@ -208,7 +214,7 @@ pub unsafe extern "C" fn _ibv_query_gid_ex(
     status("ibv_query_gid_ex", result)
 }
 
-/// All entries of the GID table that are not empty (ibv_query_gid_table(3)).
+/// All entries of the GID tables of all ports that are not empty (ibv_query_gid_table(3)).
 #[border(number)]
 pub unsafe extern "C" fn _ibv_query_gid_table(
     context: *mut ibv_context,
@@ -219,20 +225,25 @@ pub unsafe extern "C" fn _ibv_query_gid_table(
 ) -> isize {
     let result = context::find(context).and_then(|own| {
         check_flags(flags)?;
-        let (table, spec) = (own.adapter.device.gids(), &own.adapter.listed.spec);
-        let used = table.used().count();
+        let device = &own.adapter.device;
+        let of_port = |port| {
+            let used: Vec<_> = device.gids(port).used().collect();
+            used.into_iter()
+                .map(move |entry| gid_entry(device, port, entry))
+        };
+        let all: Vec<_> = (1..=device.ports()).flat_map(of_port).collect();
+        let used = all.len();
         if max_entries < used {
-            let allowed = "as many as the table has, gid_tbl_len at most";
+            let allowed = "as many as the tables have, gid_tbl_len for each port at most";
             return Err(Error::invalid("max_entries", max_entries, allowed));
         }
-        for (place, entry) in table.used().enumerate() {
-            let known = gid_entry(spec, entry);
+        for (place, known) in all.iter().enumerate() {
             let to = check("entries", entries)?
                 .cast::<u8>()
                 .wrapping_add(place * entry_size);
             // SAFETY: not null, and an array of `max_entries` of `entry_size` bytes each that may be
             // written to.
-            unsafe { write_entry(to, &known, entry_size) };
+            unsafe { write_entry(to, known, entry_size) };
         }
         Ok(used as isize)
     });
@@ -251,8 +262,8 @@ pub unsafe extern "C" fn ibv_query_pkey(
     index: c_int,
     pkey: *mut u16,
 ) -> c_int {
-    let result = context::find(context).and_then(|_| {
-        check_port(port.into())?;
+    let result = context::find(context).and_then(|own| {
+        port_of(&own.adapter.device, port.into())?;
         let known = usize::try_from(index).ok().and_then(|at| PKEYS.get(at));
         let known = known.ok_or_else(|| Error::invalid("index", index, "0"))?;
         // SAFETY: null or a variable of the program that may be written to.
@@ -269,8 +280,8 @@ pub unsafe extern "C" fn ibv_get_pkey_index(
     port: u8,
     pkey: u16,
 ) -> c_int {
-    let result = context::find(context).and_then(|_| {
-        check_port(port.into())?;
+    let result = context::find(context).and_then(|own| {
+        port_of(&own.adapter.device, port.into())?;
         let pkey = u16::from_be(pkey);
         let index = PKEYS.iter().position(|known| *known == pkey);
         let index = index.ok_or_else(|| Error::invalid("pkey", pkey, "0xffff"))?;

@@ -21,8 +21,6 @@ pub type CmSink = Box<dyn Fn(CmEvent) + Send + Sync>;
 /// Learns that the device was removed, under the same conditions.
 pub type RemovalSink = Box<dyn Fn() + Send + Sync>;
 
-/// The only port.
-const PORT: u64 = 1;
 /// Events of the device and its port that wait for a program; of more the oldest go.
 const UNREAD_MAX: usize = 1024;
 
@@ -70,11 +68,11 @@ impl Routes {
         match self.fault(&event) {
             Some(Effect::Never) => {}
             Some(Effect::Twice) => {
-                self.pass_on(hca, event, PORT);
-                self.pass_on(hca, event, PORT);
+                self.pass_on(hca, event);
+                self.pass_on(hca, event);
             }
-            Some(Effect::Port(port)) => self.pass_on(hca, event, port.into()),
-            _ => self.pass_on(hca, event, PORT),
+            Some(Effect::Port(port)) => self.pass_on(hca, naming(event, port)),
+            _ => self.pass_on(hca, event),
         }
     }
 
@@ -86,9 +84,9 @@ impl Routes {
             Event::Qp(qpn, event) => (target_of(*event)?, Some(qpn)),
             Event::SrqLimit(_) => (Target::SrqLimitReached, None),
             Event::DeviceFatal => (Target::DeviceFatal, None),
-            Event::PortActive => (Target::PortActive, None),
-            Event::PortError => (Target::PortErr, None),
-            Event::GidChange => (Target::GidChange, None),
+            Event::PortActive { .. } => (Target::PortActive, None),
+            Event::PortError { .. } => (Target::PortErr, None),
+            Event::GidChange { .. } => (Target::GidChange, None),
             _ => return None,
         };
         let occasion = Occasion {
@@ -100,8 +98,7 @@ impl Routes {
             .flatten()
     }
 
-    /// `port` is what events of the port say.
-    fn pass_on(&self, hca: &mut Hca, event: Event, port: u64) {
+    fn pass_on(&self, hca: &mut Hca, event: Event) {
         match event {
             Event::Completion(cq) => {
                 if let Some(queue) = read(&self.completions).get(&cq) {
@@ -122,9 +119,9 @@ impl Routes {
                     sink();
                 }
             }
-            Event::PortActive => self.broadcast(9, port),
-            Event::PortError => self.broadcast(10, port),
-            Event::GidChange => self.broadcast(18, port),
+            Event::PortActive { port } => self.broadcast(9, port.into()),
+            Event::PortError { port } => self.broadcast(10, port.into()),
+            Event::GidChange { port } => self.broadcast(18, port.into()),
             Event::ConnectionManager => self.deliver_cm(hca),
             Event::ReceiveOverflow => report(
                 "the kernel drops packets because the device's receive buffer is full; raise \
@@ -163,7 +160,7 @@ impl Routes {
         }
     }
 
-    /// An event of the whole device or of its port.
+    /// An event of the whole device or of a port.
     fn broadcast(&self, kind: c_int, element: u64) {
         for queue in read(&self.contexts).iter().filter_map(Weak::upgrade) {
             queue.push_or_replace(
@@ -176,6 +173,16 @@ impl Routes {
                 |old| old.reported.is_none(),
             );
         }
+    }
+}
+
+/// An event of a port with another port's number.
+fn naming(event: Event, port: u8) -> Event {
+    match event {
+        Event::PortActive { .. } => Event::PortActive { port },
+        Event::PortError { .. } => Event::PortError { port },
+        Event::GidChange { .. } => Event::GidChange { port },
+        other => other,
     }
 }
 

@@ -36,7 +36,7 @@ pub(crate) fn step(
     match qp_state {
         1 => {
             mask |= Attr::PKEY_INDEX | Attr::PORT;
-            attr.port_num = 1;
+            attr.port_num = state.device.map_or(1, |device| device.port);
             if datagram {
                 mask |= Attr::QKEY;
                 attr.qkey = RDMA_UDP_QKEY;
@@ -90,7 +90,7 @@ pub(crate) fn path_attr(dgid: ibv_gid, state: &State) -> ibv_ah_attr {
         },
         sl: state.sl,
         is_global: 1,
-        port_num: 1,
+        port_num: state.device.map_or(1, |device| device.port),
         ..ibv_ah_attr::default()
     }
 }

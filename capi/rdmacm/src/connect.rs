@@ -99,7 +99,7 @@ unsafe fn connect(id: &Arc<Id>, given: *const rdma_conn_param) -> Result<(), Err
         response_timeout: ConnectRequest::RESPONSE_TIMEOUT,
         max_retries: ConnectRequest::MAX_RETRIES,
         private: private(&[&header.emit(), params.private])?,
-        port: 1,
+        port: device.port,
     };
     begin(id, device, |hca, now| hca.cm_mut().connect(now, &request)).map(|comm| {
         state.comm = Some(comm);
@@ -138,7 +138,7 @@ fn look_up(
         response_timeout: ConnectRequest::RESPONSE_TIMEOUT,
         max_retries: ConnectRequest::MAX_RETRIES,
         private,
-        port: 1,
+        port: device.port,
     };
     let comm = begin(id, device, |hca, now| {
         hca.cm_mut().sidr_request(now, &request)

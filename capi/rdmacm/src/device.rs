@@ -24,10 +24,14 @@ use crate::id::{self, Incoming};
 use crate::process::{PerProcess, lock};
 use crate::verbs;
 
-/// A device that this process has open.
+/// A port of a device that this process has open.
 pub(crate) struct Device {
     pub(crate) context: *mut ibv_context,
     opened: Opened,
+    /// Its number, from 1.
+    pub(crate) port: u8,
+    /// The device's second port, of the first if there is one.
+    second: Option<&'static Self>,
     /// Protection domain of queue pairs whose program has none, once there is one.
     domain: Mutex<*mut ibv_pd>,
     /// XRC domain of identifiers whose program has none, once there is one.
@@ -43,6 +47,7 @@ unsafe impl Send for Device {}
 unsafe impl Sync for Device {}
 
 impl Device {
+    /// Opens a device, and returns its first port.
     fn open(pointer: *mut ibv_device) -> Result<&'static Self, Error> {
         // SAFETY: a device of the list.
         let context = unsafe { ibv_open_device(pointer) };
@@ -54,14 +59,21 @@ impl Device {
         // SAFETY: a live context and a local variable.
         unsafe { ibv_query_device(context, &raw mut limits) };
         let code = |value: c_int| u8::try_from(value).unwrap_or(u8::MAX);
-        let device: &'static Self = Box::leak(Box::new(Self {
-            context,
-            opened: Opened::of(context)?,
-            domain: Mutex::new(null_mut()),
-            xrc_domain: Mutex::new(null_mut()),
-            max_responder_resources: code(limits.max_qp_rd_atom),
-            max_initiator_depth: code(limits.max_qp_init_rd_atom),
-        }));
+        let opened = Opened::of(context)?;
+        let at_port = |port, second| -> &'static Self {
+            Box::leak(Box::new(Self {
+                context,
+                opened: opened.clone(),
+                port,
+                second,
+                domain: Mutex::new(null_mut()),
+                xrc_domain: Mutex::new(null_mut()),
+                max_responder_resources: code(limits.max_qp_rd_atom),
+                max_initiator_depth: code(limits.max_qp_init_rd_atom),
+            }))
+        };
+        let has_second = opened.device().ports() == 2;
+        let device = at_port(1, has_second.then(|| at_port(2, None)));
         device
             .opened
             .set_cm_sink(Box::new(move |event| id::route(device, event)));
@@ -69,6 +81,14 @@ impl Device {
             .opened
             .set_removal_sink(Box::new(move || device.tell_removal()));
         Ok(device)
+    }
+
+    /// The port of this number, of the first one.
+    pub(crate) fn at_port(&'static self, port: u8) -> &'static Self {
+        match self.second {
+            Some(second) if port == 2 => second,
+            _ => self,
+        }
     }
 
     /// Tells the identifiers that are bound to the device that it is gone, as the kernel does. Their
@@ -90,7 +110,7 @@ impl Device {
         self.opened.meet(target)
     }
 
-    /// What tells it from others.
+    /// What tells its device from others.
     pub(crate) fn key(&self) -> usize {
         self.context as usize
     }
@@ -129,11 +149,12 @@ impl Device {
 
     /// The index of the GID that it sends from.
     pub(crate) fn gid_index(&self) -> u8 {
-        self.opened.gid_index()
+        self.opened.gid_index(self.port)
     }
 
     pub(crate) fn address(&self) -> IpAddr {
-        self.spec().address
+        let address = self.opened.device().address_at(self.port);
+        address.unwrap_or(self.spec().address)
     }
 
     /// The protection domain of queue pairs whose program has none.
@@ -165,7 +186,7 @@ impl Device {
     pub(crate) fn mtu(&self) -> u8 {
         let mut port = ibv_port_attr::default();
         // SAFETY: a live context and a local variable.
-        unsafe { ibv_query_port(self.context, 1, &raw mut port) };
+        unsafe { ibv_query_port(self.context, self.port, &raw mut port) };
         u8::try_from(port.active_mtu).unwrap_or(1)
     }
 
@@ -182,12 +203,19 @@ pub(crate) fn open_devices() -> Vec<&'static Device> {
     lock(DEVICES.get()).clone()
 }
 
-/// Opens the devices that `wanted` picks.
-fn open(wanted: impl Fn(&DeviceSpec) -> bool) -> Result<Vec<&'static Device>, Error> {
+/// Every port there is: the device, and the port's number and address.
+fn ports(specs: &[DeviceSpec]) -> impl Iterator<Item = (&DeviceSpec, u8, IpAddr)> {
+    specs.iter().flat_map(|spec| {
+        (1..=spec.ports()).filter_map(move |port| Some((spec, port, spec.address_at(port)?)))
+    })
+}
+
+/// Opens the devices of the ports that `wanted` picks by number and address.
+fn open(wanted: impl Fn(u8, IpAddr) -> bool) -> Result<Vec<&'static Device>, Error> {
     let specs = Registry::open()?.devices()?;
     let mut known = lock(DEVICES.get());
     let mut found = Vec::new();
-    for spec in specs.iter().filter(|spec| wanted(spec)) {
+    for (spec, port, _) in ports(&specs).filter(|(_, port, address)| wanted(*port, *address)) {
         let same = |device: &&&'static Device| device.spec() == spec;
         let device = match known.iter().find(same) {
             Some(device) => *device,
@@ -197,7 +225,7 @@ fn open(wanted: impl Fn(&DeviceSpec) -> bool) -> Result<Vec<&'static Device>, Er
                 device
             }
         };
-        found.push(device);
+        found.push(device.at_port(port));
     }
     Ok(found)
 }
@@ -242,7 +270,7 @@ pub(crate) enum Local {
 
 impl Local {
     pub(crate) fn of(address: IpAddr) -> Result<Self, Error> {
-        if let Some(device) = open(|spec| spec.address == address)?.first() {
+        if let Some(device) = open(|_, its| its == address)?.first() {
             return Ok(Self::Device(device));
         }
         if address.is_unspecified() || address.is_loopback() {
@@ -263,15 +291,17 @@ pub(crate) fn is_any(address: IpAddr) -> bool {
     matches!(Local::of(address), Ok(Local::Any))
 }
 
-/// The devices that listen on a wildcard address: those of its family, and for IPv6 all, unless it
-/// is to be IPv6 only. There may be none.
+/// The devices that listen on a wildcard address, with all their ports: those of its family, and for
+/// IPv6 all, unless it is to be IPv6 only. There may be none.
 pub(crate) fn covered(wildcard: IpAddr, only: bool) -> Result<Vec<&'static Device>, Error> {
-    open(|spec| (wildcard.is_ipv6() && !only) || spec.address.is_ipv4() == wildcard.is_ipv4())
+    let is_covered =
+        |address: IpAddr| (wildcard.is_ipv6() && !only) || address.is_ipv4() == wildcard.is_ipv4();
+    open(|port, address| port == 1 && is_covered(address))
 }
 
 /// All devices.
 pub(crate) fn all() -> Result<Vec<&'static Device>, Error> {
-    open(|_| true)
+    open(|port, _| port == 1)
 }
 
 /// The device by which this host reaches itself: the first of the address's family, or the first.
@@ -307,16 +337,20 @@ pub(crate) fn towards(peer: IpAddr) -> Result<&'static Device, Error> {
             return Err(Error::refused(errno, format!("no way to {peer}: {error}")));
         }
     };
-    let has = |address: IpAddr| specs.iter().find(move |spec| spec.address == address);
-    let loopback = || specs.iter().find(|spec| same_loopback(spec.address, peer));
-    let spec = has(source).or_else(|| has(peer)).or_else(loopback);
-    let spec = spec.ok_or_else(|| {
+    let find = |wanted: &dyn Fn(IpAddr) -> bool| {
+        let mut addresses = ports(&specs).map(|(.., address)| address);
+        addresses.find(|address| wanted(*address))
+    };
+    let found = find(&|address| address == source)
+        .or_else(|| find(&|address| address == peer))
+        .or_else(|| find(&|address| same_loopback(address, peer)));
+    let found = found.ok_or_else(|| {
         no_device(format!(
             "no device has the address {source}, from which {peer} is reached; `ferroce dev show` \
              lists those there are"
         ))
     })?;
-    at(spec.address)
+    at(found)
 }
 
 fn same_loopback(one: IpAddr, other: IpAddr) -> bool {

@@ -153,7 +153,7 @@ pub(crate) fn route(device: &'static Device, event: CmEvent) {
     };
     // Without a recipient the connection is one whose request the program has not taken yet.
     if let Some(id) = to {
-        let event = Box::new(event);
+        let (device, event) = (device.at_port(event.port), Box::new(event));
         id.push(Incoming::Cm { device, event });
     }
 }
@@ -275,7 +275,7 @@ impl Id {
                 (*id).pd = device.domain().unwrap_or(null_mut());
             }
             (*id).verbs = device.context;
-            (*id).port_num = 1;
+            (*id).port_num = device.port;
             (*id).route.addr.addr = rdma_ib_addr {
                 sgid: address::gid(device.address()),
                 pkey: ferroce_wire::PKEY_DEFAULT.to_be(),

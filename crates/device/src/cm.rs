@@ -468,12 +468,10 @@ impl Cm {
 
     /// Tells the program, if the connection is still its own.
     fn tell(&mut self, comm: CommId, kind: CmEventKind) {
-        if self
-            .connections
-            .get(&comm)
-            .is_some_and(Connection::is_owned)
-        {
-            self.events.push_back(CmEvent { comm, kind });
+        let owned = self.connections.get(&comm).filter(|it| it.is_owned());
+        if let Some(connection) = owned {
+            let port = connection.path.port;
+            self.events.push_back(CmEvent { comm, port, kind });
         }
     }
 

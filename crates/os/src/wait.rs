@@ -62,14 +62,14 @@ impl Waiter {
         timeout: Option<Duration>,
         interest_write: bool,
     ) -> io::Result<Wake> {
-        self.wait_also(socket, [None; 2], timeout, interest_write)
+        self.wait_also(socket, [None; 3], timeout, interest_write)
     }
 
     /// [`Self::wait`] that ends also when there is something to read from one of `also`.
     pub fn wait_also(
         &mut self,
         socket: &impl AsFd,
-        also: [Option<BorrowedFd<'_>>; 2],
+        also: [Option<BorrowedFd<'_>>; 3],
         timeout: Option<Duration>,
         interest_write: bool,
     ) -> io::Result<Wake> {
@@ -94,14 +94,14 @@ impl Waiter {
     fn sleep(
         &self,
         socket: &impl AsFd,
-        also: [Option<BorrowedFd<'_>>; 2],
+        also: [Option<BorrowedFd<'_>>; 3],
         timeout: Option<Duration>,
         interest_write: bool,
     ) -> io::Result<Wake> {
         let mut interest = PollFlags::IN;
         interest.set(PollFlags::OUT, interest_write);
         let event = PollFd::from_borrowed_fd(self.shared.event.as_fd(), PollFlags::IN);
-        let mut fds = [event.clone(), event.clone(), event.clone(), event];
+        let mut fds: [_; 5] = std::array::from_fn(|_| event.clone());
         fds[1] = PollFd::new(socket, interest);
         let mut used = 2;
         for fd in also.into_iter().flatten() {

@@ -20,6 +20,8 @@ pub struct Observer {
     spec: DeviceSpec,
     shared: SharedFile,
     state: DeviceState,
+    /// Of a second link: the file of the first, whose processes have both.
+    first: Option<SharedFile>,
 }
 
 /// How the port of a device is.
@@ -34,9 +36,9 @@ pub struct PortLook {
 }
 
 impl Registry {
-    /// Looks at a device without opening it for traffic.
+    /// Looks at a device without opening it for traffic, or as `DEVICE/2` at its second link.
     pub fn observe(&self, name: &str) -> Result<Observer, RegistryError> {
-        self.observe_device(self.device(name)?)
+        self.observe_device(self.link(name)?)
     }
 
     /// The same of one that [`Self::devices`] has told of: its file is not read again, nor those of
@@ -44,10 +46,15 @@ impl Registry {
     pub fn observe_device(&self, spec: DeviceSpec) -> Result<Observer, RegistryError> {
         let shared = self.share(&spec)?;
         let state = shared.state(0);
+        let first = match spec.name.split_once('/') {
+            Some((device, _)) => Some(self.share(&self.device(device)?)?),
+            None => None,
+        };
         Ok(Observer {
             spec,
             shared,
             state,
+            first,
         })
     }
 }
@@ -110,8 +117,9 @@ impl Observer {
     /// at their next packet.
     pub fn call_attention(&self) {
         // Of the VFs of a card each has a file, and processes, of its own; they wait.
+        let shared = self.first.as_ref().unwrap_or(&self.shared);
         for process in self.processes().into_iter().flatten() {
-            self.shared.call_attention(process.slot);
+            shared.call_attention(process.slot);
         }
     }
 

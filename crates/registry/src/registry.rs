@@ -204,6 +204,27 @@ impl Registry {
         found.ok_or_else(|| self.no_such(name, devices))
     }
 
+    /// The device of a name as [`Self::device`] finds it, or, for `DEVICE/2`, what is its second link's
+    /// own. `DEVICE/1` is the device itself.
+    pub fn link(&self, name: &str) -> Result<DeviceSpec, RegistryError> {
+        let Some((device, number)) = name.split_once('/') else {
+            return self.device(name);
+        };
+        let spec = self.device(device)?;
+        let mut links = spec.links();
+        let count = spec.links().count();
+        let place = number
+            .parse::<usize>()
+            .ok()
+            .and_then(|it| it.checked_sub(1));
+        let found = place.and_then(|place| links.nth(place));
+        found.ok_or_else(|| RegistryError::NoSuchLink {
+            name: name.to_owned(),
+            device: device.to_owned(),
+            count,
+        })
+    }
+
     /// The device of a name, if it is not a VF: those cannot be changed by themselves. Without regard
     /// to `FERROCE_DEVICES`.
     pub fn card(&self, name: &str) -> Result<DeviceSpec, RegistryError> {
@@ -250,10 +271,10 @@ impl Registry {
         spec.check()?;
         let old = self.card(&spec.name)?;
         self.check_places(spec)?;
-        let new = spec.functions();
-        let place = |it: &DeviceSpec| (it.name.clone(), it.address, it.port);
+        let new = places(spec);
+        let place = |it: &DeviceSpec| (it.name.clone(), it.address, it.port, it.bond);
         let stays = |was: &DeviceSpec| new.iter().any(|is| place(is) == place(was));
-        let mut gone = old.functions();
+        let mut gone = places(&old);
         gone.retain(|was| !stays(was));
         self.remove_states(&gone)?;
         self.write(spec)?;
@@ -271,7 +292,7 @@ impl Registry {
     /// Removes a device as if its card was pulled out: processes that have it or a VF of it open lose it, and
     /// are told.
     pub fn remove_by_force(&self, name: &str) -> Result<(), RegistryError> {
-        for spec in self.card(name)?.functions().iter().rev() {
+        for spec in self.places(name)?.iter().rev() {
             let path = self.state_path(spec);
             if path.exists() {
                 let removed = self.share(spec)?.remove_by_force();
@@ -283,8 +304,14 @@ impl Registry {
 
     /// Removes a device that no process has open, with its counters and its VFs.
     pub fn remove(&self, name: &str) -> Result<(), RegistryError> {
-        self.remove_states(&self.card(name)?.functions())?;
+        self.remove_states(&self.places(name)?)?;
         self.remove_definition(name)
+    }
+
+    /// Everything of a card that processes share: its functions, and its links.
+    fn places(&self, name: &str) -> Result<Vec<DeviceSpec>, RegistryError> {
+        let card = self.card(name)?;
+        Ok(places(&card))
     }
 
     fn remove_definition(&self, name: &str) -> Result<(), RegistryError> {
@@ -354,7 +381,8 @@ impl Registry {
     fn check_places(&self, spec: &DeviceSpec) -> Result<(), RegistryError> {
         let mut others = self.defined()?;
         others.retain(|other| other.pf().name != spec.name);
-        for own in spec.functions() {
+        let mut others: Vec<_> = others.iter().flat_map(DeviceSpec::links).collect();
+        for own in places(spec) {
             for other in &others {
                 let (device, name) = (own.name.clone(), other.name.clone());
                 if device == name {
@@ -368,7 +396,8 @@ impl Registry {
                         name,
                     });
                 }
-                if let Some(pci) = own.pci.filter(|_| own.pci == other.pci) {
+                let is_same_card = own.is_second_link();
+                if let Some(pci) = own.pci.filter(|_| own.pci == other.pci && !is_same_card) {
                     return Err(RegistryError::PciTaken { device, pci, name });
                 }
             }
@@ -422,4 +451,11 @@ impl Registry {
 fn name_in(file: &OsString) -> Option<&str> {
     let name = file.to_str()?.strip_suffix(".toml")?;
     check_name(name).ok().map(|()| name)
+}
+
+fn places(card: &DeviceSpec) -> Vec<DeviceSpec> {
+    card.functions()
+        .iter()
+        .flat_map(DeviceSpec::links)
+        .collect()
 }

@@ -153,18 +153,26 @@ impl SharedFile {
     /// `SharedFile` is dropped.
     pub fn claim_slot(&self, held: &Membership<'_>) -> io::Result<Option<u8>> {
         for slot in self.layout.slots() {
-            if os::lock(&self.file, byte::SLOTS + i64::from(slot))? {
-                let comm = std::fs::read("/proc/self/comm").unwrap_or_default();
-                self.layout.member(slot).set(process::id(), &comm);
-                self.layout.note_slot(slot);
-                let claim = self.layout.generation();
-                self.layout.member(slot).set_claim(claim);
-                self.clear_services(held, slot);
-                self.clear_leases(held, slot)?;
+            if self.claim_this_slot(held, slot)? {
                 return Ok(Some(slot));
             }
         }
         Ok(None)
+    }
+
+    /// Takes this slot; false if it has an owner.
+    pub fn claim_this_slot(&self, held: &Membership<'_>, slot: u8) -> io::Result<bool> {
+        if !os::lock(&self.file, byte::SLOTS + i64::from(slot))? {
+            return Ok(false);
+        }
+        let comm = std::fs::read("/proc/self/comm").unwrap_or_default();
+        self.layout.member(slot).set(process::id(), &comm);
+        self.layout.note_slot(slot);
+        let claim = self.layout.generation();
+        self.layout.member(slot).set_claim(claim);
+        self.clear_services(held, slot);
+        self.clear_leases(held, slot)?;
+        Ok(true)
     }
 
     /// How many slots have been taken so far, for a process that has just taken one.

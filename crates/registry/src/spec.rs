@@ -6,6 +6,7 @@ mod functions;
 mod guid;
 mod identity;
 mod link;
+mod links;
 mod nvconfig;
 mod pci;
 mod priority;
@@ -109,6 +110,12 @@ pub struct DeviceSpec {
     /// device's own if it is not there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vf_address: Option<IpAddr>,
+    /// Address of the card's second port, if it has one. A device with VFs has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub second_address: Option<IpAddr>,
+    /// Whether both ports make a bond: programs see one port, with the device's address.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub bond: bool,
     /// If the device is itself a VF, of which card. Not in the file: VFs have none.
     #[serde(skip)]
     pub vf: Option<Vf>,
@@ -215,6 +222,8 @@ impl DeviceSpec {
             seed: 0,
             vfs: 0,
             vf_address: None,
+            second_address: None,
+            bond: false,
             vf: None,
             emulation: None,
             personality: Personality::default(),
@@ -223,7 +232,7 @@ impl DeviceSpec {
     }
 
     /// The keys of a device's file, and of `ferroce dev set`.
-    pub const KEYS: [&'static str; 21] = [
+    pub const KEYS: [&'static str; 23] = [
         "address",
         "port",
         "node_guid",
@@ -243,6 +252,8 @@ impl DeviceSpec {
         "seed",
         "vfs",
         "vf_address",
+        "second_address",
+        "bond",
         "personality",
         "nvconfig",
     ];
@@ -333,6 +344,7 @@ impl DeviceSpec {
             return bad("personality.ib_multiplier", &multiplier, "1 to 4");
         }
         self.check_vlan()?;
+        self.check_links()?;
         self.check_vfs()
     }
 }

@@ -2,14 +2,17 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use ferroce_admission::Bounds;
-use ferroce_device::{Hca, HcaConfig, HostProfile, Mtu};
+use ferroce_device::{Hca, HcaConfig, HostProfile, Mtu, Pairing};
 use ferroce_os::{Interface, Tap, Waiter};
-use ferroce_registry::{Registry, RegistryError, SLOT_MAX};
+use ferroce_registry::{DeviceSpec, Registry, RegistryError, SLOT_MAX, SharedFile};
 use ferroce_sockets::{Options, Socket};
 
 use crate::attachment::{Attachment, secret, seed};
+use crate::berth::Mooring;
 use crate::device::Device;
 use crate::neighbours::Neighbours;
 use crate::open_error::OpenError;
@@ -66,11 +69,7 @@ impl Device {
         let address = SocketAddr::new(spec.address, spec.port);
         Port::check(&shared, address)?;
         drop(membership);
-        let socket = Options {
-            share_port: true,
-            ..options.socket
-        };
-        let socket = Socket::unbound(address, &socket)?;
+        let socket = Socket::unbound(address, &shared_port(&options))?;
 
         let config = HcaConfig {
             seed: seed(&spec, slot),
@@ -89,22 +88,100 @@ impl Device {
         };
         let state = shared.state(slot);
         let shared = Arc::new(shared);
-        let neighbours = Neighbours::new(Arc::clone(&shared), slot, mailbox);
+        let second = SecondLink::claim(registry, &spec, slot)?;
+        let second_mooring = match &second {
+            Some(second) if spec.ports() == 2 => Some(second.moor(&shared, slot, &options)?),
+            _ => None,
+        };
+        let neighbours = Neighbours::new(Arc::clone(&shared), Arc::clone(&shared), slot, mailbox);
+        let first_mooring = Mooring {
+            socket,
+            shared: Some((Arc::clone(&shared), neighbours)),
+        };
+        let pairing = match spec.bond {
+            true => Pairing::Bond,
+            false => Pairing::Ports,
+        };
+        let second_file = second.map(|it| it.shared);
+        let second_state = second_file.as_ref().map(|it| it.state(slot));
+        let hca = |config| {
+            let hca = Hca::with_state(config, state);
+            match second_state {
+                Some(state) => hca.with_second_link(pairing, state),
+                None => hca,
+            }
+        };
         let attachment = Attachment {
             spec,
             slot,
+            second: second_file,
             shared: Some(shared),
         };
-        let hca = |config| Hca::with_state(config, state);
-        Self::build(
-            socket,
-            config,
-            bounds,
-            hca,
-            options.tap,
-            attachment,
-            Some(neighbours),
-        )
+        let moorings = (first_mooring, second_mooring);
+        Self::build(moorings, config, bounds, hca, options.tap, attachment)
+    }
+}
+
+/// How long the slot of a process that has just died may seem taken at the second link.
+const DEATH_MAX: Duration = Duration::from_millis(500);
+
+/// A process's slot at the second link of a device.
+struct SecondLink {
+    address: SocketAddr,
+    shared: Arc<SharedFile>,
+}
+
+impl SecondLink {
+    /// Claims the slot there that the process has at the first link; `None` if there is one link.
+    fn claim(registry: &Registry, spec: &DeviceSpec, slot: u8) -> Result<Option<Self>, OpenError> {
+        let Some(spec) = spec.second_link() else {
+            return Ok(None);
+        };
+        let shared = registry.share(&spec)?;
+        let failed = |source| RegistryError::state(shared.path(), source);
+        let started = Instant::now();
+        loop {
+            let membership = shared.membership().map_err(failed)?;
+            if shared.claim_this_slot(&membership, slot).map_err(failed)? {
+                break;
+            }
+            drop(membership);
+            if started.elapsed() >= DEATH_MAX {
+                return Err(OpenError::Full { max: SLOT_MAX });
+            }
+            thread::sleep(DEATH_MAX / 100);
+        }
+        let address = SocketAddr::new(spec.address, spec.port);
+        let shared = Arc::new(shared);
+        Ok(Some(Self { address, shared }))
+    }
+
+    /// The process's place at the second port. `services` is the file of the first.
+    fn moor(
+        &self,
+        services: &Arc<SharedFile>,
+        slot: u8,
+        options: &AttachOptions,
+    ) -> Result<Mooring, OpenError> {
+        let shared = &self.shared;
+        let failed = |source| RegistryError::state(shared.path(), source);
+        let mailbox = shared.mailbox(slot).map_err(failed)?;
+        {
+            let _held = shared.membership().map_err(failed)?;
+            Port::check(shared, self.address)?;
+        }
+        let socket = Socket::unbound(self.address, &shared_port(options))?;
+        let neighbours = Neighbours::new(Arc::clone(shared), Arc::clone(services), slot, mailbox);
+        let shared = Some((Arc::clone(shared), neighbours));
+        Ok(Mooring { socket, shared })
+    }
+}
+
+/// The socket's options: all processes share the UDP port.
+fn shared_port(options: &AttachOptions) -> Options {
+    Options {
+        share_port: true,
+        ..options.socket
     }
 }
 

@@ -12,11 +12,24 @@ use ferroce_registry::{DeviceSpec, SharedFile};
 pub(crate) struct Attachment {
     pub(crate) spec: DeviceSpec,
     pub(crate) slot: u8,
+    /// Keeps the slot of the second link, if there is one. It is dropped first: who finds the slot
+    /// free at the first link finds it free at both.
+    pub(crate) second: Option<Arc<SharedFile>>,
     /// Keeps the slot.
     pub(crate) shared: Option<Arc<SharedFile>>,
 }
 
 impl Attachment {
+    /// Number, address and file of each link.
+    pub(crate) fn links(&self) -> Vec<(u8, IpAddr, Arc<SharedFile>)> {
+        let files = [(1, &self.shared), (2, &self.second)];
+        let link = |(number, file): (u8, &Option<Arc<SharedFile>>)| {
+            let address = self.spec.address_at(number)?;
+            Some((number, address, Arc::clone(file.as_ref()?)))
+        };
+        files.into_iter().filter_map(link).collect()
+    }
+
     /// The place of a process that has a device to itself.
     pub(crate) fn alone(address: IpAddr, port: u16) -> Self {
         let name = DeviceSpec::DEFAULT_NAME;
@@ -27,6 +40,7 @@ impl Attachment {
         Self {
             spec,
             slot: 0,
+            second: None,
             shared: None,
         }
     }

@@ -23,11 +23,10 @@ use ferroce_device::{
     VerbsError,
 };
 use ferroce_driver::{Ring, patience::WAIT_SPIN};
-use ferroce_os::{Clock, Epoll, Tap, Waiter, Waker};
+use ferroce_os::{Clock, Tap, Waiter, Waker};
 use ferroce_registry::{
     DeviceSpec, GidTable, Query, Resource, ServiceClaim, ServiceError, ServiceScope, rows,
 };
-use ferroce_rings::Near;
 use ferroce_sockets::{Options, Socket};
 use ferroce_wire::{Qpn, ROCE_V2_PORT, cm::PortSpace};
 
@@ -37,10 +36,10 @@ use self::lock::{EngineGuard, EngineLock};
 use self::progress::{HelperThread, Shared};
 pub use self::tandem::{Spent, Tandem};
 use crate::attachment::{Attachment, random_secret};
-use crate::link::{Engine, HostClock, SocketLink};
-use crate::neighbours::Neighbours;
+use crate::berth::{Berth, Mooring, Moorings, SecondBerth};
+use crate::link::{Engine, HostClock};
+use crate::links::Links;
 use crate::open_error::OpenError;
-use crate::port::Port;
 
 /// Takes the device's events in place of [`Device::poll_event`]. It is called while the device is
 /// locked, by whatever thread drives it, and must not call the device.
@@ -101,8 +100,8 @@ fn fit(bounds: &mut Bounds, socket: &Socket) {
 pub struct Device {
     shared: Arc<Shared>,
     helper: Option<JoinHandle<()>>,
-    /// The thread that hears of the host's interfaces, and how to end it.
-    watcher: Option<(JoinHandle<()>, Waker)>,
+    /// The threads that hear of the host's interfaces, and how to end them.
+    watchers: Vec<(JoinHandle<()>, Waker)>,
     attachment: Attachment,
 }
 
@@ -112,13 +111,12 @@ impl Device {
         let socket = Socket::bind(SocketAddr::new(config.address, config.port), &config.socket)?;
         let attachment = Attachment::alone(config.address, config.port);
         let (mut device, waiter) = Self::build(
-            socket,
+            (Mooring::alone(socket), None),
             config.hca,
             config.bounds,
             Hca::new,
             config.tap,
             attachment,
-            None,
         )?;
         if config.helper {
             device.start_helper(waiter)?;
@@ -128,49 +126,41 @@ impl Device {
 
     /// Starts the threads that serve a device which several processes may have open.
     pub(crate) fn serve(&mut self, waiter: Waiter) -> Result<(), OpenError> {
-        self.start_watcher()?;
+        self.start_watchers()?;
         self.start_helper(waiter)
     }
 
     /// A device without its helper thread, and what that one will wait by.
     pub(crate) fn build(
-        socket: Socket,
+        moorings: Moorings,
         mut config: HcaConfig,
         mut bounds: Bounds,
         hca: impl FnOnce(HcaConfig) -> Hca,
         tap: Option<Tap>,
         attachment: Attachment,
-        neighbours: Option<Neighbours>,
     ) -> Result<(Self, Waiter), OpenError> {
-        fit(&mut bounds, &socket);
+        let (first, second) = moorings;
         config.secret.get_or_insert_with(random_secret);
-        let leases = neighbours.as_ref().map(Neighbours::leases);
+        for mooring in [&first].into_iter().chain(&second) {
+            fit(&mut bounds, &mooring.socket);
+        }
+        let leases = first.shared.as_ref().map(|(_, it)| it.leases());
         let hca = hca(config).with_admission(Box::new(Shares::new(bounds, leases)));
         let tap = tap.map(|tap| tap.in_vlan(hca.qos().vlan));
         let state = hca.state().clone();
-        let mailbox = neighbours.as_ref().map(Neighbours::mailbox);
-        let port = attachment.shared.as_ref();
-        let port = port.map(|shared| Port::new(Arc::clone(shared), attachment.slot));
-        let groups = Arc::new(Epoll::new().map_err(OpenError::Helper)?);
-        let watch = Arc::clone(&groups);
-        let socket = Arc::new(socket);
-        let near = Self::near(&attachment, socket.address(), &groups)?;
-        let reader = near.as_ref().map(|near| near.reader().clone());
-        let engine = Engine::new(
-            hca,
-            SocketLink::new(Arc::clone(&socket), tap, neighbours, near, watch),
-            HostClock,
-        );
+        let (slot, kind) = (attachment.slot, attachment.spec.link);
+        let (first, link) = Berth::new(first, 1, slot, kind, tap.clone())?;
+        let second = second.map(|it| Berth::new(it, 2, slot, kind, tap));
+        let (second, second_link) = second.transpose()?.unzip();
+        let second = second.map(SecondBerth::new).transpose();
+        let engine = Engine::new(hca, Links::new(link, second_link), HostClock);
         let waiter = Waiter::new().map_err(OpenError::Helper)?;
-        let parts = (Arc::clone(&socket), Arc::clone(&groups));
+        let parts = (Arc::clone(&first.socket), Arc::clone(&first.groups));
         let empty = move || Shared::empty(&parts.0, &parts.1);
         let shared = Arc::new(Shared {
-            socket,
-            port,
+            first,
+            second: second.map_err(OpenError::Helper)?,
             state,
-            mailbox,
-            reader,
-            groups,
             engine: EngineLock::new(engine, empty),
             events: EventQueue::default(),
             helper: HelperThread::new(waiter.waker()),
@@ -178,48 +168,35 @@ impl Device {
         let device = Self {
             shared,
             helper: None,
-            watcher: None,
+            watchers: Vec::new(),
             attachment,
         };
         Ok((device, waiter))
     }
 
-    /// The rings to and from peers on this host, of a device that several processes may have open.
-    fn near(
-        attachment: &Attachment,
-        own: SocketAddr,
-        watch: &Epoll,
-    ) -> Result<Option<Near>, OpenError> {
-        let Attachment { spec, slot, shared } = attachment;
-        let Some(shared) = shared else {
-            return Ok(None);
-        };
-        Near::new(shared, *slot, spec.link, own, watch).map_err(OpenError::Helper)
-    }
-
     fn start_helper(&mut self, waiter: Waiter) -> Result<(), OpenError> {
         let shared = Arc::clone(&self.shared);
-        let name = format!("ferroce-{}", shared.socket.address().ip());
+        let name = format!("ferroce-{}", shared.first.socket.address().ip());
         let helper = ferroce_os::spawn(name, move || shared.help(waiter));
         self.helper = Some(helper.map_err(OpenError::Helper)?);
         Ok(())
     }
 
-    /// Has a thread hear of the host's interfaces, where the kernel tells.
-    fn start_watcher(&mut self) -> Result<(), OpenError> {
-        let Some(file) = self.attachment.shared.clone() else {
-            return Ok(());
-        };
-        let shared = Arc::clone(&self.shared);
-        let own = self.attachment.spec.address;
-        let Some(view) = HostView::begin(own, &file, &mut shared.lock().hca) else {
-            return Ok(());
-        };
-        let waiter = Waiter::new().map_err(OpenError::Helper)?;
-        let waker = waiter.waker();
-        let name = "ferroce-host".to_owned();
-        let watcher = ferroce_os::spawn(name, move || shared.watch_host(view, &file, waiter));
-        self.watcher = Some((watcher.map_err(OpenError::Helper)?, waker));
+    /// Has a thread for each link hear of the host's interfaces, where the kernel tells.
+    fn start_watchers(&mut self) -> Result<(), OpenError> {
+        for (number, own, file) in self.attachment.links() {
+            let shared = Arc::clone(&self.shared);
+            let view = HostView::begin(number, own, &file, &mut shared.lock().hca);
+            let Some(view) = view else {
+                return Ok(());
+            };
+            let waiter = Waiter::new().map_err(OpenError::Helper)?;
+            let waker = waiter.waker();
+            let name = "ferroce-host".to_owned();
+            let watcher = ferroce_os::spawn(name, move || shared.watch_host(view, &file, waiter));
+            let watcher = watcher.map_err(OpenError::Helper)?;
+            self.watchers.push((watcher, waker));
+        }
         Ok(())
     }
 
@@ -263,7 +240,7 @@ impl Device {
 
     /// The socket's address.
     pub fn address(&self) -> SocketAddr {
-        self.shared.socket.address()
+        self.shared.first.socket.address()
     }
 
     /// Whether another process opened the device, of which this one is a child by `fork`: here it
@@ -310,17 +287,39 @@ impl Device {
         rows(&engine.hca, self.address().ip(), self.now(), query, links)
     }
 
-    /// The port's GIDs. Of a device that was opened without a registry, its own address.
-    pub fn gids(&self) -> GidTable {
-        match &self.attachment.shared {
-            Some(file) => file.gids(),
-            None => GidTable::alone(self.address().ip()),
+    /// How many ports programs see.
+    pub fn ports(&self) -> u8 {
+        self.attachment.spec.ports()
+    }
+
+    /// The address of a port, from 1; `None` if there is no such port.
+    pub fn address_at(&self, port: u8) -> Option<IpAddr> {
+        match port {
+            1 => Some(self.address().ip()),
+            _ if port > self.ports() => None,
+            _ => self.attachment.spec.address_at(port),
+        }
+    }
+
+    /// The port with this address.
+    pub fn port_at(&self, address: IpAddr) -> Option<u8> {
+        (1..=self.ports()).find(|port| self.address_at(*port) == Some(address))
+    }
+
+    /// The GIDs of a port, from 1; of one that is not there, those of the first. Of a device that was
+    /// opened without a registry, its own address.
+    pub fn gids(&self, port: u8) -> GidTable {
+        let Attachment { shared, second, .. } = &self.attachment;
+        match (shared, second) {
+            (_, Some(second)) if port == 2 && self.ports() == 2 => second.gids(),
+            (Some(file), _) => file.gids(),
+            (None, _) => GidTable::alone(self.address().ip()),
         }
     }
 
     /// Datagrams the kernel dropped because the receive buffer was full, if it tells.
     pub fn receive_drops(&self) -> Option<u32> {
-        self.shared.socket.receive_drops().ok()
+        self.shared.first.socket.receive_drops().ok()
     }
 
     /// Shares the device's port with its other processes, so that packets arrive. The first object
@@ -596,7 +595,7 @@ impl Drop for Device {
     fn drop(&mut self) {
         if self.is_orphaned() || self.is_in_call() {
             // The thread is the parent's, or waits for what this one does not give back.
-            mem::forget((self.helper.take(), self.watcher.take()));
+            mem::forget((self.helper.take(), mem::take(&mut self.watchers)));
             return;
         }
         self.shared.helper.stop();
@@ -604,7 +603,7 @@ impl Drop for Device {
             // A panic of the helper has been printed already.
             let _ = helper.join();
         }
-        if let Some((watcher, waker)) = self.watcher.take() {
+        for (watcher, waker) in self.watchers.drain(..) {
             waker.wake();
             let _ = watcher.join();
         }

@@ -55,6 +55,8 @@ pub(crate) enum Place {
 /// Knows what is to become of a datagram.
 #[derive(Debug)]
 pub(crate) struct Sorter {
+    /// The number of the port, from 1.
+    port: u8,
     pub(crate) flows: Flows,
     foreign_ports: ForeignPorts,
     verifier: IcrcVerifier,
@@ -91,6 +93,7 @@ enum Kind<'a> {
 impl Intake {
     pub(crate) fn new(
         own: SocketAddr,
+        port: u8,
         tap: Option<Tap>,
         neighbours: Option<Neighbours>,
         near: Option<Near>,
@@ -101,6 +104,7 @@ impl Intake {
             overflow: Overflow::default(),
             near,
             sorter: Sorter {
+                port,
                 flows: Flows::new(own),
                 foreign_ports: ForeignPorts::new(own),
                 verifier: IcrcVerifier::new(IdPolicy::AnyId),
@@ -214,7 +218,7 @@ impl Sorter {
             match self.sort(&arrival, &datagram, hca) {
                 Kind::Own(packet, verdict) => {
                     self.record(&arrival, &datagram, verdict);
-                    arrival.deliver(&packet, hca);
+                    arrival.deliver(self.port, &packet, hca);
                 }
                 Kind::Others { slot } => self.hand_on(&arrival, &datagram, slot, hca),
                 Kind::Probe => {}
@@ -383,7 +387,16 @@ impl Sorter {
             Ok(packet) if packet.headers().dest_qp.value() >> 16 == 0 => {
                 hca.count(Counter::RxMalformed, 1);
             }
-            Ok(packet) => deliver(at, source, own, (tos, sl), &packet, hca),
+            Ok(packet) => {
+                let way = Way {
+                    source,
+                    dest: own,
+                    port: self.port,
+                    traffic_class: tos,
+                    sl,
+                };
+                way.deliver(at, &packet, hca);
+            }
             Err(_) => hca.count(Counter::RxMalformed, 1),
         }
     }
@@ -401,7 +414,7 @@ impl Sorter {
             return 0;
         };
         let at = now();
-        let (flows, tap) = (&mut self.flows, &self.tap);
+        let (flows, tap, port) = (&mut self.flows, &self.tap, self.port);
         neighbours.take(|mail| {
             let forwarded = match mail {
                 Mail::Packet(packet) => packet,
@@ -433,48 +446,58 @@ impl Sorter {
                 let seen = Seen::arrived(source, own, tos, None, verdict, 0);
                 tap.received(&seen, forwarded.bytes);
             }
-            deliver(at, source, own, (tos, UNTAGGED), &packet, hca);
+            let way = Way {
+                source,
+                dest: own,
+                port,
+                traffic_class: tos,
+                sl: UNTAGGED,
+            };
+            way.deliver(at, &packet, hca);
         })
     }
 }
 
 impl Arrival {
     #[inline]
-    fn deliver(&self, packet: &Packet<'_>, hca: &mut Hca) {
-        let tos = self.traffic_class;
-        deliver(
-            self.at,
-            self.source,
-            self.dest,
-            (tos, UNTAGGED),
-            packet,
-            hca,
-        );
+    fn deliver(&self, port: u8, packet: &Packet<'_>, hca: &mut Hca) {
+        let way = Way {
+            source: self.source,
+            dest: self.dest,
+            port,
+            traffic_class: self.traffic_class,
+            sl: UNTAGGED,
+        };
+        way.deliver(self.at, packet, hca);
     }
 }
 
 /// The service level of a packet without a VLAN tag: the kernel tells nothing of one.
 const UNTAGGED: u8 = 0;
 
-#[inline]
-fn deliver(
-    at: Time,
+/// How a packet has come.
+struct Way {
     source: SocketAddr,
     dest: SocketAddr,
-    (traffic_class, sl): (u8, u8),
-    packet: &Packet<'_>,
-    hca: &mut Hca,
-) {
-    let received = Received {
-        source: source.ip(),
-        dest: dest.ip(),
-        traffic_class,
-        sl,
-        headers: packet.headers(),
-        data: Data::Bytes(packet.payload()),
-        port: 1,
-    };
-    hca.handle_packet(at, &received);
+    port: u8,
+    traffic_class: u8,
+    sl: u8,
+}
+
+impl Way {
+    #[inline]
+    fn deliver(&self, at: Time, packet: &Packet<'_>, hca: &mut Hca) {
+        let received = Received {
+            source: self.source.ip(),
+            dest: self.dest.ip(),
+            traffic_class: self.traffic_class,
+            sl: self.sl,
+            port: self.port,
+            headers: packet.headers(),
+            data: Data::Bytes(packet.payload()),
+        };
+        hca.handle_packet(at, &received);
+    }
 }
 
 #[cfg(test)]

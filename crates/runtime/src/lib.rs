@@ -7,7 +7,9 @@
 //! | module | purpose |
 //! |---|---|
 //! | [`device`](Device) | the device behind a lock, the helper thread, waiting |
-//! | `link` | sockets and rings as the driver's link; the engine: a device, its driver, this link |
+//! | `link` | sockets and rings of a port as the driver's link |
+//! | `links` | the same of all ports of a device; the engine: a device, its driver, these links |
+//! | `berth` | a process's place at a port |
 //! | `intake` | incoming datagrams: their kind and destination |
 //! | `neighbours` | hands packets on to the process they belong to |
 //! | `steering` | lets the kernel bring packets to the process they belong to |
@@ -22,11 +24,13 @@
 
 mod attach;
 mod attachment;
+mod berth;
 mod connect;
 mod device;
 mod intake;
 mod kept;
 mod link;
+mod links;
 mod neighbours;
 mod open_error;
 mod port;

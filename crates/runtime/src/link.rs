@@ -14,6 +14,7 @@ use ferroce_sockets::{Faults, Groups, Refused, SendError, Socket, Stage};
 
 use crate::intake::{Brought, Intake, Place};
 use crate::kept::KeptPlaces;
+use crate::links::Links;
 use crate::neighbours::Neighbours;
 use crate::port::Leaving;
 
@@ -62,7 +63,7 @@ impl Turns {
 }
 
 /// A device with what drives it, on the sockets and rings of this host.
-pub(crate) type Engine = Driver<SocketLink, HostClock>;
+pub(crate) type Engine = Driver<Links, HostClock>;
 
 /// The machine's clock, as the devices of this process count.
 #[derive(Clone, Copy, Debug)]
@@ -75,7 +76,7 @@ impl ferroce_driver::Clock for HostClock {
     }
 }
 
-/// A device's own socket, those of its multicast groups and at places that are kept, and the mailbox of
+/// The socket of a port of a device, those of its multicast groups and at places that are kept, and the mailbox of
 /// its process.
 #[derive(Debug)]
 pub(crate) struct SocketLink {
@@ -96,6 +97,7 @@ pub(crate) struct SocketLink {
 impl SocketLink {
     pub(crate) fn new(
         socket: Arc<Socket>,
+        number: u8,
         tap: Option<Tap>,
         neighbours: Option<Neighbours>,
         near: Option<Near>,
@@ -111,7 +113,7 @@ impl SocketLink {
             groups: Groups::new(own, Arc::clone(&watch)),
             kept: KeptPlaces::new(Arc::clone(&watch)),
             watch,
-            intake: Intake::new(own, tap.clone(), neighbours, near),
+            intake: Intake::new(own, number, tap.clone(), neighbours, near),
             turns: Turns::default(),
             stage: Stage::new(own),
             tap,
@@ -455,11 +457,14 @@ mod tests {
         sender.writes(&target, 100);
         sender.device.progress();
         target.with_engine(|Engine { hca, link, .. }| {
-            link.turns = Turns::default();
+            link.first.turns = Turns::default();
             let at = Clock.now();
-            let taken = link.glance(at, || Clock.now(), hca).unwrap();
+            let taken = link.first.glance(at, || Clock.now(), hca).unwrap();
             assert!(taken.packets > NEAR_PACKETS, "{taken:?}");
-            assert_eq!((link.turns.near_at, link.turns.in_vain), (at, 1));
+            assert_eq!(
+                (link.first.turns.near_at, link.first.turns.in_vain),
+                (at, 1)
+            );
         });
     }
 }

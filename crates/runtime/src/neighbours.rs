@@ -40,6 +40,7 @@ const HEAD: usize = 16 + 2 + 1 + 2;
 #[derive(Debug)]
 pub(crate) struct Neighbours {
     shared: Arc<SharedFile>,
+    services: Arc<SharedFile>,
     slot: u8,
     mailbox: Arc<Mailbox>,
     /// The frames that wait, by receiver.
@@ -93,11 +94,18 @@ pub(crate) enum Mail<'a> {
 }
 
 impl Neighbours {
-    pub(crate) fn new(shared: Arc<SharedFile>, slot: u8, mailbox: Mailbox) -> Self {
+    /// `services` is where the processes of the device claim services: the file of its first port.
+    pub(crate) fn new(
+        shared: Arc<SharedFile>,
+        services: Arc<SharedFile>,
+        slot: u8,
+        mailbox: Mailbox,
+    ) -> Self {
         Self {
             seen: shared.announced(slot),
             steering: Steering::new(Arc::clone(&shared), slot),
             shared,
+            services,
             slot,
             mailbox: Arc::new(mailbox),
             outboxes: BTreeMap::new(),
@@ -165,7 +173,7 @@ impl Neighbours {
         let slot = match hca.cm().owner(source, mad) {
             Owner::Here | Owner::Any => None,
             Owner::Slot(slot) => Some(slot),
-            Owner::Service(service) => self.shared.service_owner(service),
+            Owner::Service(service) => self.services.service_owner(service),
         }?;
         // For a process that has died any other may answer.
         (slot != self.slot && self.shared.is_alive(slot)).then_some(slot)

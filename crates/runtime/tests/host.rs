@@ -151,14 +151,14 @@ fn the_port_goes_down_with_its_interface() {
         ip("link set v0 down");
         for node in [&a, &b] {
             // The other end of the cable loses the carrier as well.
-            while next_event(node) != Event::PortError {}
+            while next_event(node) != (Event::PortError { port: 1 }) {}
             assert!(!is_up(node));
         }
         assert!(!observer.port().is_up);
         a.post(at_a, 2, b.remote(0).write(), a.sge(0, 1 << 16));
         ip("link set v0 up");
         for node in [&a, &b] {
-            while next_event(node) != Event::PortActive {}
+            while next_event(node) != (Event::PortActive { port: 1 }) {}
         }
         a.succeed(1);
         assert_eq!(observer.port().downed, times);
@@ -174,20 +174,20 @@ fn a_queue_pair_stays_bound_to_an_address_that_was_removed() {
     let (_place, registry, [a, b]) = on_interfaces();
     let own = [10, 9, 0, 1].into();
     let observer = registry.observe("a").unwrap();
-    let table = a.device.gids();
+    let table = a.device.gids(1);
     assert_eq!([0, 1].map(|index| table.address(index)), [Some(own); 2]);
     let other = table.index_of("fd09::1".parse().unwrap()).unwrap();
     assert!(other > 1);
     let (at_a, _) = connect(&a, &b, &impatient_attr());
     ip("addr del 10.9.0.1/24 dev v0");
     assert_eq!(next_event(&a), Event::GidChange { port: 1 });
-    assert_eq!(a.device.gids().index_of(own), None);
+    assert_eq!(a.device.gids(1).index_of(own), None);
     assert!(is_up(&a), "the cable is not concerned");
     ip("addr add 10.9.0.1/24 dev v0");
     assert_eq!(next_event(&a), Event::GidChange { port: 1 });
-    let index = a.device.gids().index_of(own);
+    let index = a.device.gids(1).index_of(own);
     assert!(index > Some(other), "{index:?}");
-    assert_eq!(observer.gids(), a.device.gids());
+    assert_eq!(observer.gids(), a.device.gids(1));
     a.post(at_a, 1, b.remote(0).write(), a.sge(0, 64));
     assert_eq!(a.completion().status, WcStatus::RetryExcErr);
     // A new queue pair works.
@@ -211,16 +211,16 @@ fn port_and_gids_disappear_with_their_interface() {
     let (_place, _registry, [a, b]) = on_interfaces();
     ip("link del v0");
     for node in [&a, &b] {
-        while next_event(node) != Event::PortError {}
+        while next_event(node) != (Event::PortError { port: 1 }) {}
         assert!(!is_up(node));
     }
-    let is_gone = |node: &Node| node.device.gids().used().count() == 0;
+    let is_gone = |node: &Node| node.device.gids(1).used().count() == 0;
     wait_until("their GIDs are gone", || [&a, &b].into_iter().all(is_gone));
     ip("link add v0 mtu 9000 type veth peer name v1 mtu 9000");
     ip("link set v0 up");
     ip("link set v1 up");
     ip("addr add 10.9.0.1/24 dev v0");
-    while next_event(&a) != Event::PortActive {}
+    while next_event(&a) != (Event::PortActive { port: 1 }) {}
     assert!(is_up(&a));
 }
 

@@ -11,6 +11,8 @@ use super::CommId;
 pub struct CmEvent {
     /// The connection.
     pub comm: CommId,
+    /// Number of the port that it is on, from 1.
+    pub port: u8,
     /// The kind of event.
     pub kind: CmEventKind,
 }

@@ -74,6 +74,19 @@ pub enum RegistryError {
         /// The names of those that are.
         known: String,
     },
+    /// The device has no such link.
+    #[error(
+        "no link {name:?}: {device} has {count}; `ferroce dev add NAME ADDRESS --ports 2` makes a \
+             device with two"
+    )]
+    NoSuchLink {
+        /// The name given.
+        name: String,
+        /// The device.
+        device: String,
+        /// How many it has.
+        count: usize,
+    },
     /// The name is taken.
     #[error("the device {name} exists already")]
     Exists {

@@ -132,7 +132,7 @@ fn vf(pf: &Arc<DeviceSpec>, index: u8) -> Option<DeviceSpec> {
     })
 }
 
-fn plus(address: IpAddr, n: u32) -> Option<IpAddr> {
+pub(super) fn plus(address: IpAddr, n: u32) -> Option<IpAddr> {
     Some(match address {
         IpAddr::V4(v4) => Ipv4Addr::from_bits(v4.to_bits().checked_add(n)?).into(),
         IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits().checked_add(n.into())?).into(),

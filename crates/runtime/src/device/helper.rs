@@ -8,6 +8,8 @@ use ferroce_driver::patience::{LEAVE, LOOK_AGAIN, POLLING};
 use ferroce_driver::{Helper, Look, Next, Waited};
 use ferroce_os::{Clock, Waiter, shorten_slice, tighten_timer_slack};
 
+use ferroce_registry::Reader;
+
 use super::lock::EngineGuard;
 use super::progress::Shared;
 
@@ -75,6 +77,7 @@ impl Shared {
         self.publish(&mut engine);
         let (now, deadline) = (Clock.now(), engine.poll_timeout());
         let blocked = engine.link.awaits_socket();
+        let is_second_blocked = engine.link.awaits_second_socket();
         let next = helper.next(now, round, sent, deadline);
         let mut next = engine.tidy(round, next);
         if matches!(next, Next::Sleep(_)) {
@@ -93,8 +96,13 @@ impl Shared {
             Next::Spin => thread::yield_now(),
             Next::Pause(pause) => thread::park_timeout(pause.into()),
             Next::Sleep(until) => {
-                let left = until.map(|at| at.since(now).into());
-                let woken = waiter.wait_also(&*self.socket, self.besides(), left, blocked);
+                let mut left = until.map(|at| at.since(now).into());
+                if is_second_blocked {
+                    // That it takes more does not end the wait.
+                    let look = Duration::from(LOOK_AGAIN);
+                    left = Some(left.map_or(look, |left: Duration| left.min(look)));
+                }
+                let woken = waiter.wait_also(&*self.first.socket, self.besides(), left, blocked);
                 self.set_awake();
                 self.engine.handshake.end_sleep();
                 if woken.is_err() {
@@ -107,21 +115,22 @@ impl Shared {
     /// From now on peers on this host wake the helper for what they put into rings. What they have put
     /// there before is to be looked for after that.
     fn set_asleep(&self) {
-        if let Some(reader) = &self.reader {
-            reader.set_asleep();
-        }
+        self.readers().for_each(Reader::set_asleep);
     }
 
     fn set_awake(&self) {
-        if let Some(reader) = &self.reader {
-            reader.set_awake();
-        }
+        self.readers().for_each(Reader::set_awake);
     }
 
-    /// Where packets arrive besides the device's own socket.
-    fn besides(&self) -> [Option<BorrowedFd<'_>>; 2] {
-        let mailbox = self.mailbox.as_ref().map(|mailbox| mailbox.as_fd());
-        [mailbox, Some(self.groups.as_fd())]
+    fn readers(&self) -> impl Iterator<Item = &Reader> {
+        self.berths().filter_map(|berth| berth.reader.as_ref())
+    }
+
+    /// Where packets arrive besides the socket of the first port.
+    fn besides(&self) -> [Option<BorrowedFd<'_>>; 3] {
+        let [mailbox, groups] = self.first.besides();
+        let second = self.second.as_ref().map(|second| second.watch.as_fd());
+        [mailbox, groups, second]
     }
 
     /// The helper, while the program polls: waits until something arrives that the program leaves
@@ -134,12 +143,12 @@ impl Shared {
         self.set_asleep();
         let has_near = self.try_lock().is_some_and(|engine| engine.link.has_near());
         let left = if has_near { Duration::ZERO } else { left };
-        let woken = waiter.wait_also(&*self.socket, self.besides(), Some(left), false);
+        let woken = waiter.wait_also(&*self.first.socket, self.besides(), Some(left), false);
         self.set_awake();
         self.engine.handshake.end_absence();
         // A program that polls takes what a ring has, and leaves what has woken the helper for it:
         // that would wake it again and again.
-        if self.reader.is_some()
+        if self.readers().next().is_some()
             && woken.as_ref().is_ok_and(|wake| wake.readable)
             && let Some(mut engine) = self.try_lock()
         {
@@ -187,7 +196,7 @@ mod tests {
         let now = Some(Duration::ZERO);
         let woken = side
             .waiter
-            .wait_also(&*shared.socket, shared.besides(), now, false);
+            .wait_also(&*shared.first.socket, shared.besides(), now, false);
         woken.unwrap().readable
     }
 

@@ -12,6 +12,8 @@ use super::progress::Shared;
 #[derive(Debug)]
 pub(super) struct HostView {
     news: Subscription,
+    /// The number of the link, from 1.
+    link: u8,
     own: IpAddr,
     /// The interface that has, or had last, the address.
     index: Option<u32>,
@@ -24,16 +26,17 @@ pub(super) struct HostView {
 impl HostView {
     /// Looks for the first time, before the program knows the device. `None` if the kernel tells no
     /// news.
-    pub(super) fn begin(own: IpAddr, shared: &SharedFile, hca: &mut Hca) -> Option<Self> {
+    pub(super) fn begin(link: u8, own: IpAddr, shared: &SharedFile, hca: &mut Hca) -> Option<Self> {
         // News come from before the first look on.
         let news = Subscription::new().ok()?;
         let index = Interface::of(own).map(|interface| interface.index);
-        hca.begin_with_host_carrier(Clock.now(), Interface::has_carrier(own));
+        hca.begin_with_host_carrier(Clock.now(), link, Interface::has_carrier(own));
         let all = addresses(own, index);
         // The first process that has the device open finds the table as new.
         let generation = shared.begin_gids(own, &all).unwrap_or(0);
         Some(Self {
             news,
+            link,
             own,
             index,
             born: born(&all, own),
@@ -47,10 +50,10 @@ impl HostView {
         for news in self.news.take() {
             match news {
                 News::Link { index, is_up } if Some(index) == self.index => {
-                    hca.set_host_carrier(Clock.now(), is_up);
+                    hca.set_host_carrier(Clock.now(), self.link, is_up);
                 }
                 News::Gone { index } if Some(index) == self.index => {
-                    hca.set_host_carrier(Clock.now(), false);
+                    hca.set_host_carrier(Clock.now(), self.link, false);
                     is_other = true;
                 }
                 News::Address {
@@ -74,7 +77,7 @@ impl HostView {
     fn look(&mut self, is_lost: bool, shared: &SharedFile, hca: &mut Hca) {
         if let Some(interface) = Interface::of(self.own) {
             self.index = Some(interface.index);
-            hca.set_host_carrier(Clock.now(), Interface::has_carrier(self.own));
+            hca.set_host_carrier(Clock.now(), self.link, Interface::has_carrier(self.own));
         }
         let all = addresses(self.own, self.index);
         let born = born(&all, self.own);
@@ -85,7 +88,10 @@ impl HostView {
         let generation = generation.unwrap_or(self.generation);
         if generation != self.generation || is_lost {
             self.generation = generation;
-            hca.handle_gid_change(is_lost);
+            // The links of a bond have one address, that of its port.
+            if self.link <= hca.ports() {
+                hca.handle_gid_change(self.link, is_lost);
+            }
         }
     }
 }

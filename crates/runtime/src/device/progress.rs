@@ -7,12 +7,13 @@ use std::thread::{self, Thread};
 
 use ferroce_device::{DeviceState, Hca, HcaConfig, Limits, Span, Time};
 use ferroce_os::{Clock, Epoll, Waker};
-use ferroce_registry::{Mailbox, Reader};
 use ferroce_sockets::Socket;
 
 use super::events::EventQueue;
 use super::lock::{EngineGuard, EngineLock, Refused};
+use crate::berth::{Berth, SecondBerth};
 use crate::link::{Engine, HostClock, SocketLink};
+use crate::links::Links;
 use crate::open_error::OpenError;
 use crate::port::{Leaving, Left, Port};
 
@@ -25,17 +26,12 @@ const HAND_ON: Span = Span::from_secs(1);
 const SETTLE: Span = Span::from_millis(100);
 /// How often a process that leaves empties its mailbox, which others may go on filling.
 const HURRIED_LOOKS: usize = 100;
+
 pub(super) struct Shared {
-    pub(super) socket: Arc<Socket>,
-    /// This process's share in its port, of a device that several may have open.
-    pub(super) port: Option<Port>,
+    pub(super) first: Berth,
+    /// At the second port, of a device that has one.
+    pub(super) second: Option<SecondBerth>,
     pub(super) state: DeviceState,
-    /// Where packets arrive that another process has received.
-    pub(super) mailbox: Option<Arc<Mailbox>>,
-    /// Tells peers on this host whether the helper sleeps, if it takes rings.
-    pub(super) reader: Option<Reader>,
-    /// Readable if something has arrived for a multicast group, or at a place that is kept.
-    pub(super) groups: Arc<Epoll>,
     pub(super) engine: EngineLock,
     pub(super) events: EventQueue,
     pub(super) helper: HelperThread,
@@ -44,7 +40,7 @@ pub(super) struct Shared {
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shared")
-            .field("socket", &self.socket)
+            .field("first", &self.first)
             .finish_non_exhaustive()
     }
 }
@@ -111,7 +107,7 @@ fn settle(engine: &mut Engine) {
 
 /// The process leaves: gives its place among the sockets of the port to another process, if there is
 /// reason to and one takes it. Nothing is received any more then.
-fn hand_over(engine: &mut Engine, leaving: &Leaving<'_>) -> bool {
+fn hand_over(engine: &mut Engine, number: u8, leaving: &Leaving<'_>) -> bool {
     // With the mail come places that others have just given to this process.
     for _ in 0..HURRIED_LOOKS {
         if !engine.link.has_mail() {
@@ -119,7 +115,7 @@ fn hand_over(engine: &mut Engine, leaving: &Leaving<'_>) -> bool {
         }
         engine.receive_aside();
     }
-    engine.link.hand_over(leaving)
+    engine.link.hand_over(number, leaving)
 }
 
 impl Shared {
@@ -133,8 +129,8 @@ impl Shared {
             ..HcaConfig::default()
         };
         let (socket, watch) = (Arc::clone(socket), Arc::clone(groups));
-        let link = SocketLink::new(socket, None, None, None, watch);
-        Engine::new(Hca::new(config), link, HostClock)
+        let link = SocketLink::new(socket, 1, None, None, None, watch);
+        Engine::new(Hca::new(config), Links::new(link, None), HostClock)
     }
 
     /// Ends the device's life after a panic, which may have left anything half-done. From now on it has
@@ -145,11 +141,20 @@ impl Shared {
             return;
         }
         self.helper.stop();
-        if let Some(leaving) = self.port.as_ref().and_then(Port::begin_leaving) {
-            leaving.end(&self.socket, false);
+        for berth in self.berths() {
+            if let Some(leaving) = berth.port.as_ref().and_then(Port::begin_leaving) {
+                leaving.end(&berth.socket, false);
+            }
         }
         self.events
             .tell_fatal(|tell| tell(&mut self.engine.lock_empty().hca));
+    }
+
+    /// Its places at the ports, by their numbers.
+    #[inline]
+    pub(super) fn berths(&self) -> impl Iterator<Item = &Berth> {
+        let second = self.second.as_ref().map(|second| &second.berth);
+        [&self.first].into_iter().chain(second)
     }
 
     #[inline]
@@ -205,24 +210,31 @@ impl Shared {
         }
     }
 
-    /// Shares the device's port, unless this process does already.
+    /// Whether this process does not share all of the device's ports yet.
+    #[inline]
+    fn is_out(&self) -> bool {
+        self.berths().any(Berth::is_out)
+    }
+
+    /// Shares the device's ports, unless this process does already.
     pub(super) fn join(&self, engine: &mut Engine) -> Result<(), OpenError> {
-        if let Some(port) = &self.port
-            && port.is_out()
-            && !self.engine.is_orphaned()
-        {
-            port.join(&self.socket)?;
-            settle(engine);
+        if !self.is_out() || self.engine.is_orphaned() {
+            return Ok(());
         }
+        for berth in self.berths() {
+            if let Some(port) = &berth.port {
+                port.join(&berth.socket)?;
+            }
+        }
+        settle(engine);
         Ok(())
     }
 
     /// Does so if there is something that packets could be for.
     #[inline]
     pub(super) fn join_if_wanted(&self, engine: &mut Engine) {
-        let is_out = self.port.as_ref().is_some_and(Port::is_out);
-        if is_out && engine.hca.wants_link() && self.join(engine).is_err() {
-            engine.link.faults.fatal();
+        if self.is_out() && engine.hca.wants_link() && self.join(engine).is_err() {
+            engine.link.fatal();
         }
     }
 
@@ -265,11 +277,12 @@ impl Shared {
         }
     }
 
-    /// Gives the device's port up and passes on what has come there for others.
+    /// Gives the device's ports up and passes on what has come there for others.
     fn leave(&self) {
-        let Some(port) = self.port.as_ref().filter(|_| !self.engine.is_orphaned()) else {
+        let shares = self.berths().any(|berth| berth.port.is_some());
+        if !shares || self.engine.is_orphaned() {
             return;
-        };
+        }
         let started = Clock.now();
         let in_time = |limit| Clock.now().since(started) < limit;
         // A thread that has the engine may send what is left; but it may be the one that now ends the
@@ -282,19 +295,15 @@ impl Shared {
         if let Some(engine) = &mut engine {
             self.send(engine);
         }
-        let Some(leaving) = port.begin_leaving() else {
-            return;
-        };
-        let hand_over = |engine: &mut EngineGuard<'_>| hand_over(engine, &leaving);
-        let given = engine.as_mut().is_some_and(hand_over);
-        let left = leaving.end(&self.socket, given);
-        drop(engine);
-        match left {
-            Left::Alone => return,
-            Left::Detached => Socket::wait_for_delivery(),
-            Left::Replaced => {}
+        let mut has_others = false;
+        for (number, berth) in (1..).zip(self.berths()) {
+            has_others |= match Self::leave_port(number, berth, engine.as_deref_mut()) {
+                Left::Alone => false,
+                Left::Detached | Left::Replaced => true,
+            };
         }
-        while in_time(HAND_ON) {
+        drop(engine);
+        while has_others && in_time(HAND_ON) {
             if let Some(mut engine) = self.try_lock() {
                 let received = engine.receive().unwrap_or(0) + engine.receive_aside();
                 if received == 0 && !engine.link.holds_mail() {
@@ -303,6 +312,18 @@ impl Shared {
             }
             thread::yield_now();
         }
+    }
+
+    fn leave_port(number: u8, berth: &Berth, engine: Option<&mut Engine>) -> Left {
+        let Some(leaving) = berth.port.as_ref().and_then(Port::begin_leaving) else {
+            return Left::Alone;
+        };
+        let given = engine.is_some_and(|engine| hand_over(engine, number, &leaving));
+        let left = leaving.end(&berth.socket, given);
+        if left == Left::Detached {
+            Socket::wait_for_delivery();
+        }
+        left
     }
 
     /// Wakes the helper if it means to sleep longer than the engine can wait. To be called after

@@ -83,11 +83,11 @@ impl<'a> Tandem<'a> {
             }
             let until = deadline.map_or(end, |deadline| deadline.min(end));
             let left = until.since(now).into();
-            let other = [Some(b.shared.socket.as_fd()), None];
+            let other = [Some(b.shared.first.socket.as_fd()), None, None];
             // It can fail for lack of memory only; then it looks again at once.
             let _ = self
                 .waiter
-                .wait_also(&a.shared.socket, other, Some(left), false);
+                .wait_also(&a.shared.first.socket, other, Some(left), false);
             // Beyond that it was ready to go on.
             self.slept += Clock.now().min(until).since(now);
         }
