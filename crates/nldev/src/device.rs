@@ -7,7 +7,7 @@ use nix::net::if_::if_nameindex;
 
 use crate::abi::attr;
 use crate::message::Message;
-use crate::{Errno, PORT, Reply, put_device};
+use crate::{Errno, Reply, port_index, put_device};
 
 /// A channel adapter, as node types go.
 const CHANNEL_ADAPTER: u8 = 1;
@@ -30,7 +30,7 @@ pub(crate) fn devices(reply: &mut Reply<'_>, devices: &[DeviceSpec]) -> Result<(
 fn device(reply: &Reply<'_>, index: u32, spec: &DeviceSpec) -> Message {
     let mut message = reply.message();
     put_device(&mut message, index, spec);
-    message.u32(attr::PORT_INDEX, PORT); // the last one
+    message.u32(attr::PORT_INDEX, spec.ports().into()); // the last one
     message.u64(attr::CAP_FLAGS, limits::DEVICE_CAP_FLAGS.into());
     if !spec.fw_ver.is_empty() {
         message.text(attr::FW_VERSION, &spec.fw_ver);
@@ -52,22 +52,23 @@ pub(crate) fn ports(
     if !reply.request.is_dump() && reply.request.u32(attr::PORT_INDEX).is_none() {
         return Err(Errno::INVAL);
     }
-    reply.check_port()?;
-    let observer = registry.observe_device(spec.clone());
-    let is_up = observer.map_err(|_| Errno::IO)?.port().is_up;
-    let mut message = reply.message();
-    put_device(&mut message, index, spec);
-    message.u32(attr::PORT_INDEX, PORT);
-    message.u8(attr::PORT_STATE, port_attr::state(is_up).value);
-    message.u8(
-        attr::PORT_PHYS_STATE,
-        port_attr::physical_state(is_up).value,
-    );
-    if let Some((index, name)) = interface(spec) {
-        message.u32(attr::NDEV_INDEX, index);
-        message.text(attr::NDEV_NAME, &name);
+    for port in reply.ports(spec)? {
+        let observer = registry.observe_device(port.clone());
+        let is_up = observer.map_err(|_| Errno::IO)?.port().is_up;
+        let mut message = reply.message();
+        put_device(&mut message, index, spec);
+        message.u32(attr::PORT_INDEX, port_index(&port));
+        message.u8(attr::PORT_STATE, port_attr::state(is_up).value);
+        message.u8(
+            attr::PORT_PHYS_STATE,
+            port_attr::physical_state(is_up).value,
+        );
+        if let Some((index, name)) = interface(&port) {
+            message.u32(attr::NDEV_INDEX, index);
+            message.text(attr::NDEV_NAME, &name);
+        }
+        reply.send(message);
     }
-    reply.send(message);
     Ok(())
 }
 

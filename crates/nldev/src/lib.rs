@@ -116,17 +116,22 @@ impl Reply<'_> {
         Ok((index, found.ok_or(Errno::INVAL)?))
     }
 
-    /// Refuses a port that is not there; that there is none in the question is for others to judge.
-    fn check_port(&self) -> Result<(), Errno> {
-        match self.request.u32(attr::PORT_INDEX) {
-            None | Some(PORT) => Ok(()),
-            Some(_) => Err(Errno::INVAL),
+    /// The ports of a device that the question is about: the one of its number, or all.
+    fn ports(&self, spec: &DeviceSpec) -> Result<Vec<DeviceSpec>, Errno> {
+        let wanted = self.request.u32(attr::PORT_INDEX);
+        let is_wanted = |port: &DeviceSpec| wanted.is_none_or(|it| it == port_index(port));
+        let ports: Vec<_> = spec.ports_of_card().filter(is_wanted).collect();
+        match ports.is_empty() {
+            true => Err(Errno::INVAL),
+            false => Ok(ports),
         }
     }
 }
 
-/// The only port of a device.
-const PORT: u32 = 1;
+/// The number of a port, from 1.
+fn port_index(port: &DeviceSpec) -> u32 {
+    port.link_number().into()
+}
 
 /// Index and name of a device, with which everything about it begins.
 fn put_device(message: &mut Message, index: u32, spec: &DeviceSpec) {

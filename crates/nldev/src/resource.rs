@@ -10,7 +10,7 @@ use ferroce_registry::{
 
 use crate::abi::{Kind, attr};
 use crate::message::Message;
-use crate::{Errno, PORT, Reply, put_device};
+use crate::{Errno, Reply, port_index, put_device};
 
 /// How long processes have to tell what they have; those that are stopped are left out.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -73,9 +73,10 @@ pub(crate) fn objects(
     kind: Kind,
 ) -> Result<(), Errno> {
     let (index, spec) = reply.device(devices)?;
-    reply.check_port()?;
+    let ports = reply.ports(spec)?;
     let (table, entry, number) = kind.attributes();
-    let rows = rows(registry, spec, kind)?;
+    let mut rows = rows(registry, spec, kind)?;
+    rows.retain(|row| port_of(row).is_none_or(|it| ports.iter().any(|p| port_index(p) == it)));
     let begin = |reply: &Reply<'_>| {
         let mut message = reply.message();
         put_device(&mut message, index, spec);
@@ -152,6 +153,18 @@ fn processes(observer: &Observer) -> Result<Vec<Process>, Errno> {
 }
 
 /// The number by which an object is asked for.
+/// The port that an object is on, if it is on one.
+fn port_of(row: &Row) -> Option<u32> {
+    let Row::Object(resource) = row else {
+        return None;
+    };
+    match &**resource {
+        Resource::Qp(row) => Some(row.port.into()),
+        Resource::CmId(row) => Some(row.port.into()),
+        _ => None,
+    }
+}
+
 fn number_of(row: &Row) -> Option<u32> {
     let resource = match row {
         Row::Context(process) => return Some(process.slot.into()),
@@ -223,7 +236,7 @@ fn put_qp(message: &mut Message, row: &QpRow) {
     let state = (0..).zip(states).find(|(_, name)| *name == row.state);
     // A queue pair belongs to a port from INIT on.
     if row.state != "RESET" {
-        message.u32(attr::PORT_INDEX, PORT);
+        message.u32(attr::PORT_INDEX, row.port.into());
     }
     message.u32(attr::RES_LQPN, row.lqpn);
     if is_connected {
@@ -243,7 +256,7 @@ fn put_qp(message: &mut Message, row: &QpRow) {
 }
 
 fn put_cm_id(message: &mut Message, row: &CmIdRow) {
-    message.u32(attr::PORT_INDEX, PORT);
+    message.u32(attr::PORT_INDEX, row.port.into());
     if let Some(lqpn) = row.lqpn {
         message.u32(attr::RES_LQPN, lqpn);
         message.u8(attr::RES_TYPE, 2);

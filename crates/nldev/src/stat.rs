@@ -5,7 +5,7 @@ use ferroce_registry::{DeviceSpec, Registry};
 
 use crate::abi::attr;
 use crate::message::Message;
-use crate::{Errno, PORT, Reply, put_device};
+use crate::{Errno, Reply, port_index, put_device};
 
 /// `RDMA_COUNTER_MODE_NONE`: no queue pair has counters of its own.
 const MODE_NONE: u32 = 0;
@@ -21,32 +21,34 @@ pub(crate) fn counters(
         return Ok(());
     }
     let (index, spec) = reply.device(devices)?;
-    reply.check_port()?;
-    let begin = |reply: &Reply<'_>| {
+    let ports = reply.ports(spec)?;
+    let begin = |reply: &Reply<'_>, port: &DeviceSpec| {
         let mut message = reply.message();
         put_device(&mut message, index, spec);
-        message.u32(attr::PORT_INDEX, PORT);
+        message.u32(attr::PORT_INDEX, port_index(port));
         message
     };
     if reply.request.u32(attr::STAT_RES).is_some() {
         if reply.request.u32(attr::STAT_MODE).is_none() {
             return Err(Errno::NOENT);
         }
-        let mut message = begin(reply);
+        let mut message = begin(reply, &ports[0]);
         message.u32(attr::STAT_MODE, MODE_NONE);
         reply.send(message);
         return Ok(());
     }
-    let observer = registry.observe_device(spec.clone());
-    let observer = observer.map_err(|_| Errno::IO)?;
-    let mut left = Counter::TABLE.iter().peekable();
-    while left.peek().is_some() {
-        let mut message = begin(reply);
-        message.fill(attr::STAT_HWCOUNTERS, &mut left, |message, info| {
-            let value = observer.state().counter(info.counter);
-            put_counter(message, info.name, value);
-        });
-        reply.send(message);
+    for port in &ports {
+        let observer = registry.observe_device(port.clone());
+        let observer = observer.map_err(|_| Errno::IO)?;
+        let mut left = Counter::TABLE.iter().peekable();
+        while left.peek().is_some() {
+            let mut message = begin(reply, port);
+            message.fill(attr::STAT_HWCOUNTERS, &mut left, |message, info| {
+                let value = observer.state().counter(info.counter);
+                put_counter(message, info.name, value);
+            });
+            reply.send(message);
+        }
     }
     Ok(())
 }

@@ -22,6 +22,8 @@ pub struct Observer {
     state: DeviceState,
     /// Of a second link: the file of the first, whose processes have both.
     first: Option<SharedFile>,
+    /// Of a bond: its second link.
+    second: Option<Box<Self>>,
 }
 
 /// How the port of a device is.
@@ -50,7 +52,12 @@ impl Registry {
             Some((device, _)) => Some(self.share(&self.device(device)?)?),
             None => None,
         };
+        let second = match spec.second_link().filter(|_| spec.bond) {
+            Some(second) => Some(Box::new(self.observe_device(second)?)),
+            None => None,
+        };
         Ok(Observer {
+            second,
             spec,
             shared,
             state,
@@ -77,8 +84,24 @@ impl Observer {
         self.shared.card_state()
     }
 
-    /// How the device's port is.
+    /// How the device's first port is. That of a bond is up while one of its links is; when that changes
+    /// is not said, and it counts how often a link went down.
     pub fn port(&self) -> PortLook {
+        let first = self.link();
+        match &self.second {
+            None => first,
+            Some(second) => {
+                let second = second.link();
+                PortLook {
+                    is_up: first.is_up || second.is_up,
+                    changes_in: None,
+                    downed: first.downed + second.downed,
+                }
+            }
+        }
+    }
+
+    fn link(&self) -> PortLook {
         let now = Clock.now();
         let outlook = self.state.outlook(now);
         PortLook {

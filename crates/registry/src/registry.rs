@@ -204,6 +204,12 @@ impl Registry {
         found.ok_or_else(|| self.no_such(name, devices))
     }
 
+    /// The devices of [`Self::devices`], and behind each that has one its second link.
+    pub fn links(&self) -> Result<Vec<DeviceSpec>, RegistryError> {
+        let devices = self.devices()?;
+        Ok(devices.iter().flat_map(DeviceSpec::links).collect())
+    }
+
     /// The device of a name as [`Self::device`] finds it, or, for `DEVICE/2`, what is its second link's
     /// own. `DEVICE/1` is the device itself.
     pub fn link(&self, name: &str) -> Result<DeviceSpec, RegistryError> {
@@ -272,8 +278,10 @@ impl Registry {
         let old = self.card(&spec.name)?;
         self.check_places(spec)?;
         let new = places(spec);
-        let place = |it: &DeviceSpec| (it.name.clone(), it.address, it.port, it.bond);
-        let stays = |was: &DeviceSpec| new.iter().any(|is| place(is) == place(was));
+        let place = |it: &DeviceSpec| (it.name.clone(), it.address, it.port);
+        let stays = |was: &DeviceSpec| {
+            old.bond == spec.bond && new.iter().any(|is| place(is) == place(was))
+        };
         let mut gone = places(&old);
         gone.retain(|was| !stays(was));
         self.remove_states(&gone)?;

@@ -121,6 +121,8 @@ rows! {
         srqn: Option<u32>,
         /// The peer's address, from RTR on.
         peer: Option<IpAddr>,
+        /// Number of its port, from 1.
+        port: u8,
         /// ACK timeout as last set, 0 to 31.
         timeout: u8,
         /// Retry count as last set, 0 to 7.
@@ -224,6 +226,8 @@ rows! {
         ps: Option<String>,
         /// The device's address.
         src_addr: IpAddr,
+        /// Number of the port that it is on, from 1; of a service that is listened on, 1.
+        port: u8,
         /// The port that a service listens on; null for a connection.
         src_port: Option<u16>,
         /// The peer's address.
@@ -409,14 +413,14 @@ impl QpStates {
 /// asked only if that is part of it.
 pub fn rows(
     hca: &Hca,
-    address: IpAddr,
+    addresses: [IpAddr; 2],
     now: Time,
     query: Query,
     links: impl FnOnce() -> PeerLinks,
 ) -> Vec<Resource> {
     let view = View {
         hca,
-        address,
+        addresses,
         now,
         pid: process::id(),
         comm: own_name(),
@@ -460,7 +464,8 @@ fn limit(look: &LimitLook) -> LimitRow {
 /// A device and who looks at it.
 struct View<'a> {
     hca: &'a Hca,
-    address: IpAddr,
+    /// Of its ports; twice the same if there is one.
+    addresses: [IpAddr; 2],
     now: Time,
     pid: u32,
     comm: String,
@@ -485,6 +490,7 @@ impl View<'_> {
                 recv_cqn: look.recv_cq.map(|cq| cq.0),
                 srqn: look.srqn.map(|srqn| srqn.value()),
                 peer: look.path.map(|path| path.dest),
+                port: attr.port,
                 timeout: attr.timeout,
                 retry_cnt: attr.retry_cnt,
                 rnr_retry: attr.rnr_retry,
@@ -565,7 +571,8 @@ impl View<'_> {
             src_port: Some(service.port()),
             service_port: None,
             service_id: service.0,
-            src_addr: self.address,
+            src_addr: self.addresses[0],
+            port: 1,
             dst_addr: None,
             pid: self.pid,
             comm: self.comm.clone(),
@@ -581,6 +588,8 @@ impl View<'_> {
             src_port: None,
             service_port: Some(info.service_id.port()),
             dst_addr: Some(info.peer),
+            port: info.port,
+            src_addr: self.addresses[usize::from(info.port == 2)],
             ..row(info.service_id)
         });
         cm.services().map(row).chain(connections)

@@ -5,10 +5,11 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use ferroce_os::{Epoll, Tap};
-use ferroce_registry::{LinkSetting, Mailbox, Reader, SharedFile};
+use ferroce_registry::{Mailbox, Reader, SharedFile};
 use ferroce_rings::Near;
 use ferroce_sockets::Socket;
 
+use crate::attachment::Attachment;
 use crate::link::SocketLink;
 use crate::neighbours::Neighbours;
 use crate::open_error::OpenError;
@@ -50,19 +51,21 @@ pub(crate) struct Berth {
 }
 
 impl Berth {
-    /// The place of the owner of a slot at the port of this number, and the link there.
+    /// A process's place at the port of this number, and the link there.
     pub(crate) fn new(
         mooring: Mooring,
         number: u8,
-        slot: u8,
-        link: LinkSetting,
+        attachment: &Attachment,
         tap: Option<Tap>,
     ) -> Result<(Self, SocketLink), OpenError> {
         let Mooring { socket, shared } = mooring;
+        let Attachment { slot, spec, .. } = attachment;
+        let second = spec.address_at(spec.ports()).unwrap_or(spec.address);
+        let (slot, addresses) = (*slot, [spec.address, second]);
         let groups = Arc::new(Epoll::new().map_err(OpenError::Helper)?);
         let socket = Arc::new(socket);
         let near = match &shared {
-            Some((file, _)) => Near::new(file, slot, link, socket.address(), &groups),
+            Some((file, _)) => Near::new(file, slot, spec.link, socket.address(), &groups),
             None => Ok(None),
         };
         let near = near.map_err(OpenError::Helper)?;
@@ -75,7 +78,7 @@ impl Berth {
             reader: near.as_ref().map(|near| near.reader().clone()),
             groups: Arc::clone(&groups),
         };
-        let link = SocketLink::new(socket, number, tap, neighbours, near, groups);
+        let link = SocketLink::new(socket, (number, addresses), tap, neighbours, near, groups);
         Ok((berth, link))
     }
 

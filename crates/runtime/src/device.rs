@@ -148,9 +148,8 @@ impl Device {
         let hca = hca(config).with_admission(Box::new(Shares::new(bounds, leases)));
         let tap = tap.map(|tap| tap.in_vlan(hca.qos().vlan));
         let state = hca.state().clone();
-        let (slot, kind) = (attachment.slot, attachment.spec.link);
-        let (first, link) = Berth::new(first, 1, slot, kind, tap.clone())?;
-        let second = second.map(|it| Berth::new(it, 2, slot, kind, tap));
+        let (first, link) = Berth::new(first, 1, &attachment, tap.clone())?;
+        let second = second.map(|it| Berth::new(it, 2, &attachment, tap));
         let (second, second_link) = second.transpose()?.unzip();
         let second = second.map(SecondBerth::new).transpose();
         let engine = Engine::new(hca, Links::new(link, second_link), HostClock);
@@ -284,7 +283,7 @@ impl Device {
     pub fn resources(&self, query: Query) -> Vec<Resource> {
         let engine = self.shared.lock();
         let links = || engine.link.peer_links();
-        rows(&engine.hca, self.address().ip(), self.now(), query, links)
+        rows(&engine.hca, self.addresses(), self.now(), query, links)
     }
 
     /// How many ports programs see.
@@ -299,6 +298,12 @@ impl Device {
             _ if port > self.ports() => None,
             _ => self.attachment.spec.address_at(port),
         }
+    }
+
+    /// The addresses of both ports; of a device with one, twice the same.
+    fn addresses(&self) -> [IpAddr; 2] {
+        let first = self.address().ip();
+        [first, self.address_at(2).unwrap_or(first)]
     }
 
     /// The port with this address.

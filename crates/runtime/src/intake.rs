@@ -1,7 +1,7 @@
 //! Incoming datagrams: their destination, and their validation.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use ferroce_device::{Counter, Data, Hca, Received, Time};
 use ferroce_driver::Taken;
@@ -57,6 +57,8 @@ pub(crate) enum Place {
 pub(crate) struct Sorter {
     /// The number of the port, from 1.
     port: u8,
+    /// Of the device's ports; twice the same if there is one.
+    addresses: [IpAddr; 2],
     pub(crate) flows: Flows,
     foreign_ports: ForeignPorts,
     verifier: IcrcVerifier,
@@ -93,7 +95,7 @@ enum Kind<'a> {
 impl Intake {
     pub(crate) fn new(
         own: SocketAddr,
-        port: u8,
+        (port, addresses): (u8, [IpAddr; 2]),
         tap: Option<Tap>,
         neighbours: Option<Neighbours>,
         near: Option<Near>,
@@ -105,6 +107,7 @@ impl Intake {
             near,
             sorter: Sorter {
                 port,
+                addresses,
                 flows: Flows::new(own),
                 foreign_ports: ForeignPorts::new(own),
                 verifier: IcrcVerifier::new(IdPolicy::AnyId),
@@ -415,6 +418,7 @@ impl Sorter {
         };
         let at = now();
         let (flows, tap, port) = (&mut self.flows, &self.tap, self.port);
+        let addresses = self.addresses;
         neighbours.take(|mail| {
             let forwarded = match mail {
                 Mail::Packet(packet) => packet,
@@ -430,7 +434,7 @@ impl Sorter {
                 }
                 Mail::Question(question) => {
                     let links = || near.as_ref().map_or_else(PeerLinks::udp, Near::links);
-                    let rows = rows(hca, own.ip(), at, question.query(), links);
+                    let rows = rows(hca, addresses, at, question.query(), links);
                     question.answer(&rows);
                     return;
                 }

@@ -1,7 +1,7 @@
 //! A device's sockets as the driver's link.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -95,9 +95,10 @@ pub(crate) struct SocketLink {
 }
 
 impl SocketLink {
+    /// `port` is its number, and the addresses of the device's ports.
     pub(crate) fn new(
         socket: Arc<Socket>,
-        number: u8,
+        port: (u8, [IpAddr; 2]),
         tap: Option<Tap>,
         neighbours: Option<Neighbours>,
         near: Option<Near>,
@@ -113,7 +114,7 @@ impl SocketLink {
             groups: Groups::new(own, Arc::clone(&watch)),
             kept: KeptPlaces::new(Arc::clone(&watch)),
             watch,
-            intake: Intake::new(own, number, tap.clone(), neighbours, near),
+            intake: Intake::new(own, port, tap.clone(), neighbours, near),
             turns: Turns::default(),
             stage: Stage::new(own),
             tap,

@@ -30,20 +30,33 @@ pub(crate) struct Card {
     pub(crate) fw_ver: String,
     /// PSID of the board; empty if there is none.
     pub(crate) board_id: String,
-    /// Its port's GIDs.
+    /// Its ports, by their numbers from 1.
+    pub(crate) ports: Vec<Port>,
+    /// Speed of each port.
+    pub(crate) speed: PortSpeed,
+    /// Its parameters of congestion control.
+    pub(crate) congestion: Params,
+}
+
+/// What the files say about one of its ports.
+#[derive(Clone, Debug)]
+pub(crate) struct Port {
+    /// Its GIDs.
     pub(crate) gids: GidTable,
-    /// Network interface that has the address; empty if none has.
+    /// Network interface that has its address; empty if none has.
     pub(crate) netdev: String,
-    /// Whether the port is up.
+    /// Whether it is up.
     pub(crate) is_up: bool,
     /// How often it went down.
     pub(crate) link_downed: u64,
-    /// Speed of the port.
-    pub(crate) speed: PortSpeed,
-    /// Counters of the device.
+    /// Its counters.
     pub(crate) counters: Counters,
-    /// Its parameters of congestion control.
-    pub(crate) congestion: Params,
+}
+
+impl Port {
+    pub(crate) fn count(&self, counter: Counter) -> u64 {
+        self.counters[counter as usize]
+    }
 }
 
 /// A function and the others of its card that are shown.
@@ -92,8 +105,14 @@ impl Card {
         }
     }
 
-    pub(crate) fn count(&self, counter: Counter) -> u64 {
-        self.counters[counter as usize]
+    /// The interfaces of its ports, each once.
+    pub(crate) fn netdevs(&self) -> impl Iterator<Item = &str> {
+        let unique = |at: usize| {
+            let own = &self.ports[at].netdev;
+            let is_first = self.ports[..at].iter().all(|it| it.netdev != *own);
+            (is_first && !own.is_empty()).then_some(own.as_str())
+        };
+        (0..self.ports.len()).filter_map(unique)
     }
 }
 
@@ -125,12 +144,14 @@ pub(crate) fn example(name: &str, place: usize) -> Card {
         hw_ver: 0,
         fw_ver: "28.40.1000".to_owned(),
         board_id: "FRC0000000001".to_owned(),
-        gids: GidTable::alone([127, 16, 0, 1].into()),
-        netdev: "lo".to_owned(),
-        is_up: true,
-        link_downed: 0,
+        ports: vec![Port {
+            gids: GidTable::alone([127, 16, 0, 1].into()),
+            netdev: "lo".to_owned(),
+            is_up: true,
+            link_downed: 0,
+            counters,
+        }],
         speed: PortSpeed::default(),
-        counters,
         congestion: Params::default(),
     }
 }

@@ -63,8 +63,9 @@ pub(crate) fn files(card: &Card) -> Vec<(String, Node)> {
 /// The links from network interfaces to these files.
 pub(crate) fn links<'a>(cards: impl Iterator<Item = &'a Card>) -> Vec<(String, Node)> {
     let mut links: Vec<(String, Node)> = Vec::new();
-    for card in cards.filter(|card| !card.netdev.is_empty()) {
-        let path = format!("class/net/{}/ecn", card.netdev);
+    let of_card = |card: &'a Card| card.netdevs().map(move |netdev| (card, netdev));
+    for (card, netdev) in cards.flat_map(of_card) {
+        let path = format!("class/net/{netdev}/ecn");
         if links.iter().all(|(known, _)| *known != path) {
             let target = format!("../../../devices/{PCI_ROOT}/{}/ecn", card.pci);
             links.push((path, Node::Link(target)));

@@ -6,7 +6,7 @@ use ferroce_device::port_attr::{self, Gid};
 use ferroce_device::{Counter, PortCounter};
 use ferroce_registry::PortSpeed;
 
-use crate::card::Card;
+use crate::card::Port;
 use crate::tree::Node;
 
 /// Entries of the GID table that have a file though they are empty.
@@ -16,23 +16,23 @@ const GIDS_SHOWN: u32 = 8;
 const LIFESPAN_MS: u32 = 10;
 
 /// Files of the port at `at`; those that change are in `counters` and `hw_counters`.
-pub(crate) fn files(at: &str, card: &Card) -> Vec<(String, Node)> {
+pub(crate) fn files(at: &str, port: &Port, speed: PortSpeed) -> Vec<(String, Node)> {
     let file = |name: &str, text: &str| (format!("{at}/{name}"), Node::file(text));
     let mut files = vec![
         file("cap_mask", &format!("{:#010x}", port_attr::CAPABILITIES)),
         file("lid", &format!("{:#x}", port_attr::LID)),
         file("lid_mask_count", "0"),
         file("link_layer", port_attr::LINK_LAYER.name),
-        file("phys_state", &named(port_attr::physical_state(card.is_up))),
-        file("rate", &rate(card.speed)),
+        file("phys_state", &named(port_attr::physical_state(port.is_up))),
+        file("rate", &rate(speed)),
         file("sm_lid", &format!("{:#x}", port_attr::LID)),
         file("sm_sl", "0"),
-        file("state", &named(port_attr::state(card.is_up))),
+        file("state", &named(port_attr::state(port.is_up))),
     ];
     for (index, pkey) in port_attr::PKEYS.iter().enumerate() {
         files.push(file(&format!("pkeys/{index}"), &format!("{pkey:#06x}")));
     }
-    let table = &card.gids;
+    let table = &port.gids;
     let shown = table.used().map(|(index, _)| index + 1).max().unwrap_or(0);
     for index in 0..shown.max(GIDS_SHOWN) {
         let known = table.get(index).unwrap_or(Gid([0; 16]));
@@ -42,17 +42,17 @@ pub(crate) fn files(at: &str, card: &Card) -> Vec<(String, Node)> {
     // that there might be.
     for (index, _) in table.used() {
         files.push(file(&format!("gid_attrs/types/{index}"), "RoCE v2"));
-        files.push(file(&format!("gid_attrs/ndevs/{index}"), &card.netdev));
+        files.push(file(&format!("gid_attrs/ndevs/{index}"), &port.netdev));
     }
     for counter in PortCounter::TABLE {
-        let value = counter.value(|each| card.count(each), card.link_downed);
+        let value = counter.value(|each| port.count(each), port.link_downed);
         let value = value.to_string();
         files.push(file(&format!("counters/{}", counter.name), &value));
     }
     let lifespan = LIFESPAN_MS.to_string();
     files.push(file("hw_counters/lifespan", &lifespan));
     for info in Counter::TABLE {
-        let value = card.count(info.counter).to_string();
+        let value = port.count(info.counter).to_string();
         files.push(file(&format!("hw_counters/{}", info.name), &value));
     }
     files
@@ -85,7 +85,7 @@ mod tests {
     }
 
     fn text_of(card: &Card, name: &str) -> String {
-        let files = files("p", card);
+        let files = files("p", &card.ports[0], card.speed);
         let wanted = format!("p/{name}");
         let found = files.iter().find(|(path, _)| *path == wanted);
         match &found.unwrap_or_else(|| panic!("{name} is missing")).1 {
@@ -146,9 +146,9 @@ mod tests {
     #[test]
     fn port_counters_count_words_and_packets() {
         let card = example("fr0", 0);
-        let bytes = card.count(Counter::RdmaTxBytes);
+        let bytes = port.count(Counter::RdmaTxBytes);
         assert_eq!(text("counters/port_xmit_data"), format!("{}\n", bytes / 4));
-        let packets = card.count(Counter::RdmaRxPackets);
+        let packets = port.count(Counter::RdmaRxPackets);
         assert_eq!(text("counters/port_rcv_packets"), format!("{packets}\n"));
     }
 }

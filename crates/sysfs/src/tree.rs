@@ -182,7 +182,10 @@ fn virtual_device(tree: &mut Vec<(String, Node)>, index: usize, card: &Card) {
     let name = &card.name;
     let device = format!("{VIRTUAL}/infiniband/{name}");
     tree.extend(device_files(&device, card));
-    tree.push((format!("{device}/parent"), Node::file(&card.netdev)));
+    tree.push((
+        format!("{device}/parent"),
+        Node::file(card.netdevs().next().unwrap_or_default()),
+    ));
     link_from_class(tree, "infiniband", name, &device);
     let uverbs = format!("{VIRTUAL}/infiniband_verbs/uverbs{index}");
     tree.extend(uverbs_files(&uverbs, index, card));
@@ -243,9 +246,8 @@ fn function_files(at: &str, card: &Card) -> Vec<(String, Node)> {
         (format!("{at}/net"), Node::Directory),
     ];
     files.extend(sriov_files(at, &card.role));
-    if !card.netdev.is_empty() {
+    for netdev in card.netdevs() {
         // Not the interface's own directory, which leads all over the system.
-        let netdev = &card.netdev;
         let of_system = |file| format!("/sys/class/net/{netdev}/{file}");
         let at = format!("{at}/net/{netdev}");
         files.extend(NETDEV_FILES.map(|file| link(&at, file, of_system(file))));
@@ -291,7 +293,10 @@ fn device_files(at: &str, card: &Card) -> Vec<(String, Node)> {
         file("node_type", "1: CA"),
         file("sys_image_guid", &guid(card.node_guid)),
     ];
-    files.extend(port::files(&format!("{at}/ports/1"), card));
+    for (number, port) in (1..).zip(&card.ports) {
+        let at = format!("{at}/ports/{number}");
+        files.extend(port::files(&at, port, card.speed));
+    }
     files
 }
 

@@ -9,7 +9,7 @@ use ferroce_device::Counter;
 use ferroce_registry::{DeviceSpec, Observer, PciAddress, Registry, RegistryError};
 use thiserror::Error;
 
-use crate::card::{Card, Role};
+use crate::card::{Card, Port, Role};
 use crate::tree::{Node, dev_tree, sys_tree};
 use crate::write::{WriteError, Writer};
 use crate::{congestion, netdev};
@@ -39,9 +39,10 @@ pub struct View {
 #[derive(Debug)]
 struct Device {
     observer: Observer,
+    /// Of its ports, each with the name of its interface.
+    ports: Vec<(Observer, String)>,
     pci: PciAddress,
     role: Role,
-    netdev: String,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +64,7 @@ impl View {
         let mut hasher = DefaultHasher::new();
         for spec in devices {
             (&spec.name, spec.address, spec.port, spec.emulation).hash(&mut hasher);
+            (spec.second_address, spec.bond).hash(&mut hasher);
             (spec.vendor_part_id, &spec.fw_ver).hash(&mut hasher);
         }
         let root = registry
@@ -90,12 +92,16 @@ impl View {
         devices: &[DeviceSpec],
         layout: Layout,
     ) -> Result<Self, ViewError> {
+        let port = |spec: DeviceSpec| {
+            let netdev = netdev::of(spec.address);
+            Ok::<_, ViewError>((registry.observe_device(spec)?, netdev))
+        };
         let device = |(place, spec): (usize, &DeviceSpec)| {
             Ok::<_, ViewError>(Device {
                 observer: registry.observe_device(spec.clone())?,
+                ports: spec.ports_of_card().map(port).collect::<Result<_, _>>()?,
                 pci: spec.pci_at(place),
                 role: role(spec, devices),
-                netdev: netdev::of(spec.address),
             })
         };
         let view = Self {
@@ -195,11 +201,7 @@ fn role(spec: &DeviceSpec, devices: &[DeviceSpec]) -> Role {
 
 impl Device {
     fn card(&self, host: &str) -> Card {
-        let (spec, port) = (self.observer.spec(), self.observer.port());
-        let mut counters = [0; Counter::COUNT];
-        for (value, info) in counters.iter_mut().zip(Counter::TABLE) {
-            *value = self.observer.state().counter(info.counter);
-        }
+        let spec = self.observer.spec();
         Card {
             name: spec.name.clone(),
             pci: self.pci,
@@ -211,14 +213,25 @@ impl Device {
             hw_ver: spec.hw_ver,
             fw_ver: spec.fw_ver.clone(),
             board_id: spec.board_id.clone(),
-            gids: self.observer.gids(),
-            netdev: self.netdev.clone(),
-            is_up: port.is_up,
-            link_downed: port.downed,
+            ports: self.ports.iter().map(port_of).collect(),
             speed: spec.speed,
-            counters,
             congestion: self.observer.state().congestion(),
         }
+    }
+}
+
+fn port_of((observer, netdev): &(Observer, String)) -> Port {
+    let mut counters = [0; Counter::COUNT];
+    for (value, info) in counters.iter_mut().zip(Counter::TABLE) {
+        *value = observer.state().counter(info.counter);
+    }
+    let look = observer.port();
+    Port {
+        gids: observer.gids(),
+        netdev: netdev.clone(),
+        is_up: look.is_up,
+        link_downed: look.downed,
+        counters,
     }
 }
 

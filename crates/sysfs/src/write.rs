@@ -228,7 +228,7 @@ mod tests {
             .write(|| sys_tree(&[example("fr0", 0), example("fr1", 1)]))
             .unwrap();
         let mut card = example("fr1", 1);
-        card.counters = [7; ferroce_device::Counter::COUNT];
+        card.ports[0].counters = [7; ferroce_device::Counter::COUNT];
         writer.write(|| sys_tree(&[card])).unwrap();
         let names: Vec<_> = fs::read_dir(root.path().join("class/infiniband"))
             .unwrap()

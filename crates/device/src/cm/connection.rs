@@ -271,6 +271,7 @@ impl Connection {
             state: self.state,
             peer: self.path.dest,
             service_id: self.service_id,
+            port: self.path.port,
             local_qpn: self.local_qpn,
             remote_qpn: self.remote_qpn,
         }
@@ -290,6 +291,8 @@ pub struct CmInfo {
     pub service_id: ServiceId,
     /// The queue pair on this side, 0 until known.
     pub local_qpn: Qpn,
+    /// Number of the port that it is on, from 1.
+    pub port: u8,
     /// The peer's queue pair, 0 until known.
     pub remote_qpn: Qpn,
 }

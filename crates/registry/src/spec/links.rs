@@ -41,14 +41,37 @@ impl DeviceSpec {
         })
     }
 
-    /// The device, as far as its first link is meant, and behind it what is the second link's own.
+    /// What each link has of its own. The first has the device's name.
     pub fn links(&self) -> impl Iterator<Item = Self> + use<> {
-        [self.clone()].into_iter().chain(self.second_link())
+        let first = Self {
+            second_address: None,
+            bond: false,
+            ..self.clone()
+        };
+        [first].into_iter().chain(self.second_link())
+    }
+
+    /// What each port has of its own: a link, or both of a bond.
+    pub fn ports_of_card(&self) -> impl Iterator<Item = Self> + use<> {
+        let bond = self.bond.then(|| self.clone());
+        let links = (!self.bond).then(|| self.links());
+        bond.into_iter().chain(links.into_iter().flatten())
     }
 
     /// Whether this is what [`Self::second_link`] returns.
     pub fn is_second_link(&self) -> bool {
         self.name.contains('/')
+    }
+
+    /// The device's name, also of what is its second link's own.
+    pub fn device_name(&self) -> &str {
+        let name = self.name.split_once('/').map(|(device, _)| device);
+        name.unwrap_or(&self.name)
+    }
+
+    /// The number of the link that this is, from 1.
+    pub fn link_number(&self) -> u8 {
+        if self.is_second_link() { 2 } else { 1 }
     }
 
     /// Whether a card can have the ports that it is to have.

@@ -129,7 +129,8 @@ impl Shared {
             ..HcaConfig::default()
         };
         let (socket, watch) = (Arc::clone(socket), Arc::clone(groups));
-        let link = SocketLink::new(socket, 1, None, None, None, watch);
+        let own = socket.address().ip();
+        let link = SocketLink::new(socket, (1, [own; 2]), None, None, None, watch);
         Engine::new(Hca::new(config), Links::new(link, None), HostClock)
     }
 
