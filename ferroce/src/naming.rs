@@ -136,9 +136,54 @@ fn without_port(text: &str) -> Result<&str, Failure> {
         None => Ok(text),
         Some((name, "1" | "-" | "")) => Ok(name),
         Some((name, port)) => Err(Failure::input(format_args!(
-            "{name} has no port {port:?}; its only port is 1, write {name} or {name}/1"
+            "{port:?} behind {name} is no device: what this command shows and sets is the whole \
+             device's; write {name}"
         ))),
     }
+}
+
+/// The links of a command that is about links: all, those of a device, or the one of `DEV/N`; each with
+/// the place of its device among all.
+pub(crate) fn links(
+    registry: &Registry,
+    name: Option<&str>,
+) -> Result<Vec<(usize, DeviceSpec)>, Failure> {
+    let (device, link) = match name.and_then(|name| name.split_once('/')) {
+        Some((device, "-" | "")) => (Some(device), None),
+        Some((device, _)) => (
+            Some(device),
+            name.map(|name| registry.link(name)).transpose()?,
+        ),
+        None => (name, None),
+    };
+    let devices = devices(registry, device)?;
+    let of_device = |(place, spec): (usize, DeviceSpec)| spec.links().map(move |it| (place, it));
+    let all = devices.into_iter().flat_map(of_device);
+    let is_wanted = |spec: &DeviceSpec| link.as_ref().is_none_or(|it| it.name == spec.name);
+    Ok(all.filter(|(_, spec)| is_wanted(spec)).collect())
+}
+
+/// The links that a command changes: those of a device, of the only device, or the one of `DEV/N`.
+pub(crate) fn links_to_set(
+    registry: &Registry,
+    name: Option<&str>,
+) -> Result<Vec<DeviceSpec>, Failure> {
+    let links = match name {
+        Some(name) => links(registry, Some(name))?,
+        None => links(registry, Some(&only(registry)?.name))?,
+    };
+    Ok(links.into_iter().map(|(_, spec)| spec).collect())
+}
+
+/// What `look` finds of each of [`links`].
+pub(crate) fn each_link<T>(
+    registry: &Registry,
+    name: Option<&str>,
+    look: impl Fn(usize, &DeviceSpec) -> Result<T, Failure>,
+) -> Result<Vec<T>, Failure> {
+    let links = links(registry, name)?;
+    let found = links.iter().map(|(place, spec)| look(*place, spec));
+    found.collect()
 }
 
 /// Words of the form `KEY VALUE` or `KEY=VALUE` as `KEY=VALUE`. Some keys may have no value.
@@ -160,9 +205,6 @@ pub(crate) fn assignments(
     }
     Ok(all)
 }
-
-/// The only port of a device.
-pub(crate) const PORT: u32 = 1;
 
 /// The user's devices, without what a run that was killed has left on them.
 pub(crate) fn registry(to: &mut Output<'_>) -> Result<Registry, Failure> {

@@ -95,7 +95,8 @@ pub use kern::{
 };
 pub use mlx5dv::{
     _mlx5dv_query_port, mlx5dv_create_cq, mlx5dv_create_qp, mlx5dv_is_supported,
-    mlx5dv_open_device, mlx5dv_qp_ex_from_ibv_qp_ex, mlx5dv_query_device,
+    mlx5dv_modify_qp_lag_port, mlx5dv_open_device, mlx5dv_qp_ex_from_ibv_qp_ex,
+    mlx5dv_query_device, mlx5dv_query_qp_lag_port,
 };
 pub use mr::dmabuf::ibv_reg_dmabuf_mr;
 pub use mr::extended::ibv_reg_mr_ex;

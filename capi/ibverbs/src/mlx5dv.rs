@@ -10,18 +10,19 @@ use std::mem::zeroed;
 use std::sync::OnceLock;
 
 use ferroce_abi::border;
-use ferroce_abi::pointer::{change, check, read};
-use ferroce_device::limits;
+use ferroce_abi::pointer::{change, check, put, read};
+use ferroce_device::{Hca, limits};
+use ferroce_runtime::Device;
 
 pub use self::cq::mlx5dv_create_cq;
 pub use self::qp::{mlx5dv_create_qp, mlx5dv_qp_ex_from_ibv_qp_ex};
 use crate::abi::{
     MLX5DV_CONTEXT_MASK_DC_ODP_CAPS, MLX5DV_CONTEXT_MASK_NUM_LAG_PORTS,
-    MLX5DV_QUERY_PORT_VPORT_VHCA_ID, ibv_context, ibv_device, mlx5dv_context, mlx5dv_context_attr,
-    mlx5dv_port,
+    MLX5DV_QUERY_PORT_VPORT_VHCA_ID, ibv_context, ibv_device, ibv_qp, mlx5dv_context,
+    mlx5dv_context_attr, mlx5dv_port,
 };
 use crate::error::{Error, pointer, status};
-use crate::{context, convert, devices, open};
+use crate::{context, convert, devices, open, qp as queue_pair};
 
 /// Whether a device is one of libmlx5 (mlx5dv_is_supported(3)): only with `FERROCE_MLX5DV=1`. Programs
 /// that find such a device, UCX above all, go on to a card's own queues, which these devices do not
@@ -80,6 +81,49 @@ pub unsafe extern "C" fn mlx5dv_query_device(
         Ok(())
     });
     status("mlx5dv_query_device", result)
+}
+
+/// Has a queue pair's packets leave by this link of a bond, from 1, while that is up
+/// (mlx5dv_modify_qp_lag_port(3)).
+#[border(status)]
+pub unsafe extern "C" fn mlx5dv_modify_qp_lag_port(qp: *mut ibv_qp, port_num: u8) -> c_int {
+    let result = queue_pair::find(qp).and_then(|object| {
+        let own = object.own();
+        let set = |hca: &mut Hca| hca.set_lag_port(own.qpn, port_num);
+        on_bond(&own.context.adapter.device)?
+            .with(set)
+            .map_err(Error::from)
+    });
+    status("mlx5dv_modify_qp_lag_port", result)
+}
+
+/// The link of a bond that was chosen for a queue pair, and the one that its packets leave by now
+/// (mlx5dv_query_qp_lag_port(3)).
+#[border(status)]
+pub unsafe extern "C" fn mlx5dv_query_qp_lag_port(
+    qp: *mut ibv_qp,
+    port_num: *mut u8,
+    active_port_num: *mut u8,
+) -> c_int {
+    let result = queue_pair::find(qp).and_then(|object| {
+        let own = object.own();
+        let known = on_bond(&own.context.adapter.device)?.with(|hca| hca.lag_port(own.qpn));
+        let (wanted, active) = known?;
+        // SAFETY: null or variables of the program that may be written to.
+        unsafe {
+            put("port_num", port_num, wanted)?;
+            put("active_port_num", active_port_num, active)?;
+        }
+        Ok(())
+    });
+    status("mlx5dv_query_qp_lag_port", result)
+}
+
+fn on_bond(device: &Device) -> Result<&Device, Error> {
+    match device.spec().bond {
+        true => Ok(device),
+        false => Err(Error::Unsupported("a link of a device that is no bond")),
+    }
 }
 
 /// What belongs to a port inside the card (mlx5dv_query_port(3)): these devices know the number of the

@@ -149,8 +149,9 @@ impl Hca {
             common: Common {
                 now: Time::ZERO,
                 state,
-                second_port: None,
+                second: None,
                 port: 1,
+                link: 1,
                 serializer: Serializer::new(config.host.port_rate, config.qos.tag_len()),
                 keys: KeyTable::new(limits.max_mr, limits.max_mw, secret),
                 cqs: Table::new(limits.max_cq),

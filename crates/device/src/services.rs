@@ -53,12 +53,14 @@ impl QpObjects {
 pub(crate) struct Common {
     /// Time of the present input.
     pub(crate) now: Time,
-    /// Of the first port, and registers and personality of the card.
+    /// Registers, personality, histogram and errors of the card, and counters of its first link.
     pub(crate) state: DeviceState,
-    /// Of the second port, if programs see one.
-    pub(crate) second_port: Option<DeviceState>,
-    /// The port of the queue pair or packet at hand, whose counters count.
+    /// Counters of its second link, if there is one.
+    pub(crate) second: Option<DeviceState>,
+    /// The port of the queue pair or packet at hand, from 1.
     pub(crate) port: u8,
+    /// The link of the packet at hand: that of its port, or one of a bond.
+    pub(crate) link: u8,
     pub(crate) serializer: Serializer,
     pub(crate) numbers: Numbers,
     /// Every timer expiry is an event.
@@ -72,13 +74,24 @@ pub(crate) struct Common {
 }
 
 impl Common {
+    #[inline]
+    fn state_at(&self, number: u8) -> &DeviceState {
+        match &self.second {
+            Some(second) if number == 2 => second,
+            _ => &self.state,
+        }
+    }
+
     /// The state of the port at hand.
     #[inline]
     pub(crate) fn port_state(&self) -> &DeviceState {
-        match &self.second_port {
-            Some(second) if self.port == 2 => second,
-            _ => &self.state,
-        }
+        self.state_at(self.port)
+    }
+
+    /// The state of the link at hand.
+    #[inline]
+    pub(crate) fn link_state(&self) -> &DeviceState {
+        self.state_at(self.link)
     }
 
     /// Adds to a counter of the port at hand.
@@ -205,8 +218,10 @@ impl Services for QpServices<'_> {
         self.common.count(policy, 1);
         if expiry.adaptive && !expiry.fatal {
             let wait_ns = expiry.wait.as_nanos();
-            self.common.port_state().record_wait(wait_ns);
-            self.common.count(Counter::RoceAdpRetransWaitNs, wait_ns);
+            // The histogram, and the sum of its waits, are the card's.
+            let card = &self.common.state;
+            card.record_wait(wait_ns);
+            card.count(Counter::RoceAdpRetransWaitNs, wait_ns);
         }
         if self.common.trace_timers {
             self.common.events.push_back(Event::TimerExpired {
@@ -261,7 +276,7 @@ impl Services for QpServices<'_> {
 
     #[cold]
     fn fail(&mut self, queue: WorkQueue, completion: Completion) {
-        let errors = self.common.port_state().errors();
+        let errors = self.common.state.errors();
         self.trouble.failed |= errors.note(&completion, self.common.now);
         self.complete(queue, completion);
     }

@@ -39,12 +39,12 @@ pub(crate) fn counters(
     }
     for port in &ports {
         let observer = registry.observe_device(port.clone());
-        let observer = observer.map_err(|_| Errno::IO)?;
+        let counters = observer.map_err(|_| Errno::IO)?.counters();
         let mut left = Counter::TABLE.iter().peekable();
         while left.peek().is_some() {
             let mut message = begin(reply, port);
             message.fill(attr::STAT_HWCOUNTERS, &mut left, |message, info| {
-                let value = observer.state().counter(info.counter);
+                let value = counters[info.counter as usize];
                 put_counter(message, info.name, value);
             });
             reply.send(message);

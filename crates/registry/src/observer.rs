@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Instant;
 
-use ferroce_device::{DeviceState, Span, WriteLockError, carrier::Schedule};
+use ferroce_device::{Counter, DeviceState, Span, WriteLockError, carrier::Schedule};
 use ferroce_os::{Clock, Interface};
 
 use crate::gids::GidTable;
@@ -78,6 +78,18 @@ impl Observer {
         &self.state
     }
 
+    /// The counters of the device's first port, summed over both links of a bond and over all processes
+    /// that have or had it open; each at its number (`counter as usize`).
+    pub fn counters(&self) -> [u64; Counter::COUNT] {
+        let mut sums = self.state.counters();
+        if let Some(second) = &self.second {
+            for (sum, more) in sums.iter_mut().zip(second.state.counters()) {
+                *sum += more;
+            }
+        }
+        sums
+    }
+
     /// The state of the card's PF, which is that of the device itself unless it is a VF. All settings
     /// of the card can be changed there.
     pub fn card(&self) -> DeviceState {
@@ -120,7 +132,7 @@ impl Observer {
     /// addresses.
     pub fn gids(&self) -> GidTable {
         let own = self.spec.address;
-        match self.processes() {
+        match self.shared.others() {
             Ok(none) if none.is_empty() => {
                 let index = Interface::of(own).map(|interface| interface.index);
                 GidTable::new(&addresses(own, index))
@@ -141,14 +153,18 @@ impl Observer {
     pub fn call_attention(&self) {
         // Of the VFs of a card each has a file, and processes, of its own; they wait.
         let shared = self.first.as_ref().unwrap_or(&self.shared);
-        for process in self.processes().into_iter().flatten() {
+        for process in shared.others().into_iter().flatten() {
             shared.call_attention(process.slot);
         }
     }
 
-    /// The processes that have the device open, by slot.
+    /// The processes that have the device open, by slot. Of a second link none: who has the first has
+    /// both.
     pub fn processes(&self) -> io::Result<Vec<Process>> {
-        self.shared.others()
+        match &self.first {
+            Some(_) => Ok(Vec::new()),
+            None => self.shared.others(),
+        }
     }
 
     /// What the process in a slot has made on the device. It answers by itself, whatever its program

@@ -5,7 +5,6 @@ use std::fs;
 use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 
-use ferroce_device::Counter;
 use ferroce_registry::{DeviceSpec, Observer, PciAddress, Registry, RegistryError};
 use thiserror::Error;
 
@@ -221,17 +220,13 @@ impl Device {
 }
 
 fn port_of((observer, netdev): &(Observer, String)) -> Port {
-    let mut counters = [0; Counter::COUNT];
-    for (value, info) in counters.iter_mut().zip(Counter::TABLE) {
-        *value = observer.state().counter(info.counter);
-    }
     let look = observer.port();
     Port {
         gids: observer.gids(),
         netdev: netdev.clone(),
         is_up: look.is_up,
         link_downed: look.downed,
-        counters,
+        counters: observer.counters(),
     }
 }
 

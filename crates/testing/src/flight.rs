@@ -15,6 +15,8 @@ pub struct Flight {
     pub from: usize,
     /// Which device it goes to.
     pub to: usize,
+    /// Its source.
+    pub source: IpAddr,
     /// Its destination, which may be a group.
     pub dest: IpAddr,
     /// Its traffic class.
@@ -119,6 +121,7 @@ impl Flight {
     /// What goes to a device.
     pub(crate) fn new(
         [from, to]: [usize; 2],
+        source: IpAddr,
         dest: IpAddr,
         traffic_class: u8,
         content: Content,
@@ -126,6 +129,7 @@ impl Flight {
         Self {
             from,
             to,
+            source,
             dest,
             traffic_class,
             sl: 0,
@@ -146,7 +150,8 @@ impl Flight {
 
 impl Parcel for Flight {
     fn empty() -> Self {
-        Self::new([0; 2], [0; 4].into(), 0, Content::Damaged)
+        let nowhere = [0; 4].into();
+        Self::new([0; 2], nowhere, nowhere, 0, Content::Damaged)
     }
 
     fn corrupt(&mut self, _: u32) {

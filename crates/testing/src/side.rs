@@ -74,6 +74,8 @@ pub struct Side<T = ()> {
     pub hca: Hca,
     /// Its address.
     pub address: IpAddr,
+    /// That of its second port, if it has one.
+    pub second_address: Option<IpAddr>,
     /// A protection domain.
     pub pd: PdId,
     /// A completion queue, which is polled.
@@ -125,8 +127,8 @@ impl<T> Side<T> {
         let pd = hca.alloc_pd().unwrap();
         let cq = hca.create_cq(1 << 16).unwrap();
         Self {
-            hca,
             address: [10, 0, 0, number].into(),
+            second_address: (hca.ports() == 2).then(|| [10, 1, 0, number].into()),
             pd,
             cq,
             cqs: vec![cq],
@@ -141,10 +143,17 @@ impl<T> Side<T> {
             mute: false,
             blocked: false,
             own,
+            hca,
             copies: VecDeque::new(),
             batch: None,
             calls: (Time::ZERO, 0),
         }
+    }
+
+    /// What packets by this port have for a source.
+    pub fn address_at(&self, port: u8) -> IpAddr {
+        let second = self.second_address.filter(|_| port == 2);
+        second.unwrap_or(self.address)
     }
 
     pub(crate) fn take(&mut self, now: Time, received: &Received<'_>) {

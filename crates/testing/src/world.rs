@@ -123,7 +123,7 @@ impl<T> World<T> {
                 sq_psn: Psn::new(psns[own]),
                 ..attr
             };
-            let dest = self.sides[peer].address;
+            let dest = self.sides[peer].address_at(attr.port);
             self.sides[own].connect(qpns[own], dest, attr);
         }
         self.settle();
@@ -150,7 +150,8 @@ impl<T> World<T> {
 
     /// Which device has an address.
     fn at(&self, address: IpAddr) -> Option<usize> {
-        self.sides.iter().position(|side| side.address == address)
+        let has = |side: &Side<T>| side.address == address || side.second_address == Some(address);
+        self.sides.iter().position(has)
     }
 
     /// Whether nothing that comes from a queue pair, or is for it, is under way.
@@ -219,13 +220,20 @@ impl<T> World<T> {
             rejuvenate(&mut headers, age);
             trace.push(format!("{now:?} {from} {headers:?} {path:?} {payload:?}"));
         }
-        let flow = self.flow(from, dest);
+        let source = self.sides[from].address_at(packet.path.port);
+        let flow = flow(source, dest);
         let content = Content::new(packet, payload, &flow, self.as_bytes);
         let flight = |to| Flight {
             sl: packet.path.sl,
             dest_qp: Some(packet.headers.dest_qp),
             truesize: truesize(packet.payload_len.into(), is_coalesced),
-            ..Flight::new([from, to], dest, packet.path.traffic_class, content.clone())
+            ..Flight::new(
+                [from, to],
+                source,
+                dest,
+                packet.path.traffic_class,
+                content.clone(),
+            )
         };
         if dest.is_multicast() {
             // A host's own socket hears it as well, and first.
@@ -243,13 +251,14 @@ impl<T> World<T> {
     /// one of two.
     pub fn forge(&mut self, to: usize, traffic_class: u8, mut bytes: Vec<u8>, delay: Span) {
         let (from, dest) = (1 - to, self.sides[to].address);
-        let flow = self.flow(from, dest);
+        let source = self.sides[from].address;
+        let flow = flow(source, dest);
         if let Some((body, icrc)) = bytes.split_last_chunk_mut::<ICRC_LEN>() {
             *icrc = flow.compute(0, body).to_le_bytes();
         }
         let (frame, len) = (Frame::new(from as u32, to as u32, 0), bytes.len() as u32);
         let content = Content::Bytes(bytes);
-        let mut flight = Flight::new([from, to], dest, traffic_class, content);
+        let mut flight = Flight::new([from, to], source, dest, traffic_class, content);
         flight.truesize = truesize(len, false);
         self.live(|net, _| net.inject(from as u32, frame, flight, delay));
     }
@@ -259,7 +268,7 @@ impl<T> World<T> {
         if self.sides[to].deaf || self.sides[from].mute {
             return;
         }
-        let (headers, data) = match flight.content.read(&self.flow(from, flight.dest)) {
+        let (headers, data) = match flight.content.read(&flow(flight.source, flight.dest)) {
             Ok(read) => read,
             Err(cause) => {
                 self.sides[to].refused += 1;
@@ -267,13 +276,16 @@ impl<T> World<T> {
             }
         };
         let received = Received {
-            source: self.sides[from].address,
+            source: flight.source,
             dest: flight.dest,
             traffic_class: flight.traffic_class,
             sl: flight.sl,
             headers: &headers,
             data,
-            port: 1,
+            port: match self.sides[to].second_address == Some(flight.dest) {
+                true => 2,
+                false => 1,
+            },
         };
         self.sides[to].take(now, &received);
     }
@@ -290,11 +302,6 @@ impl<T> World<T> {
             port: 1,
         };
         self.sides[to].take(self.now, &received);
-    }
-
-    fn flow(&self, from: usize, dest: IpAddr) -> IcrcFlow {
-        let ip = IpPair::new(self.sides[from].address, dest);
-        IcrcFlow::new(ip.expect("of one family"), 0xc000, ROCE_V2_PORT)
     }
 
     /// Lives through everything up to `until`.
@@ -448,4 +455,9 @@ impl<T> Stations<Flight> for World<T> {
         let side = &self.sides[host as usize];
         !side.copies.is_empty() || !side.blocked && side.hca.wants_transmit()
     }
+}
+
+fn flow(source: IpAddr, dest: IpAddr) -> IcrcFlow {
+    let ip = IpPair::new(source, dest);
+    IcrcFlow::new(ip.expect("of one family"), 0xc000, ROCE_V2_PORT)
 }

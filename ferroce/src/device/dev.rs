@@ -60,13 +60,20 @@ enum Verb {
         /// and so on; 0 to 127
         #[arg(long, value_name = "N")]
         vfs: Option<u8>,
+        /// Ports of the card, 1 or 2: the second has the next address, or second_address
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=2))]
+        ports: Option<u8>,
+        /// Two ports that are bonded (LACP): programs see one, with the device's address, and a link may
+        /// go down without their noticing
+        #[arg(long, conflicts_with = "ports")]
+        bond: bool,
         /// What carries packets: auto (shared memory to processes of the same user on this host, else
         /// UDP), udp, or shm (shared memory alone; packets to others are dropped) [default: auto]
         #[arg(long, value_name = "LINK")]
         link: Option<LinkSetting>,
         /// Settings: node_guid, pci, card, vendor_part_id, hw_ver, fw_ver, board_id, packet_lifetime,
         /// ca_ack_delay, speed (25G), window (auto, 256KiB), link (auto, udp, shm), trust (dscp, pcp),
-        /// vlan (100, none), seed, vfs, vf_address, personality.adaptive and others,
+        /// vlan (100, none), seed, vfs, vf_address, second_address, bond, personality.adaptive and others,
         /// nvconfig.RPG_AI_RATE and others
         #[arg(value_name = "KEY VALUE")]
         settings: Vec<String>,
@@ -112,6 +119,8 @@ impl Dev {
                 address,
                 card,
                 vfs,
+                ports,
+                bond,
                 link,
                 settings,
             }) => {
@@ -124,6 +133,10 @@ impl Dev {
                 let mut spec = DeviceSpec::new(&name, address).as_card(card.unwrap_or_default());
                 spec.vfs = vfs.unwrap_or(0);
                 spec.link = link.unwrap_or_default();
+                if bond || ports == Some(2) {
+                    spec.second_address = spec.next_address();
+                    spec.bond = bond;
+                }
                 let spec = changed(&spec, &settings)?;
                 registry.add(&spec)?;
                 warn_of_addresses(&registry, &name, to)?;
@@ -172,12 +185,14 @@ impl Dev {
 /// Warns of addresses that no interface of this host has: programs cannot open devices there.
 fn warn_of_addresses(registry: &Registry, name: &str, to: &mut Output<'_>) -> Result<(), Failure> {
     for function in functions(registry, name)? {
-        let address = registry.device(&function)?.address;
-        if Interface::name_of(address).is_none() {
-            to.remark(format_args!(
-                "warning: no interface of this host has {address}; programs cannot open {function} \
-                 until one has: `ip address` lists its addresses"
-            ))?;
+        let spec = registry.device(&function)?;
+        for address in spec.links().map(|link| link.address) {
+            if Interface::name_of(address).is_none() {
+                to.remark(format_args!(
+                    "warning: no interface of this host has {address}; programs cannot open {function} \
+                     until one has: `ip address` lists its addresses"
+                ))?;
+            }
         }
     }
     Ok(())
@@ -273,6 +288,10 @@ fn show(
         row.put("node_guid", guid(spec.guid()));
         row.put("sys_image_guid", guid(spec.guid()));
         row.put("address", spec.address.to_string());
+        if let Some(second) = spec.second_address {
+            row.put("second_address", second.to_string());
+            row.put(if spec.bond { "bond" } else { "ports" }, 2);
+        }
         row.put("port", spec.port);
         row.put("link", spec.link.to_string());
         if let Some(vlan) = spec.vlan {
@@ -322,6 +341,8 @@ fn document(
         device: spec.name.clone(),
         index,
         address: spec.address,
+        second_address: spec.second_address,
+        bond: spec.bond,
         port: spec.port,
         link: spec.link.to_string(),
         vfs: spec.vfs,

@@ -3,7 +3,6 @@
 use clap::Args;
 use serde_json::{Map, Value};
 
-use crate::naming::PORT;
 use crate::output::look::{row_columns, width};
 use crate::output::{Failure, Output};
 
@@ -47,9 +46,9 @@ impl Row {
         }
     }
 
-    /// The row of a device's only port.
-    pub(super) fn of_port(name: &str) -> Self {
-        Self::new(format!("link {name}/{PORT}"))
+    /// The row of a link of a device, from 1.
+    pub(super) fn of_link(device: &str, number: u64) -> Self {
+        Self::new(format!("link {device}/{number}"))
     }
 
     /// Adds a value.

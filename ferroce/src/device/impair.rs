@@ -4,11 +4,11 @@ use clap::{Args, Subcommand, ValueEnum};
 use ferroce_device::impair::{Blackout, Bottleneck};
 use ferroce_device::{DeviceState, Direction, Impairment, Span, Time};
 use ferroce_os::Clock;
-use ferroce_registry::{Observer, Registry, impairment};
+use ferroce_registry::{DeviceSpec, Observer, Registry, impairment};
 
 use super::format::{Row, print};
 use crate::json::device as json;
-use crate::naming::{self, DeviceArg, EachDevice, each, observe, registry};
+use crate::naming::{self, DeviceArg, EachDevice, each_link, links_to_set, observe, registry};
 use crate::output::exit_codes;
 use crate::output::{Failure, Output};
 use crate::spelling;
@@ -126,14 +126,15 @@ impl Impair {
         if let Some(warning) = loses_most(&impairment) {
             to.remark(warning)?;
         }
-        let spec = naming::find(&registry, device.as_deref())?;
-        set(
-            &observe(&registry, &spec)?,
-            directions.directions(),
-            &impairment,
-        )?;
+        let links = links_to_set(&registry, device.as_deref())?;
+        for link in &links {
+            let observer = observe(&registry, link)?;
+            set(&observer, directions.directions(), &impairment)?;
+        }
+        let name = device.as_deref();
+        let name = name.or(links.first().map(DeviceSpec::device_name));
         match is_json {
-            true => show(&registry, Some(&spec.name), is_json, to),
+            true => show(&registry, name, is_json, to),
             false => Ok(()),
         }
     }
@@ -241,19 +242,20 @@ fn show(
     to: &mut Output<'_>,
 ) -> Result<(), Failure> {
     if is_json {
-        let devices = each(registry, name, |index, spec| {
+        let devices = each_link(registry, name, |index, spec| {
             let observer = observe(registry, spec)?;
             let state = observer.state();
             Ok(json::DeviceImpairment {
-                device: spec.name.clone(),
+                device: spec.device_name().to_owned(),
                 index,
+                port: spec.link_number(),
                 egress: document(state, Direction::Egress),
                 ingress: document(state, Direction::Ingress),
             })
         })?;
         return to.document(&json::Impaired { devices });
     }
-    let rows = each(registry, name, |_, spec| {
+    let rows = each_link(registry, name, |_, spec| {
         let mut row = Row::new(format!("dev {}", spec.name));
         let observer = observe(registry, spec)?;
         let state = observer.state();

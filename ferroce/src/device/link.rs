@@ -8,12 +8,12 @@ use ferroce_base::units::TIME;
 use ferroce_device::carrier::{Outages, Schedule};
 use ferroce_device::{Function, Span, Time};
 use ferroce_os::Clock;
-use ferroce_registry::{Observer, Registry};
+use ferroce_registry::{DeviceSpec, Observer, Registry};
 use ferroce_sysfs::netdev_of;
 
 use super::format::{Row, print};
 use crate::json::device as json;
-use crate::naming::{self, DeviceArg, EachDevice, each, observe, registry};
+use crate::naming::{DeviceArg, EachDevice, each_link, links_to_set, observe, registry};
 use crate::output::exit_codes;
 use crate::output::{Failure, Output};
 
@@ -54,7 +54,8 @@ const EXAMPLES: &str = exit_codes!(
   ferroce link set fr0 down                  until `ferroce link set fr0 up`
   ferroce link set fr0 down for 300ms
   ferroce link set fr0 flap 10x 200ms/2s     down for 200 ms every 2 s
-  ferroce link set fr0 times outages.txt     a file with lines such as 200ms@3s"
+  ferroce link set fr0 times outages.txt     a file with lines such as 200ms@3s
+  ferroce link set fr1/2 down                the second of two; fr1 alone means both"
 );
 
 /// The words with which that begins which may follow the device's name.
@@ -73,12 +74,16 @@ impl Link {
             Some(Verb::Show(device)) => show(&registry, device.named()?.as_deref(), self.json, to),
             Some(Verb::Set { device, what }) => {
                 let (name, what) = device.before(what, |word| STATES.contains(&word));
-                let spec = naming::find(&registry, name.as_deref())?;
-                let observer = observe(&registry, &spec)?;
                 let what: Vec<_> = what.iter().map(String::as_str).collect();
-                set(&observer, &what)?;
+                let links = links_to_set(&registry, name.as_deref())?;
+                for link in &links {
+                    set(&observe(&registry, link)?, &what)?;
+                }
+                let name = name
+                    .as_deref()
+                    .or(links.first().map(DeviceSpec::device_name));
                 match self.json {
-                    true => show(&registry, Some(&spec.name), self.json, to),
+                    true => show(&registry, name, self.json, to),
                     false => Ok(()),
                 }
             }
@@ -209,11 +214,12 @@ fn show(
     to: &mut Output<'_>,
 ) -> Result<(), Failure> {
     if is_json {
-        let ports = each(registry, name, |index, spec| {
+        let ports = each_link(registry, name, |index, spec| {
             let port = observe(registry, spec)?.port();
             Ok(json::Port {
-                device: spec.name.clone(),
+                device: spec.device_name().to_owned(),
                 index,
+                port: spec.link_number(),
                 state: if port.is_up { "up" } else { "down" },
                 changes_in_ns: port.changes_in.map(Span::as_nanos),
                 link_downed: port.downed,
@@ -222,8 +228,8 @@ fn show(
         })?;
         return to.document(&json::Ports { ports });
     }
-    let rows = each(registry, name, |_, spec| {
-        let mut row = Row::of_port(&spec.name);
+    let rows = each_link(registry, name, |_, spec| {
+        let mut row = Row::of_link(spec.device_name(), spec.link_number().into());
         let port = observe(registry, spec)?.port();
         row.put("state", if port.is_up { "ACTIVE" } else { "DOWN" });
         let cable = if port.is_up { "LINK_UP" } else { "DISABLED" };

@@ -285,7 +285,7 @@ fn summary(replies: &Replies) -> Row {
 
 fn row(kind: &Kind, device: &str, object: &Value, format: Format) -> Row {
     let mut row = match kind.is_on_port {
-        true => Row::of_port(device),
+        true => Row::of_link(device, object["port"].as_u64().unwrap_or(1)),
         false => Row::new(format!("dev {device}")),
     };
     for key in kind.keys().filter(|key| !key.is_detail || format.details) {

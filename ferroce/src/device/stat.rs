@@ -5,7 +5,7 @@ mod rates;
 use clap::{Args, Subcommand};
 use ferroce_base::names::near;
 use ferroce_device::{Counter, DeviceState, PortCounter};
-use ferroce_registry::Registry;
+use ferroce_registry::{DeviceSpec, Registry};
 
 pub(super) use self::rates::{per_second, thousandths};
 use super::format::{Format, Row, print};
@@ -14,7 +14,7 @@ use super::watch::Again;
 use crate::bins;
 use crate::json::device as json;
 use crate::json::shared::{Bin, Named};
-use crate::naming::{DeviceArg, EachDevice, each, observe, registry};
+use crate::naming::{DeviceArg, EachDevice, each_link, observe, registry};
 use crate::output::lines::indented;
 use crate::output::{Failure, Output};
 use crate::spelling;
@@ -186,16 +186,16 @@ impl Look {
             return rates::watch(registry, wanted, times, self, format.json, to);
         }
         if format.json {
-            let devices = each(registry, wanted.device.as_deref(), |index, spec| {
+            let devices = each_link(registry, wanted.device.as_deref(), |index, spec| {
                 let observer = observe(registry, spec)?;
-                Ok(document((index, &spec.name), observer.state()))
+                Ok(document((index, spec), observer.state()))
             })?;
             return to.document(&json::Counted { devices });
         }
-        let rows = each(registry, wanted.device.as_deref(), |_, spec| {
+        let rows = each_link(registry, wanted.device.as_deref(), |_, spec| {
             let observer = observe(registry, spec)?;
             let counters = observer.state().counters();
-            let mut row = Row::of_port(&spec.name);
+            let mut row = Row::of_link(spec.device_name(), spec.link_number().into());
             for info in Counter::TABLE.iter().filter(|it| wanted.has(it.counter)) {
                 let value = counters[info.counter as usize];
                 if self.shows(wanted, value) {
@@ -215,11 +215,12 @@ impl Look {
 }
 
 /// The counters of a device for programs.
-fn document((index, name): (usize, &str), state: &DeviceState) -> json::DeviceCounters {
+fn document((index, spec): (usize, &DeviceSpec), state: &DeviceState) -> json::DeviceCounters {
     let (config, counts) = state.histogram_snapshot();
     json::DeviceCounters {
-        device: name.to_owned(),
+        device: spec.device_name().to_owned(),
         index,
+        port: spec.link_number(),
         counters: named(&state.counters(), |count| count),
         histogram: json::Histogram {
             counting: config.enabled,

@@ -26,6 +26,10 @@ pub(crate) struct Device {
     pub(crate) index: usize,
     /// Its address.
     pub(crate) address: IpAddr,
+    /// The address of the card's second port, if it has one.
+    pub(crate) second_address: Option<IpAddr>,
+    /// Whether both ports make a bond.
+    pub(crate) bond: bool,
     /// The UDP port of it and its peers.
     pub(crate) port: u16,
     /// What carries packets: auto, udp or shm.
@@ -138,6 +142,8 @@ pub(crate) struct Port {
     pub(crate) device: String,
     /// Its place among all devices.
     pub(crate) index: usize,
+    /// Number of the port, or of the link of a bond, from 1.
+    pub(crate) port: u8,
     /// up or down.
     pub(crate) state: &'static str,
     /// How long until that is set to change; null if it is not.
@@ -164,6 +170,8 @@ pub(crate) struct DeviceCounters {
     pub(crate) device: String,
     /// Its place among all devices.
     pub(crate) index: usize,
+    /// Number of the port, or of the link of a bond, from 1.
+    pub(crate) port: u8,
     /// Every counter by its name, as in /sys; `ferroce stat explain` explains them.
     pub(crate) counters: Named<u64>,
     /// Timeouts of adaptive retransmission, by wait.
@@ -196,6 +204,8 @@ pub(crate) struct Rates {
 pub(crate) struct DeviceRates {
     /// The device.
     pub(crate) device: String,
+    /// Number of the port, or of the link of a bond, from 1.
+    pub(crate) port: u8,
     /// By how much each counter has grown in a second.
     pub(crate) rates: Named<f64>,
     /// What each counter is now.
@@ -276,6 +286,8 @@ pub(crate) struct DeviceImpairment {
     pub(crate) device: String,
     /// Its place among all devices.
     pub(crate) index: usize,
+    /// Number of the port, or of the link of a bond, from 1.
+    pub(crate) port: u8,
     /// To packets that it sends.
     pub(crate) egress: Impairment,
     /// To packets that it receives.

@@ -39,7 +39,7 @@ type Reading = (Duration, [u64; DRAWN.len()]);
 impl History {
     /// Reads the counters of all devices.
     pub(super) fn read(&mut self, registry: &Registry, begun: Instant) {
-        let Ok(specs) = registry.devices() else {
+        let Ok(specs) = registry.links() else {
             return; // there may be some the next time
         };
         let is_there = |name: &String| specs.iter().any(|spec| spec.name == *name);

@@ -46,7 +46,7 @@ impl Live {
             return Ok(seen.clone());
         }
         let until = now + PATIENCE;
-        let specs = registry.devices().map_err(Failure::broken)?;
+        let specs = registry.links().map_err(Failure::broken)?;
         let devices = specs.into_iter().map(|spec| {
             let observed = registry.observe_device(spec.clone());
             match observed {

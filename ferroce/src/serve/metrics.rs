@@ -15,7 +15,7 @@ use super::census::{Census, Population};
 use super::limited::{Limited, LimitedFlows};
 use super::{congestion, policies};
 
-/// The only port of a device.
+/// The first port of a device, for what is the whole device's.
 pub(super) const PORT: &str = "1";
 /// A family's name, its help and its value.
 type PortFact = (&'static str, &'static str, fn(&Seen) -> u64);
@@ -60,12 +60,12 @@ pub(super) fn text(registry: &Registry, asked: &mut Asked) -> Result<String, Reg
             spec,
         }
     };
-    let mut devices: Vec<_> = registry.devices()?.into_iter().map(observe).collect();
-    let limited = asked.flows.take(devices.iter().map(Seen::with_cnps));
+    let mut links: Vec<_> = registry.links()?.into_iter().map(observe).collect();
+    let limited = asked.flows.take(links.iter().map(Seen::with_cnps));
     let population = asked
         .census
-        .take(devices.iter().map(|seen| seen.observer.as_ref()));
-    for ((seen, limited), population) in devices.iter_mut().zip(limited).zip(population) {
+        .take(links.iter().map(|seen| seen.observer.as_ref()));
+    for ((seen, limited), population) in links.iter_mut().zip(limited).zip(population) {
         seen.limited = limited;
         seen.population = population;
     }
@@ -73,7 +73,7 @@ pub(super) fn text(registry: &Registry, asked: &mut Asked) -> Result<String, Reg
     let faults = registry.faults().and_then(|table| table.settled_rows());
     // Another user's, or one that cannot be written: the devices can be read all the same.
     let faults = faults.unwrap_or_default();
-    families.register_collector(Box::new(Scrape { devices, faults }));
+    families.register_collector(Box::new(Scrape { links, faults }));
     let mut text = String::new();
     encode(&mut text, &families).expect("a string takes what is written to it");
     Ok(text)
@@ -82,7 +82,8 @@ pub(super) fn text(registry: &Registry, asked: &mut Asked) -> Result<String, Reg
 /// The devices at one moment.
 #[derive(Debug)]
 struct Scrape {
-    devices: Vec<Seen>,
+    /// All links of all devices.
+    links: Vec<Seen>,
     /// The live fault rules.
     faults: Vec<FaultRow>,
 }
@@ -134,7 +135,7 @@ impl Collector for Scrape {
                 _ => self.each_port(&mut encoder, family, |_, counters| value(counters))?,
             }
         }
-        let congested = self.devices.iter().filter_map(|seen| {
+        let congested = self.devices().filter_map(|seen| {
             let name = seen.spec.name.as_str();
             Some((name, seen.observer.as_ref()?, seen.limited))
         });
@@ -147,8 +148,13 @@ impl Collector for Scrape {
 }
 
 impl Scrape {
+    /// The devices: what is a second link's own beside its counters is the device's.
+    fn devices(&self) -> impl Iterator<Item = &Seen> + Clone {
+        self.links.iter().filter(|it| !it.spec.is_second_link())
+    }
+
     fn readable(&self) -> impl Iterator<Item = (&DeviceSpec, &DeviceState)> + Clone {
-        self.devices.iter().filter_map(|seen| {
+        self.devices().filter_map(|seen| {
             let observer = seen.observer.as_ref()?;
             Some((&seen.spec, observer.state()))
         })
@@ -158,7 +164,7 @@ impl Scrape {
     fn encode_devices(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let help = "Whether the device can be read.";
         let mut family = encoder.encode_descriptor("ferroce_up", help, None, MetricType::Gauge)?;
-        for seen in &self.devices {
+        for seen in self.devices() {
             let labels = [("device", seen.spec.name.as_str())];
             let is_up = u64::from(seen.observer.is_some());
             family.encode_family(&labels)?.encode_gauge(&is_up)?;
@@ -166,7 +172,7 @@ impl Scrape {
         // A gauge, as in node_exporter: older programs do not know the type info.
         let (name, help) = ("node_infiniband_info", "What the device is, always 1.");
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        for seen in &self.devices {
+        for seen in self.devices() {
             let spec = &seen.spec;
             let hca_type = format!("MT{}", spec.vendor_part_id);
             let labels = [
@@ -185,7 +191,7 @@ impl Scrape {
         let help = "Queue pairs by state, of the processes that said in time.";
         let name = "ferroce_queue_pairs";
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        for seen in self.devices.iter().filter(|it| it.observer.is_some()) {
+        for seen in self.devices().filter(|it| it.observer.is_some()) {
             for (state, count) in seen.population.states.named() {
                 let device = seen.spec.name.as_str();
                 let labels = [("device", device), ("port", PORT), ("state", state)];
@@ -205,9 +211,8 @@ impl Scrape {
             ),
         ];
         for (name, help, value) in facts {
-            self.each_port(encoder, (name, help, MetricType::Gauge), |seen, _| {
-                value(seen)
-            })?;
+            let family = (name, help, MetricType::Gauge);
+            Self::each(self.devices(), encoder, family, |seen, _| value(seen))?;
         }
         Ok(())
     }
@@ -216,16 +221,26 @@ impl Scrape {
     fn each_port<V: EncodeGaugeValue + EncodeCounterValue>(
         &self,
         encoder: &mut DescriptorEncoder<'_>,
+        family: (&str, &str, MetricType),
+        value: impl Fn(&Seen, &[u64; Counter::COUNT]) -> V,
+    ) -> fmt::Result {
+        Self::each(self.links.iter(), encoder, family, value)
+    }
+
+    fn each<'a, V: EncodeGaugeValue + EncodeCounterValue>(
+        links: impl Iterator<Item = &'a Seen>,
+        encoder: &mut DescriptorEncoder<'_>,
         (name, help, kind): (&str, &str, MetricType),
         value: impl Fn(&Seen, &[u64; Counter::COUNT]) -> V,
     ) -> fmt::Result {
         let is_counter = matches!(kind, MetricType::Counter);
         let mut family = encoder.encode_descriptor(name, help, None, kind)?;
-        for seen in &self.devices {
+        for seen in links {
             let Some(counters) = &seen.counters else {
                 continue;
             };
-            let labels = [("device", seen.spec.name.as_str()), ("port", PORT)];
+            let port = seen.spec.link_number().to_string();
+            let labels = [("device", seen.spec.device_name()), ("port", port.as_str())];
             let mut metric = family.encode_family(&labels)?;
             match is_counter {
                 true => {

@@ -92,7 +92,8 @@ impl Running {
         finished.stdout
     }
 
-    pub(super) fn abandon(mut self) -> Finished {
+    /// Ends it, and returns what it has printed.
+    pub fn abandon(mut self) -> Finished {
         let _ = self.child.kill();
         self.collect()
     }

@@ -59,9 +59,9 @@ impl Hca {
     pub(crate) fn deliver_mad(&mut self, packet: &Received<'_>) {
         match Self::check_mad(packet) {
             Ok(mad) => {
-                self.common.count(Counter::RdmaRxPackets, 1);
-                self.common
-                    .count(Counter::RdmaRxBytes, packet.data.len().into());
+                let state = self.common.link_state();
+                state.count(Counter::RdmaRxPackets, 1);
+                state.count(Counter::RdmaRxBytes, packet.data.len().into());
                 let now = self.common.now;
                 self.cm_mut().handle(now, packet, &mad);
                 while let Some(dropped) = self.cm_mut().poll_dropped() {

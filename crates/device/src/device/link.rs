@@ -107,9 +107,7 @@ impl Hca {
     #[must_use]
     pub fn with_second_link(mut self, pairing: Pairing, state: DeviceState) -> Self {
         debug_assert_eq!(self.qps.len(), 0, "queue pairs of a device with one link");
-        if pairing == Pairing::Ports {
-            self.common.second_port = Some(state.clone());
-        }
+        self.common.second = Some(state.clone());
         let (generation, settings) = state.load();
         let carrier = settings.has_outages().then(|| Carrier::unseen(&state));
         self.second = Some(Box::new(Second {
@@ -125,9 +123,10 @@ impl Hca {
 
     /// How many ports programs see.
     pub fn ports(&self) -> u8 {
-        match self.common.second_port {
-            Some(_) => 2,
-            None => 1,
+        let is_second = |second: &Second| second.pairing == Pairing::Ports;
+        match self.second.as_deref().is_some_and(is_second) {
+            true => 2,
+            false => 1,
         }
     }
 
@@ -198,7 +197,7 @@ impl Hca {
 
 /// The link of a bond for the nth of many.
 pub(super) fn spread(n: u32) -> LinkNumber {
-    if n % 2 == 0 { 1 } else { 2 }
+    if n.is_multiple_of(2) { 1 } else { 2 }
 }
 
 impl QpEntry {

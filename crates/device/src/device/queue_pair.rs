@@ -30,7 +30,7 @@ impl<'a> Found<'a> {
         scheduler: &'a mut Scheduler,
     ) -> Option<Self> {
         let entry = qps.get_mut(index)?;
-        if common.second_port.is_some() {
+        if common.second.is_some() {
             common.port = entry.qp.attr().port;
         }
         Some(Self {
@@ -118,7 +118,7 @@ fn settle(qp: &mut Qp, path: Option<Path>, host: &mut QpServices<'_>) {
         let _ = qp.modify(&to_error, host);
     }
     if let Some(path) = path.filter(|_| host.trouble.failed) {
-        let errors = host.common.port_state().errors();
+        let errors = host.common.state.errors();
         let connection = Connection {
             address: path.dest,
             qpn: qp.attr().dest_qpn,

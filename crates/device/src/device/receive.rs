@@ -58,6 +58,7 @@ impl Hca {
     }
 
     fn deliver_unless(&mut self, number: LinkNumber, corrupt: bool, packet: &Received<'_>) {
+        self.common.link = number;
         let (link, state) = self.link(number);
         if link.ingress.is_dark() {
             state.count(Counter::ImpairBlackout, 1);
@@ -92,7 +93,7 @@ impl Hca {
     fn deliver_to_group(&mut self, packet: &Received<'_>) {
         let mut index = 0;
         while let Some(&qpn) = self.groups.members(packet.dest).get(index) {
-            if !self.is_blocked_echo(qpn, packet) {
+            if self.hears(qpn, packet) && !self.is_blocked_echo(qpn, packet) {
                 self.deliver_to(qpn, packet);
             }
             index += 1;
@@ -100,6 +101,12 @@ impl Hca {
         if index == 0 {
             self.common.count(Counter::RxUnknownQp, 1);
         }
+    }
+
+    /// Whether a queue pair is on the port that a multicast has arrived at.
+    fn hears(&self, qpn: Qpn, packet: &Received<'_>) -> bool {
+        let entry = self.qp_entry(qpn);
+        entry.is_some_and(|entry| entry.qp.attr().port == packet.port)
     }
 
     /// Whether a multicast is the queue pair's own and it does not want to hear those.
@@ -120,11 +127,12 @@ impl Hca {
             self.common.count(Counter::RxUnknownQp, 1);
             return;
         };
-        let state = found.common.port_state();
         if let Err(cause) = check(found.entry, found.common, packet) {
-            state.count(cause, 1);
+            found.common.port = packet.port;
+            found.common.count(cause, 1);
             return;
         }
+        let state = found.common.link_state();
         state.count(Counter::RdmaRxPackets, 1);
         state.count(Counter::RdmaRxBytes, packet.data.len().into());
         if packet.dest.is_multicast() {

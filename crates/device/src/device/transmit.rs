@@ -38,12 +38,12 @@ impl Hca {
             self.poll_impaired(now, out)
         };
         if made {
-            self.common.port = out.path.port;
-            let bytes = out.payload_len;
-            self.common.count(Counter::RdmaTxPackets, 1);
-            self.common.count(Counter::RdmaTxBytes, bytes.into());
+            self.common.link = out.path.port;
+            let (bytes, state) = (out.payload_len, self.common.link_state());
+            state.count(Counter::RdmaTxPackets, 1);
+            state.count(Counter::RdmaTxBytes, bytes.into());
             if out.path.dest.is_multicast() {
-                self.common.count(Counter::TxMulticastPackets, 1);
+                state.count(Counter::TxMulticastPackets, 1);
             }
         }
         made

@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 use ferroce_device::Counter;
-use ferroce_registry::Registry;
+use ferroce_registry::{DeviceSpec, Registry};
 
 use super::super::watch::{Pauses, in_place};
 use super::{Look, Wanted, named};
 use crate::json::device as json;
-use crate::naming::{devices, observe};
+use crate::naming::{links, observe};
 use crate::output::{Failure, Output, Table};
 
 /// Prints how much counters have grown in a second, after each interval.
@@ -46,12 +46,12 @@ type Counters = [u64; Counter::COUNT];
 /// The counters of devices at one time.
 struct Taken {
     at: Instant,
-    devices: Vec<(String, Counters)>,
+    links: Vec<(DeviceSpec, Counters)>,
 }
 
-/// How the counters of a device have grown.
+/// How the counters of a link have grown.
 struct Rates {
-    device: String,
+    link: DeviceSpec,
     seconds: f64,
     totals: Counters,
     moved: Counters,
@@ -60,26 +60,27 @@ struct Rates {
 impl Taken {
     fn now(registry: &Registry, name: Option<&str>) -> Result<Self, Failure> {
         let at = Instant::now();
-        let devices = devices(registry, name)?.into_iter().map(|(_, spec)| {
+        let links = links(registry, name)?.into_iter().map(|(_, spec)| {
             let counters = observe(registry, &spec)?.state().counters();
-            Ok((spec.name, counters))
+            Ok((spec, counters))
         });
-        let devices = devices.collect::<Result<_, Failure>>()?;
-        Ok(Self { at, devices })
+        let links = links.collect::<Result<_, Failure>>()?;
+        Ok(Self { at, links })
     }
 
-    /// The rates of the devices that were there before, too.
+    /// The rates of the links that were there before, too.
     fn since(&self, before: &Self) -> Vec<Rates> {
         let seconds = self.at.duration_since(before.at).as_secs_f64();
-        let rates = self.devices.iter().filter_map(|(device, totals)| {
-            let (_, earlier) = before.devices.iter().find(|(name, _)| name == device)?;
+        let rates = self.links.iter().filter_map(|(link, totals)| {
+            let mut known = before.links.iter();
+            let (_, earlier) = known.find(|(other, _)| other.name == link.name)?;
             let mut moved = *totals;
             for (now, earlier) in moved.iter_mut().zip(earlier) {
                 // Less than before: another device has taken the name, and counts from zero.
                 *now = now.checked_sub(*earlier).unwrap_or(*now);
             }
             Some(Rates {
-                device: device.clone(),
+                link: link.clone(),
                 seconds,
                 totals: *totals,
                 moved,
@@ -98,7 +99,8 @@ impl Rates {
 /// Rates for programs.
 fn document(rates: &[Rates], elapsed: Duration) -> json::Rates {
     let devices = rates.iter().map(|it| json::DeviceRates {
-        device: it.device.clone(),
+        device: it.link.device_name().to_owned(),
+        port: it.link.link_number(),
         rates: named(&it.moved, |moved| thousandths(moved as f64 / it.seconds)),
         counters: named(&it.totals, |total| total),
     });
@@ -116,17 +118,17 @@ pub(in super::super) fn thousandths(value: f64) -> f64 {
 fn table(rates: &[Rates], shows: impl Fn(Counter, u64) -> bool) -> String {
     let mut table = Table::new(&["link", "counter", ">per second", ">total"]);
     let mut is_empty = true;
-    for device in rates {
+    for it in rates {
         for info in Counter::TABLE {
-            let total = device.totals[info.counter as usize];
+            let total = it.totals[info.counter as usize];
             if !shows(info.counter, total) {
                 continue;
             }
             is_empty = false;
             table.row(vec![
-                format!("{}/1", device.device),
+                format!("{}/{}", it.link.device_name(), it.link.link_number()),
                 info.name.to_owned(),
-                per_second(device.of(info.counter)),
+                per_second(it.of(info.counter)),
                 total.to_string(),
             ]);
         }

@@ -102,7 +102,7 @@ impl Status {
         window: Duration,
         nap: impl Fn(Duration) -> bool,
     ) -> Result<Option<Self>, Failure> {
-        let specs = registry.devices()?;
+        let specs = registry.links()?;
         let began = Instant::now();
         let before = totals(registry, &specs);
         let programs = programs(registry, inquiry)?;
