@@ -153,7 +153,7 @@ pub(crate) fn has_run(registry: &Registry, spec: &DeviceSpec) -> bool {
 
 /// Puts back what runs that were killed have left on the devices, and says so.
 pub(crate) fn put_back(registry: &Registry) -> Vec<String> {
-    let devices = registry.devices().unwrap_or_default();
+    let devices = registry.links().unwrap_or_default();
     let left = notes(Some(registry.directory()));
     if left.is_empty() {
         return Vec::new();
@@ -194,9 +194,9 @@ fn put_back_from(path: &Path, registry: &Registry, spec: &DeviceSpec) -> io::Res
     is_back
 }
 
-/// The device, whatever `FERROCE_DEVICES` makes of its name.
+/// The device, whatever `FERROCE_DEVICES` makes of its name; a link by its address.
 fn label(spec: &DeviceSpec) -> String {
-    format!("{}@{}-{}", spec.name, spec.address, spec.port)
+    format!("{}@{}-{}", spec.device_name(), spec.address, spec.port)
 }
 
 /// The process and the device of a note's path.

@@ -56,7 +56,7 @@ impl Session {
             cards: Vec::new(),
             turn: Some(turn),
         };
-        for spec in devices {
+        for spec in devices.iter().flat_map(DeviceSpec::links) {
             let observer = registry
                 .observe_device(spec.clone())
                 .map_err(Failure::broken)?;

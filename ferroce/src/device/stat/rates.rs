@@ -156,11 +156,11 @@ mod tests {
         let device = |(name, packets): &(&str, u64)| {
             let mut counters = [0; Counter::COUNT];
             counters[Counter::RdmaTxPackets as usize] = *packets;
-            ((*name).to_owned(), counters)
+            (DeviceSpec::new(name, [127, 0, 0, 1].into()), counters)
         };
         Taken {
             at,
-            devices: devices.iter().map(device).collect(),
+            links: devices.iter().map(device).collect(),
         }
     }
 
@@ -172,7 +172,7 @@ mod tests {
         let rates = taken(later, &[("a", 110), ("b", 3), ("new", 7)]).since(&before);
         let found = rates
             .iter()
-            .map(|it| (it.device.as_str(), it.of(Counter::RdmaTxPackets)));
+            .map(|it| (it.link.name.as_str(), it.of(Counter::RdmaTxPackets)));
         let found: Vec<_> = found.collect();
         assert_eq!(found, [("a", 20.0), ("b", 6.0)], "b was replaced");
         assert_eq!(
