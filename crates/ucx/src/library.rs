@@ -10,12 +10,12 @@ use thiserror::Error;
 use crate::abi::{Functions, IN_PROGRESS, OK, Status};
 
 /// The releases whose interface is known, for messages.
-pub const KNOWN: &str = "1.15 to 1.22";
+pub const KNOWN: &str = "1.15 to 1.23";
 
 /// Whether the interface of a release is known.
 #[must_use]
 pub const fn is_known(version: Version) -> bool {
-    matches!((version.major, version.minor), (1, 15..=22))
+    matches!((version.major, version.minor), (1, 15..=23))
 }
 
 /// A library that cannot be used.

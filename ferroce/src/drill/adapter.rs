@@ -27,8 +27,8 @@ pub(super) trait Adapter {
     fn releases(&self, to: &mut Output<'_>) -> Result<Vec<Release>, Failure>;
     /// The modes that are asked for; none if the library decides.
     fn modes(&self) -> &[Self::Mode];
-    /// The first version that has a mode; `None` if all have it.
-    fn since(&self, mode: &Self::Mode) -> Option<(u32, u32)>;
+    /// Why a release cannot run with a mode; `None` if it can.
+    fn lacking(&self, version: Version, mode: &Self::Mode) -> Option<String>;
     /// All variables of a host's process but those that only one host has.
     fn variables(
         &self,
@@ -59,4 +59,10 @@ pub(super) struct Outlook {
     pub(super) fails_over: bool,
     /// Whether it moves back.
     pub(super) recovers: bool,
+}
+
+/// Why a release that is older than this one cannot do something.
+pub(super) fn too_old(title: &str, version: Version, since: Version) -> String {
+    let Version { major, minor, .. } = since;
+    format!("{title} {version} does not have it, releases from {major}.{minor} on do")
 }

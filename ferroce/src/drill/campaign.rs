@@ -105,7 +105,8 @@ impl Campaign {
         let mut cases = Vec::new();
         for release in &releases {
             for settings in &settings {
-                if let Some(reason) = lacking(library, release, settings) {
+                let lacking = |mode| library.lacking(release.version, mode);
+                if let Some(reason) = settings.mode.as_ref().and_then(lacking) {
                     to.remark(format_args!(
                         "note: {} {} is left out: {reason}",
                         A::OPTION,
@@ -236,21 +237,6 @@ impl Campaign {
         };
         self.profile.iter().map(policy).collect()
     }
-}
-
-/// Why a release cannot run with a mode; `None` if it can.
-fn lacking<A: Adapter>(
-    library: &A,
-    release: &Release,
-    settings: &Settings<A::Mode>,
-) -> Option<String> {
-    let version = release.version;
-    let (major, minor) = library.since(settings.mode.as_ref()?)?;
-    let has_it = (version.major, version.minor) >= (major, minor);
-    let title = A::TITLE;
-    (!has_it).then(|| {
-        format!("{title} {version} does not have it, releases from {major}.{minor} on do")
-    })
 }
 
 /// Starts the hosts of a ring.

@@ -12,7 +12,7 @@ use ferroce_nccl::{Interface, KNOWN};
 
 pub(super) use self::host::Host;
 use self::settings::Failover;
-use super::adapter::{Adapter, Outlook};
+use super::adapter::{Adapter, Outlook, too_old};
 use super::campaign::Campaign;
 use super::release::{Package, Release, own_command};
 use super::settings::Settings;
@@ -88,8 +88,9 @@ impl Adapter for Drill {
         &self.failover
     }
 
-    fn since(&self, mode: &Failover) -> Option<(u32, u32)> {
-        mode.since()
+    fn lacking(&self, version: Version, mode: &Failover) -> Option<String> {
+        let since = mode.since().filter(|since| version < *since)?;
+        Some(too_old(Self::TITLE, version, since))
     }
 
     fn variables(&self, version: Version, settings: &Settings<Failover>) -> Vec<(String, String)> {

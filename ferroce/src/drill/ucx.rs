@@ -12,7 +12,7 @@ use ferroce_dynlib::Version;
 use ferroce_ucx::{ErrorMode, KNOWN, is_known};
 
 pub(super) use self::host::Host;
-use super::adapter::{Adapter, Outlook};
+use super::adapter::{Adapter, Outlook, too_old};
 use super::campaign::Campaign;
 use super::release::{Package, Release, own_command};
 use super::settings::{Settings, name_of};
@@ -95,14 +95,22 @@ impl Errors {
     }
 }
 
+/// The first release that has failover.
+const FAILOVER: Version = Version {
+    major: 1,
+    minor: 22,
+    patch: 0,
+};
+
 /// The most rails that UCX uses for a message by default are fewer.
 const RAILS: &str = "4";
 /// What the hosts of a drill need unless the user has set it: the reliable transport over verbs, and all
 /// rails for each message.
-const DEFAULTS: [(&str, &str); 4] = [
+const DEFAULTS: [(&str, &str); 5] = [
     ("UCX_TLS", "rc_v,self"),
     ("UCX_MAX_RNDV_RAILS", RAILS),
     ("UCX_MAX_RMA_RAILS", RAILS),
+    ("UCX_LOG_FILE", "/dev/stderr"),
     ("UCX_LOG_LEVEL", "info"),
 ];
 
@@ -128,8 +136,14 @@ impl Adapter for Drill {
         &self.errors
     }
 
-    fn since(&self, mode: &Errors) -> Option<(u32, u32)> {
-        (*mode == Errors::Failover).then_some((1, 22))
+    fn lacking(&self, version: Version, mode: &Errors) -> Option<String> {
+        match (mode, self.operation) {
+            (Errors::Failover, _) if version < FAILOVER => Some(too_old(Self::TITLE, version, FAILOVER)),
+            (Errors::Failover, Operation::Tag) => Some(format!(
+                "UCX {version} has no protocol for tagged messages with it; add --operation put"
+            )),
+            _ => None,
+        }
     }
 
     fn variables(&self, _: Version, settings: &Settings<Errors>) -> Vec<(String, String)> {

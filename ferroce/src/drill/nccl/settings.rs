@@ -34,12 +34,17 @@ pub(in crate::drill) enum Failover {
 
 impl Failover {
     /// The first release that has it.
-    pub(super) fn since(self) -> Option<(u32, u32)> {
-        match self {
-            Self::Off => None,
-            Self::On => Some((2, 29)),
-            Self::Recovery => Some((2, 30)),
-        }
+    pub(super) fn since(self) -> Option<Version> {
+        let minor = match self {
+            Self::Off => return None,
+            Self::On => 29,
+            Self::Recovery => 30,
+        };
+        Some(Version {
+            major: 2,
+            minor,
+            patch: 0,
+        })
     }
 }
 

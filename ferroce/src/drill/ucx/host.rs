@@ -5,8 +5,7 @@ use std::sync::mpsc::Receiver as Orders;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use ferroce_dynlib::Buffer;
-use ferroce_ucx::{CallError, Endpoint, Library, Request, Worker};
+use ferroce_ucx::{CallError, Endpoint, Library, Worker};
 
 use super::put::{Inbox, Put};
 use super::tag::Tag;
@@ -124,14 +123,12 @@ impl Ring for Peer {
         let mut inboxes = mem::take(&mut self.inboxes).into_iter();
         let worker = self.worker();
         let mut lanes = Vec::new();
-        let mut greetings = Vec::new();
         for (at, handle) in handles.iter().enumerate() {
             let (address, key) = handle.split_once('.').unwrap_or((handle, ""));
             let endpoint = worker.connect(&of_hex(address), self.host.errors.mode())?;
-            greetings.push(Greeting::new(worker, &endpoint, at)?);
             let flow = match inboxes.next() {
-                None => Flow::Tag(Tag::new(at)),
-                Some(inbox) => Flow::Put(Put::new(worker, &endpoint, inbox, &of_hex(key))?),
+                None => Flow::Tag(Tag::greet(worker, &endpoint, at)?),
+                Some(inbox) => Flow::Put(Put::greet(worker, &endpoint, inbox, &of_hex(key))?),
             };
             let (own, theirs) = self.host.position.patterns(at);
             let link = Link {
@@ -143,21 +140,25 @@ impl Ring for Peer {
             };
             lanes.push(Lane { link, flow });
         }
-        while !greetings.is_empty() {
+        // UCX connects when there is something to send.
+        let mut waiting: Vec<&mut Lane> = lanes.iter_mut().collect();
+        while !waiting.is_empty() {
             if next(orders).is_some() {
                 return Ok(None);
             }
             worker.progress();
-            for lane in &lanes {
-                worker.check(&lane.link.endpoint)?;
-            }
             let mut left = Vec::new();
-            for mut greeting in greetings {
-                if !greeting.is_over(worker)? {
-                    left.push(greeting);
+            for lane in waiting {
+                worker.check(&lane.link.endpoint)?;
+                let has_greeted = match &mut lane.flow {
+                    Flow::Tag(flow) => flow.has_greeted(worker)?,
+                    Flow::Put(flow) => flow.has_greeted(worker)?,
+                };
+                if !has_greeted {
+                    left.push(lane);
                 }
             }
-            greetings = left;
+            waiting = left;
         }
         for lane in &mut lanes {
             lane.link.arrivals = Arrivals::new();
@@ -219,31 +220,3 @@ impl Channel for Lane {
         }
     }
 }
-
-/// A message in each direction of the ring: UCX connects when there is something to send.
-struct Greeting {
-    requests: [Request; 2],
-    /// What is sent, and what is received into.
-    _buffers: [Buffer; 2],
-}
-
-impl Greeting {
-    fn new(worker: &Worker, endpoint: &Endpoint, channel: usize) -> Result<Self, CallError> {
-        let buffers = [Buffer::zeroed(1), Buffer::zeroed(1)];
-        let tag = GREETING | channel as u64;
-        let receive = worker.receive(&buffers[1], tag)?;
-        let send = worker.send(endpoint, &buffers[0], tag)?;
-        Ok(Self {
-            requests: [receive, send],
-            _buffers: buffers,
-        })
-    }
-
-    fn is_over(&mut self, worker: &Worker) -> Result<bool, CallError> {
-        let [receive, send] = &mut self.requests;
-        Ok(worker.is_complete(receive)? & worker.is_complete(send)?)
-    }
-}
-
-/// In the tag of a greeting.
-const GREETING: u64 = 1 << 63;

@@ -1,12 +1,14 @@
 //! One-sided writes: data, a flush, then a flag that the receiver waits for.
 
+use std::ops::Range;
+
 use ferroce_dynlib::Buffer;
 use ferroce_ucx::{CallError, Endpoint, Region, RemoteRegion, Request, Worker};
 
 use super::host::Link;
 use crate::drill::worker::{Totals, WINDOW, WORDS};
 
-/// What the host before writes into: steps, then a flag for each.
+/// What the host before writes into: steps, then a flag for each, then one that it writes first of all.
 ///
 /// Nobody acknowledges a step. Its place is used again by a step that begins once the ring has gone round:
 /// each host is at most a window ahead of the host before it, so that the places of as many windows as
@@ -19,7 +21,7 @@ pub(super) struct Inbox {
 impl Inbox {
     pub(super) fn new(worker: &Worker, hosts: usize) -> Result<Self, CallError> {
         let steps = hosts * WINDOW;
-        let region = worker.share(Buffer::zeroed(steps * (WORDS + 1)))?;
+        let region = worker.share(Buffer::zeroed(steps * (WORDS + 1) + 1))?;
         Ok(Self { region, steps })
     }
 
@@ -29,15 +31,20 @@ impl Inbox {
     }
 
     /// The words of a step, and of its flag.
-    fn words(&self, step: u64) -> (std::ops::Range<usize>, std::ops::Range<usize>) {
+    fn words(&self, step: u64) -> (Range<usize>, Range<usize>) {
         let slot = self.slot(step);
         let flag = self.steps * WORDS + slot;
         (slot * WORDS..(slot + 1) * WORDS, flag..flag + 1)
     }
 
-    fn has(&self, step: u64) -> bool {
-        let (_, flag) = self.words(step);
-        self.region.buffer.differing(flag, |_| flag_of(step)) == 0
+    /// The word of the greeting.
+    fn greeting(&self) -> Range<usize> {
+        let word = self.steps * (WORDS + 1);
+        word..word + 1
+    }
+
+    fn has(&self, flag: Range<usize>, value: u64) -> bool {
+        self.region.buffer.differing(flag, |_| value) == 0
     }
 }
 
@@ -45,6 +52,7 @@ impl Inbox {
 pub(super) struct Put {
     inbox: Inbox,
     outbox: RemoteRegion,
+    greeting: (Buffer, Request),
     outgoing: Vec<Outgoing>,
 }
 
@@ -63,12 +71,18 @@ enum State {
 }
 
 impl Put {
-    pub(super) fn new(
+    /// Begins with a word into the next host's inbox.
+    pub(super) fn greet(
         worker: &Worker,
         endpoint: &Endpoint,
         inbox: Inbox,
         key: &[u8],
     ) -> Result<Self, CallError> {
+        let outbox = worker.remote(endpoint, key)?;
+        let mut greeting = Buffer::zeroed(1);
+        greeting.fill(|_| GREETING);
+        let at = bytes(&inbox.greeting());
+        let request = worker.put(endpoint, &greeting, &outbox, at)?;
         let outgoing = |_| Outgoing {
             data: Buffer::zeroed(WORDS),
             flag: Buffer::zeroed(1),
@@ -76,9 +90,16 @@ impl Put {
         };
         Ok(Self {
             inbox,
-            outbox: worker.remote(endpoint, key)?,
+            outbox,
+            greeting: (greeting, request),
             outgoing: (0..WINDOW).map(outgoing).collect(),
         })
+    }
+
+    /// Whether the greeting has left, and the one of the host before is there.
+    pub(super) fn has_greeted(&mut self, worker: &Worker) -> Result<bool, CallError> {
+        let has_left = worker.is_complete(&mut self.greeting.1)?;
+        Ok(has_left && self.inbox.has(self.inbox.greeting(), GREETING))
     }
 
     /// Drives the channel; whether anything moved.
@@ -99,15 +120,15 @@ impl Put {
         {
             outgoing.data.fill(link.own.word(step, 0));
             outgoing.flag.fill(|_| flag_of(step));
-            let at = self.inbox.words(step).0.start * size_of::<u64>();
+            let at = bytes(&self.inbox.words(step).0);
             let put = worker.put(&link.endpoint, &outgoing.data, &self.outbox, at)?;
             let flush = worker.flush(&link.endpoint)?;
             outgoing.state = State::Data(step, [put, flush]);
             has_moved = true;
         }
         let step = link.arrivals.received;
-        if self.inbox.has(step) {
-            let (words, _) = self.inbox.words(step);
+        let (words, flag) = self.inbox.words(step);
+        if self.inbox.has(flag, flag_of(step)) {
             let first = words.start as u64;
             let word = link.theirs.word(step, 0);
             totals.bytes += (WORDS * size_of::<u64>()) as u64;
@@ -140,7 +161,7 @@ impl Outgoing {
                 if !(worker.is_complete(put)? & worker.is_complete(flush)?) {
                     return Ok(false);
                 }
-                let at = inbox.words(*step).1.start * size_of::<u64>();
+                let at = bytes(&inbox.words(*step).1);
                 let flag = worker.put(&link.endpoint, &self.flag, outbox, at)?;
                 self.state = State::Flag(flag);
                 Ok(true)
@@ -154,6 +175,14 @@ impl Outgoing {
             }
         }
     }
+}
+
+/// What the greeting says.
+const GREETING: u64 = 1;
+
+/// Where words begin, in bytes.
+fn bytes(words: &Range<usize>) -> usize {
+    words.start * size_of::<u64>()
 }
 
 /// The flag of a step, which no other step has in the same place.

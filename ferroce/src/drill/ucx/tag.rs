@@ -1,14 +1,18 @@
 //! Tagged messages.
 
 use ferroce_dynlib::Buffer;
-use ferroce_ucx::{CallError, Request, Worker};
+use ferroce_ucx::{CallError, Endpoint, Request, Worker};
 
 use super::host::Link;
 use crate::drill::worker::{Totals, WINDOW, WORDS};
 
+/// In the tag of a message that only connects.
+const GREETING: u64 = 1 << 63;
+
 /// Messages of a channel, of which a window is under way.
 pub(super) struct Tag {
     channel: u64,
+    greetings: [Message; 2],
     outgoing: Vec<Message>,
     incoming: Vec<Message>,
     posted: u64,
@@ -20,20 +24,33 @@ struct Message {
 }
 
 impl Tag {
-    pub(super) fn new(channel: usize) -> Self {
-        let messages = || {
-            let message = |_| Message {
-                buffer: Buffer::zeroed(WORDS),
-                request: None,
-            };
-            (0..WINDOW).map(message).collect()
-        };
-        Self {
-            channel: channel as u64,
+    /// Begins with a small message in each direction of the ring.
+    pub(super) fn greet(
+        worker: &Worker,
+        endpoint: &Endpoint,
+        channel: usize,
+    ) -> Result<Self, CallError> {
+        let messages = || (0..WINDOW).map(|_| Message::of(WORDS)).collect();
+        let channel = channel as u64;
+        let mut greetings = [Message::of(1), Message::of(1)];
+        let [receive, send] = &mut greetings;
+        receive.request = Some(worker.receive(&receive.buffer, GREETING | channel)?);
+        send.request = Some(worker.send(endpoint, &send.buffer, GREETING | channel)?);
+        Ok(Self {
+            channel,
+            greetings,
             outgoing: messages(),
             incoming: messages(),
             posted: 0,
+        })
+    }
+
+    /// Whether both of these have arrived.
+    pub(super) fn has_greeted(&mut self, worker: &Worker) -> Result<bool, CallError> {
+        for greeting in &mut self.greetings {
+            greeting.is_complete(worker)?;
         }
+        Ok(self.greetings.iter().all(|it| it.request.is_none()))
     }
 
     /// Drives the channel; whether anything moved.
@@ -82,6 +99,13 @@ impl Tag {
 }
 
 impl Message {
+    fn of(words: usize) -> Self {
+        Self {
+            buffer: Buffer::zeroed(words),
+            request: None,
+        }
+    }
+
     /// Whether its request has become complete.
     fn is_complete(&mut self, worker: &Worker) -> Result<bool, CallError> {
         let Some(request) = &mut self.request else {
