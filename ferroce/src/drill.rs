@@ -22,7 +22,8 @@
 //! | `document` | the same as JSON |
 //! | `page` | the same as a page with pictures |
 //! | `progress` | the line on a terminal |
-//! | `nccl`, `ucx` | each library |
+//! | `python` | libraries with an interface for Python |
+//! | `nccl`, `ucx`, `mooncake`, `nixl` | each library |
 //!
 //! A library has a module of its own, with an [`adapter::Adapter`] and what its processes do; everything
 //! else is the same for all libraries.
@@ -33,11 +34,14 @@ mod crew;
 mod document;
 mod forecast;
 mod message;
+mod mooncake;
 mod nccl;
+mod nixl;
 mod page;
 mod plan;
 mod progress;
 mod protocol;
+mod python;
 mod record;
 mod rehearse;
 mod release;
@@ -68,6 +72,8 @@ enum Library {
     Nccl(Box<nccl::Drill>),
     #[command(hide = true)]
     NcclHost(nccl::Host),
+    Mooncake(Box<mooncake::Drill>),
+    Nixl(Box<nixl::Drill>),
     Ucx(Box<ucx::Drill>),
     #[command(hide = true)]
     UcxHost(ucx::Host),
@@ -78,6 +84,8 @@ impl Command {
         match self.library {
             Library::Nccl(drill) => drill.run(to),
             Library::NcclHost(host) => host.run(to),
+            Library::Mooncake(drill) => drill.run(to),
+            Library::Nixl(drill) => drill.run(to),
             Library::Ucx(drill) => drill.run(to),
             Library::UcxHost(host) => host.run(to),
         }

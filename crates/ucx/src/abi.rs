@@ -126,7 +126,6 @@ macro_rules! functions {
 }
 
 functions! {
-    version = c"ucp_get_version_string": fn() -> *const c_char;
     status_string = c"ucs_status_string": fn(Status) -> *const c_char;
     read_config = c"ucp_config_read": fn(*const c_char, *const c_char, *mut Pointer) -> Status;
     release_config = c"ucp_config_release": fn(Pointer);

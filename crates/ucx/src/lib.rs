@@ -11,5 +11,5 @@ mod abi;
 mod library;
 mod worker;
 
-pub use library::{CallError, KNOWN, Library, LoadError, is_known};
+pub use library::{CallError, Library, LoadError};
 pub use worker::{Endpoint, ErrorMode, Region, RemoteRegion, Request, Worker};

@@ -2,19 +2,19 @@
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_char};
+use std::mem;
 use std::path::Path;
 
 use ferroce_dynlib::{OpenError, SymbolError, Version};
 use thiserror::Error;
 
-use crate::abi::{Functions, IN_PROGRESS, OK, Status};
+use crate::abi::{Functions, IN_PROGRESS, OK, Pointer, Status};
 
 /// The releases whose interface is known, for messages.
-pub const KNOWN: &str = "1.15 to 1.23";
+const KNOWN: &str = "1.15 to 1.23";
 
 /// Whether the interface of a release is known.
-#[must_use]
-pub const fn is_known(version: Version) -> bool {
+const fn is_known(version: Version) -> bool {
     matches!((version.major, version.minor), (1, 15..=23))
 }
 
@@ -53,20 +53,22 @@ pub struct Library {
 }
 
 impl Library {
-    /// Loads a library, `libucp.so.0`. The others of the same release must be beside it.
+    /// Loads a library, `libucp.so`. The others of the same release must be beside it.
     ///
     /// # Errors
     ///
     /// Returns an error if the file is not UCX's library for this machine, of a release that is known.
     pub fn load(path: &Path) -> Result<Self, LoadError> {
-        let (library, _) = ferroce_dynlib::Library::open(path, &["ucp_init_version"])?;
+        let (library, _) = ferroce_dynlib::Library::open(path, &["ucp_get_version_string"])?;
+        let get_version = library.symbol(c"ucp_get_version_string")?.as_ptr();
+        // SAFETY: the function has this type in all releases, and returns a C string that stays.
+        let text = text(unsafe {
+            mem::transmute::<Pointer, unsafe extern "C" fn() -> *const c_char>(get_version)()
+        });
+        let version = Version::parse(&text).filter(|it| is_known(*it));
+        let version = version.ok_or(LoadError::UnknownVersion(text))?;
         let functions = Functions::of(library)?;
-        // SAFETY: takes no argument and returns a C string that stays.
-        let text = text(unsafe { (functions.version)() });
-        match Version::parse(&text).filter(|it| is_known(*it)) {
-            Some(version) => Ok(Self { version, functions }),
-            None => Err(LoadError::UnknownVersion(text)),
-        }
+        Ok(Self { version, functions })
     }
 
     /// The version of UCX.

@@ -14,7 +14,7 @@ pub(super) use self::host::Host;
 use self::settings::Failover;
 use super::adapter::{Adapter, Outlook, too_old};
 use super::campaign::Campaign;
-use super::release::{Package, Release, own_command};
+use super::release::{Package, Python, Release, own_command};
 use super::settings::Settings;
 use crate::output::{Failure, Output, exit_codes};
 
@@ -29,12 +29,13 @@ const EXAMPLES: &str = exit_codes!(
 
 const PACKAGE: Package = Package {
     title: "NCCL",
-    name: "nvidia-nccl-cu12",
-    cache: "nccl",
-    library: "nvidia/nccl/lib/libnccl.so.2",
-    example: "2.27.7",
+    name: "nccl",
+    requirement: |version| Interface::of(version).map(|_| format!("nvidia-nccl-cu12=={version}")),
+    needs: &[],
+    library: ("nvidia/nccl/lib", "libnccl.so.2"),
+    python: Python::Any,
+    example: "2.27.7,2.32.3",
     known: KNOWN,
-    is_known: |version| Interface::of(version).is_some(),
     download: "200 to 350 MB",
     room_bytes: 900_000_000,
 };
@@ -75,7 +76,7 @@ impl Drill {
 impl Adapter for Drill {
     type Mode = Failover;
 
-    const NAME: &'static str = "nccl";
+    const NAME: &'static str = PACKAGE.name;
     const TITLE: &'static str = PACKAGE.title;
     const OPTION: &'static str = "failover";
     const PREFIXES: &'static [&'static str] = &["NCCL_", "IB_"];

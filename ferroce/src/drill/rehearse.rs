@@ -429,7 +429,8 @@ impl Rehearsal<'_> {
             self.record.ended_ns = Clock.now_ns();
         }
         let ended = self.record.ended_ns;
-        let alive = self.hosts.iter().filter(|host| !host.is_killed);
+        let has_begun = |host: &&Host| !host.is_killed && host.oldest_ns > 0;
+        let alive = self.hosts.iter().filter(has_begun);
         let still = alive.map(|host| ended.saturating_sub(host.oldest_ns));
         if self.record.end != End::Survived {
             let still = still.max().unwrap_or(0);

@@ -10,6 +10,7 @@ use ferroce_dynlib::Version;
 use nix::sys::statvfs::statvfs;
 
 use super::protocol::Report;
+use super::site::Site;
 use crate::output::{Failure, Output};
 
 /// A library and its release.
@@ -25,22 +26,36 @@ pub(super) struct Release {
 pub(super) struct Package {
     /// The library, in text.
     pub(super) title: &'static str,
-    /// The package.
+    /// The option for releases, and the directory of these in the cache.
     pub(super) name: &'static str,
-    /// The directory of its releases in the cache.
-    pub(super) cache: &'static str,
-    /// The library in it.
-    pub(super) library: &'static str,
+    /// What pip installs for a version; `None` if the version is not known.
+    pub(super) requirement: fn(Version) -> Option<String>,
+    /// Other packages that it needs.
+    pub(super) needs: &'static [&'static str],
+    /// The directory of the library in it, and how the library's name begins.
+    pub(super) library: (&'static str, &'static str),
+    /// Which Python the package is for.
+    pub(super) python: Python,
     /// A version that there is, for messages.
     pub(super) example: &'static str,
     /// The versions that are known, for messages.
     pub(super) known: &'static str,
-    pub(super) is_known: fn(Version) -> bool,
     /// What is downloaded, for messages.
     pub(super) download: &'static str,
     /// What a release takes on disk while it is downloaded and unpacked: 1.1 times the largest that was
     /// seen.
     pub(super) room_bytes: u64,
+}
+
+/// Which Python a package is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Python {
+    /// Any.
+    Any,
+    /// This one; the library in it is for all.
+    Fixed(&'static str),
+    /// The one that runs here.
+    Own,
 }
 
 impl Package {
@@ -56,14 +71,14 @@ impl Package {
         if versions.is_empty() && files.is_empty() {
             return Err(Failure::input(format_args!(
                 "no library; name releases of {}, as in --{} {}, or give --library FILE",
-                self.title, self.cache, self.example
+                self.title, self.name, self.example
             )));
         }
         let versions = versions.iter().map(|text| self.version(text));
         let versions = versions.collect::<Result<Vec<_>, _>>()?;
         let mut files = files.to_owned();
-        for version in versions {
-            files.push(self.library(version, to)?);
+        for (version, requirement) in versions {
+            files.push(self.library(version, &requirement, to)?);
         }
         let release = |file: PathBuf| {
             let version = probe(&file, command(&file)?)?;
@@ -72,17 +87,17 @@ impl Package {
         files.into_iter().map(release).collect()
     }
 
-    /// A version of a text that is known.
-    fn version(&self, text: &str) -> Result<Version, Failure> {
+    /// A version of a text that is known, and what pip installs for it.
+    fn version(&self, text: &str) -> Result<(Version, String), Failure> {
         let version = Version::parse(text).ok_or_else(|| {
             Failure::input(format_args!(
                 "invalid version {text:?}: must be three numbers, as in {}",
                 self.example
             ))
         })?;
-        match (self.is_known)(version) {
-            true => Ok(version),
-            false => Err(Failure::input(format_args!(
+        match (self.requirement)(version) {
+            Some(requirement) => Ok((version, requirement)),
+            None => Err(Failure::input(format_args!(
                 "unknown version {version} of {}; {} are known",
                 self.title, self.known
             ))),
@@ -90,11 +105,19 @@ impl Package {
     }
 
     /// The library of a release, which is downloaded if it is not there.
-    fn library(&self, version: Version, to: &mut Output<'_>) -> Result<PathBuf, Failure> {
-        let cache = cache()?.join(self.cache);
-        let place = cache.join(version.to_string());
-        let library = place.join(self.library);
-        if library.exists() {
+    fn library(
+        &self,
+        version: Version,
+        requirement: &str,
+        to: &mut Output<'_>,
+    ) -> Result<PathBuf, Failure> {
+        let title = self.title;
+        let cache = cache()?.join(self.name);
+        let place = match self.python {
+            Python::Own => cache.join(format!("{version}-{}", python_tag(title)?)),
+            _ => cache.join(version.to_string()),
+        };
+        if let Some(library) = self.library_in(&place) {
             return Ok(library);
         }
         let failed = |error: &io::Error| {
@@ -106,35 +129,37 @@ impl Package {
         fs::create_dir_all(&cache).map_err(|error| failed(&error))?;
         self.check_room(&cache)?;
         to.remark(format_args!(
-            "downloading {} {version}, {}, into {} (pip, {})",
-            self.title,
+            "downloading {title} {version}, {}, into {} (pip, {requirement})",
             self.download,
-            place.display(),
-            self.requirement(version)
+            place.display()
         ))?;
         // Below the cache, so that it is on the same disk, and goes if this is interrupted.
         let new = tempfile::Builder::new().prefix("new-").tempdir_in(&cache);
         let new = new.map_err(|error| failed(&error))?;
-        self.pip(version, new.path())?;
+        self.pip(version, requirement, new.path())?;
         let unpacked = new.path().join("unpacked");
-        if !unpacked.join(self.library).exists() {
+        if self.library_in(&unpacked).is_none() {
+            let (directory, name) = self.library;
             return Err(Failure::broken(format_args!(
-                "{} has no {}; give the library with --library FILE",
-                self.requirement(version),
-                self.library
+                "{requirement} has no {directory}/{name}; give the library with --library FILE"
             )));
         }
         fs::rename(unpacked, &place).map_err(|error| failed(&error))?;
-        Ok(library)
+        let library = self.library_in(&place);
+        library.ok_or_else(|| failed(&io::ErrorKind::NotFound.into()))
     }
 
-    /// The version for pip, and packages of the same library that were built again.
-    fn requirement(&self, version: Version) -> String {
-        format!("{}=={version}.*", self.name)
+    /// The library in a directory into which the package was unpacked.
+    fn library_in(&self, unpacked: &Path) -> Option<PathBuf> {
+        let (directory, name) = self.library;
+        let files = fs::read_dir(unpacked.join(directory)).ok()?;
+        let mut files = files.filter_map(Result::ok);
+        let file = files.find(|it| it.file_name().to_string_lossy().starts_with(name));
+        file.map(|it| it.path())
     }
 
     /// Lets pip download and unpack a release, from the index that the user has set.
-    fn pip(&self, version: Version, place: &Path) -> Result<(), Failure> {
+    fn pip(&self, version: Version, requirement: &str, place: &Path) -> Result<(), Failure> {
         let mut command = Command::new("python3");
         command.args([
             "-m",
@@ -149,8 +174,11 @@ impl Package {
             "--root-user-action",
             "ignore",
         ]);
+        if let Python::Fixed(version) = self.python {
+            command.args(["--only-binary", ":all:", "--python-version", version]);
+        }
         command.arg("--target").arg(place.join("unpacked"));
-        command.arg(self.requirement(version));
+        command.arg(requirement).args(self.needs);
         // What it downloads goes onto the same disk.
         command.env("TMPDIR", place).stdin(Stdio::null());
         let title = self.title;
@@ -164,6 +192,13 @@ impl Package {
             return Ok(());
         }
         let text = String::from_utf8_lossy(&output.stderr);
+        if self.python == Python::Own && text.contains("No matching distribution") {
+            return Err(Failure::broken(format_args!(
+                "cannot download {title} {version}: {requirement} does not exist, or not for {}, which \
+                 python3 is here; put another python3 first in PATH, or give --library FILE",
+                python_tag(title)?
+            )));
+        }
         let reason = text.lines().rfind(|line| line.contains("ERROR"));
         let reason = reason
             .or_else(|| text.lines().last())
@@ -193,6 +228,18 @@ impl Package {
     }
 }
 
+/// What `python3` is, such as cpython-312.
+fn python_tag(title: &str) -> Result<String, Failure> {
+    let mut command = Command::new("python3");
+    command.args(["-c", "import sys; print(sys.implementation.cache_tag)"]);
+    match command.stdin(Stdio::null()).output() {
+        Ok(output) => Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned()),
+        Err(error) => Err(Failure::broken(format_args!(
+            "python3: {error}; install Python with pip, which runs {title}"
+        ))),
+    }
+}
+
 /// Where downloads are kept.
 fn cache() -> Result<PathBuf, Failure> {
     let variable = |name| env::var_os(name).filter(|value| !value.is_empty());
@@ -210,7 +257,10 @@ fn probe(file: &Path, mut command: Command) -> Result<Version, Failure> {
     if let Err(error) = fs::metadata(file) {
         return Err(bad(&error.to_string()));
     }
-    let output = command.arg("--probe").output();
+    // Some libraries need Ferroce's to be loaded.
+    let site = Site::new(1, 1)?;
+    command.envs(site.variables(0)?);
+    let output = command.arg("--probe").stdin(Stdio::null()).output();
     let output = output.map_err(|error| Failure::broken(format_args!("cannot run it: {error}")))?;
     let text = String::from_utf8_lossy(&output.stdout);
     let reports = text

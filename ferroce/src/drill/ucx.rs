@@ -9,34 +9,50 @@ use std::process::Command;
 
 use clap::{Args, ValueEnum};
 use ferroce_dynlib::Version;
-use ferroce_ucx::{ErrorMode, KNOWN, is_known};
+use ferroce_ucx::ErrorMode;
 
 pub(super) use self::host::Host;
 use super::adapter::{Adapter, Outlook, too_old};
 use super::campaign::Campaign;
-use super::release::{Package, Release, own_command};
+use super::release::{Package, Python, Release, own_command};
 use super::settings::{Settings, name_of};
 use crate::output::{Failure, Output, exit_codes};
 
 const EXAMPLES: &str = exit_codes!(
     "Examples:
-  ferroce drill ucx --ucx 1.18.1,1.22.0 --outage 300ms,3s
-  ferroce drill ucx --ucx 1.22.0 --errors peer,failover --outage forever
-  ferroce drill ucx --ucx 1.22.0 --operation put --env UCX_RC_TIMEOUT=50ms
+  ferroce drill ucx --ucx 1.20.0,1.23.0 --outage 300ms,3s
+  ferroce drill ucx --ucx 1.22.0 --operation put --errors peer,failover --outage forever
+  ferroce drill ucx --ucx 1.22.0 --env UCX_RC_TIMEOUT=50ms
   ferroce drill ucx --library ./libucp.so.0 --rails 1 --profile link-flap"
 );
 
 const PACKAGE: Package = Package {
     title: "UCX",
-    name: "libucx-cu12",
-    cache: "ucx",
-    library: "libucx/lib/libucp.so.0",
+    name: "ucx",
+    requirement,
+    needs: &[],
+    library: ("nixl_cu12.libs", "libucp-"),
+    python: Python::Fixed("3.12"),
     example: "1.22.0",
-    known: KNOWN,
-    is_known,
-    download: "28 to 45 MB",
-    room_bytes: 250_000_000,
+    known: "1.19.0, 1.20.0, 1.21.0, 1.22.0 and 1.23.0",
+    download: "24 to 82 MB",
+    room_bytes: 350_000_000,
 };
+
+/// Releases of NIXL, each with the UCX in it. UCX's own packages leave out its transports over verbs.
+const NIXL: [(&str, &str); 5] = [
+    ("1.19.0", "0.7.1"),
+    ("1.20.0", "0.10.1"),
+    ("1.21.0", "1.3.2"),
+    ("1.22.0", "1.4.1"),
+    ("1.23.0", "1.5.1"),
+];
+
+fn requirement(version: Version) -> Option<String> {
+    let mut all = NIXL.iter();
+    let (_, nixl) = all.find(|(ucx, _)| Version::parse(ucx) == Some(version))?;
+    Some(format!("nixl-cu12=={nixl}"))
+}
 
 /// Rehearse failures with UCX: a released UCX sends around a ring of processes on this host while a port
 /// goes down
@@ -106,7 +122,7 @@ const FAILOVER: Version = Version {
 const RAILS: &str = "4";
 /// What the hosts of a drill need unless the user has set it: the reliable transport over verbs, and all
 /// rails for each message.
-const DEFAULTS: [(&str, &str); 5] = [
+pub(super) const DEFAULTS: [(&str, &str); 5] = [
     ("UCX_TLS", "rc_v,self"),
     ("UCX_MAX_RNDV_RAILS", RAILS),
     ("UCX_MAX_RMA_RAILS", RAILS),
@@ -123,7 +139,7 @@ impl Drill {
 impl Adapter for Drill {
     type Mode = Errors;
 
-    const NAME: &'static str = "ucx";
+    const NAME: &'static str = PACKAGE.name;
     const TITLE: &'static str = PACKAGE.title;
     const OPTION: &'static str = "errors";
     const PREFIXES: &'static [&'static str] = &["UCX_"];
@@ -170,12 +186,17 @@ impl Adapter for Drill {
         let errors = settings.mode.unwrap_or(Errors::Peer);
         command.arg("--errors").arg(name_of(&errors));
         command.arg("--operation").arg(name_of(&self.operation));
-        let ports: Vec<_> = rails.iter().map(|rail| format!("{rail}:1")).collect();
-        command.env("UCX_NET_DEVICES", ports.join(","));
+        command.env("UCX_NET_DEVICES", ports(rails));
         Ok(command)
     }
 }
 
 fn command(library: &Path) -> Result<Command, Failure> {
     own_command("ucx-host", library)
+}
+
+/// The ports of rails, as UCX names them.
+pub(super) fn ports(rails: &[String]) -> String {
+    let ports: Vec<_> = rails.iter().map(|rail| format!("{rail}:1")).collect();
+    ports.join(",")
 }
