@@ -55,6 +55,8 @@ pub(super) struct Outlook {
     pub(super) timeout: Option<u64>,
     /// Whether all rails carry each connection.
     pub(super) is_merged: bool,
+    /// Whether it gives up the connections of a port that goes down, for however short a time.
+    pub(super) heeds_ports: bool,
     /// Whether traffic moves to other rails.
     pub(super) fails_over: bool,
     /// Whether it moves back.

@@ -54,8 +54,11 @@ impl Forecast {
     pub(super) fn agrees(&self, verdict: &Verdict) -> bool {
         let has_failed = matches!(verdict.end, End::Failed { .. });
         let is_over = verdict.end == End::Survived;
+        if verdict.bytes == 0 {
+            return false;
+        }
         match self.kind {
-            Kind::Waits => is_over && verdict.failed_over_s.is_none(),
+            Kind::Waits => is_over && verdict.failed_queue_pairs == 0,
             Kind::Depends => is_over || has_failed,
             Kind::FailsOver => is_over && verdict.failed_over_s.is_some(),
             Kind::Fails => has_failed,

@@ -95,6 +95,7 @@ impl Adapter for Drill {
             app: "mooncake",
             timeout: None,
             is_merged: true,
+            heeds_ports: true,
             fails_over: true,
             recovers: false,
         }

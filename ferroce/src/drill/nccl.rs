@@ -103,6 +103,7 @@ impl Adapter for Drill {
             app: "nccl",
             timeout: Some(settings::timeout(version)),
             is_merged: !self.separate && Interface::of(version) > Some(Interface::V8),
+            heeds_ports: false,
             fails_over: settings::fails_over(settings),
             recovers: settings::recovers(settings),
         }

@@ -97,6 +97,7 @@ impl Adapter for Drill {
             app: "nixl",
             timeout: None,
             is_merged: true,
+            heeds_ports: false,
             fails_over: false,
             recovers: false,
         }
@@ -117,11 +118,5 @@ impl Adapter for Drill {
 }
 
 fn command(library: &Path) -> Result<Command, Failure> {
-    let command = python::command(python::program!("nixl.py"), "PyInit__bindings", library);
-    let mut command = command?;
-    // Backends are beside the other libraries of the package.
-    if let Some(packages) = library.parent().and_then(Path::parent) {
-        command.env("NIXL_PLUGIN_DIR", packages.join("nixl_cu12.libs/nixl"));
-    }
-    Ok(command)
+    python::command(python::program!("nixl.py"), "PyInit__bindings", library)
 }

@@ -171,6 +171,7 @@ impl Adapter for Drill {
             app: "ucx",
             timeout: None,
             is_merged: true,
+            heeds_ports: false,
             fails_over: settings.mode == Some(Errors::Failover),
             recovers: false,
         }
