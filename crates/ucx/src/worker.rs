@@ -82,8 +82,7 @@ impl Worker {
         let functions = &library.functions;
         let mut config = ptr::null_mut();
         // SAFETY: no prefix, no file, and a place for the result.
-        let status =
-            unsafe { (functions.read_config)(ptr::null(), ptr::null(), &raw mut config) };
+        let status = unsafe { (functions.read_config)(ptr::null(), ptr::null(), &raw mut config) };
         library.check("ucp_config_read", status)?;
         let parameters = ContextParameters {
             mask: ContextParameters::FEATURES | ContextParameters::ENDPOINTS,
@@ -126,8 +125,7 @@ impl Worker {
         let (mut address, mut length) = (ptr::null_mut(), 0);
         let functions = &self.library.functions;
         // SAFETY: a worker, and places for the results.
-        let status =
-            unsafe { (functions.address)(self.worker, &raw mut address, &raw mut length) };
+        let status = unsafe { (functions.address)(self.worker, &raw mut address, &raw mut length) };
         self.library.check("ucp_worker_get_address", status)?;
         // SAFETY: the library's memory of this length, which is given back afterwards.
         Ok(unsafe {
@@ -259,7 +257,9 @@ impl Worker {
     ///
     /// Panics if `key` is too short to be one.
     pub fn remote(&self, endpoint: &Endpoint, key: &[u8]) -> Result<RemoteRegion, CallError> {
-        let (address, packed) = key.split_first_chunk().expect("a key begins with an address");
+        let (address, packed) = key
+            .split_first_chunk()
+            .expect("a key begins with an address");
         let mut unpacked = ptr::null_mut();
         let unpack = self.library.functions.unpack_key;
         // SAFETY: an endpoint, a key that the other end packed, a place for the result.
@@ -300,9 +300,8 @@ impl Worker {
     /// Returns an error if the library's function fails at once.
     pub fn flush(&self, endpoint: &Endpoint) -> Result<Request, CallError> {
         // SAFETY: an endpoint.
-        let pointer = unsafe {
-            (self.library.functions.flush)(endpoint.pointer, &RequestParameters::PLAIN)
-        };
+        let pointer =
+            unsafe { (self.library.functions.flush)(endpoint.pointer, &RequestParameters::PLAIN) };
         self.request("ucp_ep_flush_nbx", pointer)
     }
 

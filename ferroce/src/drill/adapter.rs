@@ -22,6 +22,8 @@ pub(super) trait Adapter {
     const OPTION: &'static str;
     /// Prefixes of variables that go without saying.
     const PREFIXES: &'static [&'static str];
+    /// A variable with a value, for messages.
+    const VARIABLE: &'static str;
 
     /// The releases that are asked for. What is not there is downloaded.
     fn releases(&self, to: &mut Output<'_>) -> Result<Vec<Release>, Failure>;
@@ -30,11 +32,8 @@ pub(super) trait Adapter {
     /// Why a release cannot run with a mode; `None` if it can.
     fn lacking(&self, version: Version, mode: &Self::Mode) -> Option<String>;
     /// All variables of a host's process but those that only one host has.
-    fn variables(
-        &self,
-        version: Version,
-        settings: &Settings<Self::Mode>,
-    ) -> Vec<(String, String)>;
+    fn variables(&self, version: Version, settings: &Settings<Self::Mode>)
+    -> Vec<(String, String)>;
     /// What it can be expected to do.
     fn outlook(&self, version: Version, settings: &Settings<Self::Mode>) -> Outlook;
     /// Starts a host, which is told its position by what is added to the command.

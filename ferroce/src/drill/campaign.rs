@@ -96,7 +96,7 @@ impl Campaign {
         let pcap = self.pcap.as_deref().map(put::place).transpose()?;
         let page_file = self.output.as_deref().map(put::place).transpose()?;
         let policies = self.policies()?;
-        let settings = Settings::all(&self.env, library.modes(), A::PREFIXES)?;
+        let settings = Settings::all(&self.env, library.modes(), A::PREFIXES, A::VARIABLE)?;
         let stop = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
             flag::register(signal, Arc::clone(&stop))?;

@@ -71,11 +71,27 @@ mod tests {
     #[test]
     fn the_forms_of_all_libraries_are_read() {
         for (text, warns, said) in [
-            ("vm:1:2 [0] net.cc:3 NCCL WARN Call failed", true, "Call failed"),
-            ("vm:1:2 [0] NCCL INFO NET/IB : Using h0r0", false, "NET/IB : Using h0r0"),
-            ("[1.5] [vm:1:0]  rc.c:3  UCX  ERROR Endpoint timeout", true, "Endpoint timeout"),
+            (
+                "vm:1:2 [0] net.cc:3 NCCL WARN Call failed",
+                true,
+                "Call failed",
+            ),
+            (
+                "vm:1:2 [0] NCCL INFO NET/IB : Using h0r0",
+                false,
+                "NET/IB : Using h0r0",
+            ),
+            (
+                "[1.5] [vm:1:0]  rc.c:3  UCX  ERROR Endpoint timeout",
+                true,
+                "Endpoint timeout",
+            ),
             ("[1.5] [vm:1:0]  rc.c:3  UCX  INFO  cfg#0", false, "cfg#0"),
-            ("E1127 22:44:00.123456 77 w.cpp:284] retry exceeded", true, "retry exceeded"),
+            (
+                "E1127 22:44:00.123456 77 w.cpp:284] retry exceeded",
+                true,
+                "retry exceeded",
+            ),
             ("I1127 22:44:00.123456 77 w.cpp:284] ready", false, "ready"),
             ("Error", false, "Error"),
             ("", false, ""),

@@ -30,7 +30,7 @@ const PACKAGE: Package = Package {
     needs: &[],
     library: ("mooncake", "engine."),
     python: Python::Own,
-    example: "0.3.13",
+    examples: "0.3.13",
     known: "0.3",
     download: "46 MB",
     room_bytes: 210_000_000,
@@ -73,6 +73,7 @@ impl Adapter for Drill {
     const TITLE: &'static str = PACKAGE.title;
     const OPTION: &'static str = "";
     const PREFIXES: &'static [&'static str] = &["MC_"];
+    const VARIABLE: &'static str = "MC_RETRY_CNT=3";
 
     fn releases(&self, to: &mut Output<'_>) -> Result<Vec<Release>, Failure> {
         PACKAGE.releases(&self.versions, &self.library, command, to)

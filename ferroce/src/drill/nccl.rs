@@ -34,7 +34,7 @@ const PACKAGE: Package = Package {
     needs: &[],
     library: ("nvidia/nccl/lib", "libnccl.so.2"),
     python: Python::Any,
-    example: "2.27.7,2.32.3",
+    examples: "2.27.7,2.32.3",
     known: KNOWN,
     download: "200 to 350 MB",
     room_bytes: 900_000_000,
@@ -80,6 +80,7 @@ impl Adapter for Drill {
     const TITLE: &'static str = PACKAGE.title;
     const OPTION: &'static str = "failover";
     const PREFIXES: &'static [&'static str] = &["NCCL_", "IB_"];
+    const VARIABLE: &'static str = "NCCL_IB_TIMEOUT=22";
 
     fn releases(&self, to: &mut Output<'_>) -> Result<Vec<Release>, Failure> {
         PACKAGE.releases(&self.versions, &self.library, command, to)

@@ -16,7 +16,7 @@ use crate::output::{Failure, Output, exit_codes};
 
 const EXAMPLES: &str = exit_codes!(
     "Examples:
-  ferroce drill nixl --nixl 0.7.1,1.5.1 --outage 300ms,3s
+  ferroce drill nixl --nixl 0.10.1,1.5.1 --outage 300ms,3s
   ferroce drill nixl --nixl 1.5.1 --errors none,peer --outage forever
   ferroce drill nixl --nixl 1.5.1 --env UCX_RC_TIMEOUT=50ms -o drill.html"
 );
@@ -25,14 +25,14 @@ const PACKAGE: Package = Package {
     title: "NIXL",
     name: "nixl",
     requirement: |version| {
-        let is_known = matches!((version.major, version.minor), (0, 7..) | (1, ..=5));
+        let is_known = matches!((version.major, version.minor), (0, 10..) | (1, ..=5));
         is_known.then(|| format!("nixl-cu12=={version}.*"))
     },
     needs: &["numpy"],
     library: ("nixl_cu12", "_bindings."),
     python: Python::Own,
-    example: "1.5.1",
-    known: "0.7 to 1.5",
+    examples: "0.10.1,1.5.1",
+    known: "0.10 to 1.5",
     download: "40 to 100 MB",
     room_bytes: 450_000_000,
 };
@@ -55,7 +55,13 @@ pub(crate) struct Drill {
     #[arg(long, value_name = "FILE")]
     library: Vec<PathBuf>,
     /// The error mode of UCX's endpoints, comma-separated: a run for each
-    #[arg(long, value_name = "MODE", value_delimiter = ',', value_enum, default_value = "peer")]
+    #[arg(
+        long,
+        value_name = "MODE",
+        value_delimiter = ',',
+        value_enum,
+        default_value = "peer"
+    )]
     errors: Vec<Errors>,
     #[command(flatten)]
     campaign: Campaign,
@@ -74,6 +80,7 @@ impl Adapter for Drill {
     const TITLE: &'static str = PACKAGE.title;
     const OPTION: &'static str = "errors";
     const PREFIXES: &'static [&'static str] = &["UCX_"];
+    const VARIABLE: &'static str = "UCX_RC_TIMEOUT=2s";
 
     fn releases(&self, to: &mut Output<'_>) -> Result<Vec<Release>, Failure> {
         PACKAGE.releases(&self.versions, &self.library, command, to)

@@ -36,8 +36,8 @@ pub(super) struct Package {
     pub(super) library: (&'static str, &'static str),
     /// Which Python the package is for.
     pub(super) python: Python,
-    /// A version that there is, for messages.
-    pub(super) example: &'static str,
+    /// Versions that there are, for messages.
+    pub(super) examples: &'static str,
     /// The versions that are known, for messages.
     pub(super) known: &'static str,
     /// What is downloaded, for messages.
@@ -71,7 +71,7 @@ impl Package {
         if versions.is_empty() && files.is_empty() {
             return Err(Failure::input(format_args!(
                 "no library; name releases of {}, as in --{} {}, or give --library FILE",
-                self.title, self.name, self.example
+                self.title, self.name, self.examples
             )));
         }
         let versions = versions.iter().map(|text| self.version(text));
@@ -92,7 +92,7 @@ impl Package {
         let version = Version::parse(text).ok_or_else(|| {
             Failure::input(format_args!(
                 "invalid version {text:?}: must be three numbers, as in {}",
-                self.example
+                self.examples.split(',').next().unwrap_or_default()
             ))
         })?;
         match (self.requirement)(version) {

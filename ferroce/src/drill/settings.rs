@@ -16,12 +16,13 @@ pub(super) struct Settings<Mode> {
 }
 
 impl<Mode: ValueEnum + Clone> Settings<Mode> {
-    /// Every combination of the values that are given. Names of variables are shown without these
-    /// prefixes.
+    /// Every combination of the values that are given, which are like the example. Names of variables
+    /// are shown without these prefixes.
     pub(super) fn all(
         given: &[String],
         modes: &[Mode],
         prefixes: &[&str],
+        example: &str,
     ) -> Result<Vec<Self>, Failure> {
         let mut names: Vec<(String, Vec<String>)> = Vec::new();
         for text in given {
@@ -30,8 +31,7 @@ impl<Mode: ValueEnum + Clone> Settings<Mode> {
                 .filter(|(name, _)| !name.is_empty())
                 .ok_or_else(|| {
                     Failure::input(format_args!(
-                        "invalid variable {text:?}: write NAME=VALUE, as in {}IB_TIMEOUT=22",
-                        prefixes[0]
+                        "invalid variable {text:?}: write NAME=VALUE, as in {example}"
                     ))
                 })?;
             match names.iter_mut().find(|(known, _)| known == name) {
@@ -120,7 +120,7 @@ mod tests {
 
     fn names(given: &[&str], modes: &[Mode]) -> Vec<String> {
         let given: Vec<_> = given.iter().map(|it| (*it).to_owned()).collect();
-        let all = Settings::all(&given, modes, &["NCCL_", "IB_"]).unwrap();
+        let all = Settings::all(&given, modes, &["NCCL_", "IB_"], "").unwrap();
         all.into_iter().map(|it| it.name).collect()
     }
 

@@ -33,7 +33,7 @@ const PACKAGE: Package = Package {
     needs: &[],
     library: ("nixl_cu12.libs", "libucp-"),
     python: Python::Fixed("3.12"),
-    example: "1.22.0",
+    examples: "1.20.0,1.23.0",
     known: "1.19.0, 1.20.0, 1.21.0, 1.22.0 and 1.23.0",
     download: "24 to 82 MB",
     room_bytes: 350_000_000,
@@ -75,7 +75,13 @@ pub(crate) struct Drill {
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = Operation::Tag)]
     operation: Operation,
     /// The error mode of endpoints, comma-separated: a run for each
-    #[arg(long, value_name = "MODE", value_delimiter = ',', value_enum, default_value = "peer")]
+    #[arg(
+        long,
+        value_name = "MODE",
+        value_delimiter = ',',
+        value_enum,
+        default_value = "peer"
+    )]
     errors: Vec<Errors>,
     #[command(flatten)]
     campaign: Campaign,
@@ -143,6 +149,7 @@ impl Adapter for Drill {
     const TITLE: &'static str = PACKAGE.title;
     const OPTION: &'static str = "errors";
     const PREFIXES: &'static [&'static str] = &["UCX_"];
+    const VARIABLE: &'static str = "UCX_RC_TIMEOUT=2s";
 
     fn releases(&self, to: &mut Output<'_>) -> Result<Vec<Release>, Failure> {
         PACKAGE.releases(&self.versions, &self.library, command, to)
@@ -154,7 +161,9 @@ impl Adapter for Drill {
 
     fn lacking(&self, version: Version, mode: &Errors) -> Option<String> {
         match (mode, self.operation) {
-            (Errors::Failover, _) if version < FAILOVER => Some(too_old(Self::TITLE, version, FAILOVER)),
+            (Errors::Failover, _) if version < FAILOVER => {
+                Some(too_old(Self::TITLE, version, FAILOVER))
+            }
             (Errors::Failover, Operation::Tag) => Some(format!(
                 "UCX {version} has no protocol for tagged messages with it; add --operation put"
             )),

@@ -533,7 +533,9 @@ pub(crate) fn endurance_of(
     let app = App::named(app)?;
     let decides = |it: &&(String, String)| app.takes(&it.0);
     let decisive = variables.iter().filter(decides);
-    let settings: Vec<_> = decisive.map(|(name, value)| format!("{name}={value}")).collect();
+    let settings: Vec<_> = decisive
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
     let mut asked = app.asks(&settings, environment, timeout, None)?;
     let qp = QpTimeouts {
         timeout: fit(&mut asked, "timeout", 5),
