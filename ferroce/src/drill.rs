@@ -53,8 +53,6 @@ mod ucx;
 mod verdict;
 mod worker;
 
-use std::process;
-
 use clap::{Args, Subcommand};
 
 use crate::output::{Failure, Output};
@@ -90,10 +88,4 @@ impl Command {
             Library::UcxHost(host) => host.run(to),
         }
     }
-}
-
-/// Starts the processes of a drill, which speak the [`protocol`].
-trait Hosts {
-    /// The command of a host, without the variables that show it its devices.
-    fn command(&self, host: usize) -> Result<process::Command, Failure>;
 }

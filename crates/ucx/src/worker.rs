@@ -36,7 +36,7 @@ pub struct Request {
 #[derive(Debug)]
 pub struct Endpoint {
     pointer: Pointer,
-    /// Why it has failed. The library keeps the address, so that it stays for good.
+    /// Why it has failed. It is never freed, since the library keeps its address.
     failure: &'static AtomicI8,
 }
 
@@ -66,8 +66,8 @@ pub struct Worker {
 /// Any 64 bits of a tag must match.
 const WHOLE_TAG: u64 = u64::MAX;
 
-unsafe extern "C" fn on_error(argument: Pointer, _: Pointer, status: Status) {
-    // SAFETY: the argument of `connect`, which stays for good.
+extern "C" fn on_error(argument: Pointer, _: Pointer, status: Status) {
+    // SAFETY: the argument of `connect`, which is never freed.
     let failure = unsafe { &*argument.cast_const().cast::<AtomicI8>() };
     failure.store(status, Ordering::Relaxed);
 }
@@ -324,7 +324,7 @@ impl Worker {
         unsafe { (self.library.functions.destroy_key)(region.key) }
     }
 
-    /// Lets nobody write into a region any more, and returns the buffer.
+    /// Ends the registration of a region, and returns the buffer.
     ///
     /// # Errors
     ///

@@ -56,6 +56,8 @@ pub(super) struct Outlook {
     pub(super) is_merged: bool,
     /// Whether it gives up the connections of a port that goes down, for however short a time.
     pub(super) heeds_ports: bool,
+    /// How often it tries when queue pairs give up, one attempt after the other.
+    pub(super) attempts: u64,
     /// Whether traffic moves to other rails.
     pub(super) fails_over: bool,
     /// Whether it moves back.

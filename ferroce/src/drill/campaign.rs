@@ -13,14 +13,13 @@ use ferroce_device::Span;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
-use super::Hosts;
 use super::adapter::Adapter;
 use super::forecast::Forecast;
 use super::page::page;
 use super::plan::{Plan, Rail};
 use super::progress::Progress;
 use super::record::Record;
-use super::rehearse::{self, Limits};
+use super::rehearse::{self, Hosts, Limits};
 use super::release::Release;
 use super::report::{self, Row};
 use super::settings::Settings;
@@ -193,7 +192,8 @@ impl Campaign {
         let forecast = forecast.map(|(it, outage)| Forecast::of(&it, outage, fails_over));
         let gives_up = endurance.map_or(Span::from_secs(60), |it| it.gives_up_last);
         // Sender and receiver of a connection may notice one after the other.
-        let patience = if fails_over { gives_up * 2 } else { gives_up };
+        let ends = if fails_over { 2 } else { 1 };
+        let patience = gives_up * ends.max(outlook.attempts);
         let after = match outlook.recovers {
             true => Span::from_secs(20),
             false => Span::from_secs(3),

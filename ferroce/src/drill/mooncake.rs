@@ -60,6 +60,9 @@ pub(crate) struct Drill {
 #[derive(Clone, Debug, ValueEnum)]
 pub(in crate::drill) enum Nothing {}
 
+/// A part of a write is tried once, and as often again as `MC_RETRY_CNT` is by default.
+const ATTEMPTS: u64 = 10;
+
 impl Drill {
     pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
         self.campaign.run(&self, to)
@@ -97,6 +100,7 @@ impl Adapter for Drill {
             timeout: None,
             is_merged: true,
             heeds_ports: true,
+            attempts: ATTEMPTS,
             fails_over: true,
             recovers: false,
         }

@@ -105,6 +105,7 @@ impl Adapter for Drill {
             timeout: Some(settings::timeout(version)),
             is_merged: !self.separate && Interface::of(version) > Some(Interface::V8),
             heeds_ports: false,
+            attempts: 1,
             fails_over: settings::fails_over(settings),
             recovers: settings::recovers(settings),
         }

@@ -105,6 +105,7 @@ impl Adapter for Drill {
             timeout: None,
             is_merged: true,
             heeds_ports: false,
+            attempts: 1,
             fails_over: false,
             recovers: false,
         }

@@ -26,17 +26,15 @@ pub(super) fn command(program: &str, symbol: &str, library: &Path) -> Result<Com
         .map_err(|error| Failure::input(format_args!("{}: {error}", library.display())))?;
     // The library is a module of the package, which is in the directory of packages.
     let packages = library.parent().and_then(Path::parent);
-    let packages = packages.unwrap_or(Path::new("")).as_os_str().to_owned();
     let others = env::var_os("PYTHONPATH").filter(|it| !it.is_empty());
-    let path = others.map_or_else(
-        || packages.clone(),
-        |others| {
-            let mut path = packages.clone();
-            path.push(":");
-            path.push(others);
-            path
-        },
-    );
+    let others = others.iter().flat_map(env::split_paths);
+    let path = env::join_paths(packages.map(Path::to_owned).into_iter().chain(others));
+    let path = path.map_err(|_| {
+        Failure::input(format_args!(
+            "{}: a directory of Python packages must not have a colon in its path",
+            library.display()
+        ))
+    })?;
     let mut command = Command::new("python3");
     command.arg("-c").arg(program).env("PYTHONPATH", path);
     Ok(command)

@@ -122,7 +122,11 @@ impl Record {
     /// What failed and what the library warned of, each once.
     pub(super) fn complaints(&self) -> Vec<String> {
         let failures = self.events.iter().filter(|it| it.host.is_some());
-        let warnings = self.messages.iter().filter(|it| is_warning(&it.text));
+        let warnings = || self.messages.iter().filter(|it| is_warning(&it.text));
+        let is_early = |note: &&Note| note.at_ns < self.first_event_ns;
+        // Those before the first outage are about something else, if there are others.
+        let late = warnings().filter(|it| !is_early(it));
+        let warnings = late.chain(warnings().filter(is_early));
         let mut complaints: Vec<String> = Vec::new();
         for note in failures.chain(warnings) {
             let host = note

@@ -10,7 +10,6 @@ use ferroce_device::{Impairment, Span, impair::Blackout};
 use ferroce_os::Clock;
 use nix::sys::signal::Signal;
 
-use super::Hosts;
 use super::crew::{Crew, Line, Said};
 use super::plan::{BEFORE, Length, Plan, What, flaps};
 use super::protocol::{Order, Report};
@@ -33,6 +32,12 @@ const ALIVE_NS: u64 = 500_000_000;
 const CLOSE_NS: u64 = 3_000_000_000;
 /// How long all must have moved before the run is over: connections fail over one after the other.
 const SETTLED_NS: u64 = 1_000_000_000;
+
+/// Starts the processes of a drill, which speak the [`super::protocol`].
+pub(super) trait Hosts {
+    /// The command of a host, without the variables that show it its devices.
+    fn command(&self, host: usize) -> Result<process::Command, Failure>;
+}
 
 /// How long a run takes.
 #[derive(Clone, Copy, Debug)]

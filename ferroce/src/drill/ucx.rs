@@ -181,6 +181,7 @@ impl Adapter for Drill {
             timeout: None,
             is_merged: true,
             heeds_ports: false,
+            attempts: 1,
             fails_over: settings.mode == Some(Errors::Failover),
             recovers: false,
         }

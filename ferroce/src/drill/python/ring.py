@@ -1,8 +1,8 @@
 # A host of a drill whose library has an interface for Python. The drill runs this together with a class
 # Library, which comes before it, and speaks its protocol: JSON, a line each.
 #
-# Each step is written into the next host's memory, and then a flag. Nobody acknowledges a step. Its place
-# is used again by a step that begins once the ring has gone round: each host is at most a window ahead of
+# Each step is written into the next host's memory, and then a flag. Steps are not acknowledged. The place
+# of one is used again by a step that begins once the ring has gone round: each host is at most a window ahead of
 # the host before it, so that the places of as many windows as there are hosts suffice.
 
 import argparse
