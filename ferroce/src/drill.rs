@@ -3,40 +3,55 @@
 //!
 //! | module | content |
 //! |---|---|
+//! | `adapter` | what a drill has to know of a library |
+//! | `release` | releases, which are downloaded |
+//! | `settings` | a library's variables in all combinations |
+//! | `campaign` | the runs, and the options that all libraries have |
 //! | `trouble` | the arguments that say what happens |
 //! | `plan` | what happens, and when |
 //! | `site` | the devices of a drill |
 //! | `crew` | its processes |
 //! | `protocol` | what the processes and the command tell each other |
+//! | `worker` | the processes' side of it |
 //! | `rehearse` | one run |
 //! | `record` | what is noted during a run |
+//! | `message` | messages of libraries |
 //! | `verdict` | what a run has shown |
 //! | `forecast` | what is expected of it |
 //! | `report` | the table |
 //! | `document` | the same as JSON |
 //! | `page` | the same as a page with pictures |
 //! | `progress` | the line on a terminal |
-//! | `nccl` | NCCL: its hosts, settings and releases |
+//! | `python` | libraries with an interface for Python |
+//! | `nccl`, `ucx`, `mooncake`, `nixl` | each library |
 //!
-//! A library has a module of its own. It knows how to start the processes ([`Hosts`]), which settings
-//! there are and what is expected of them; everything else is the same for all libraries.
+//! A library has a module of its own, with an [`adapter::Adapter`] and what its processes do; everything
+//! else is the same for all libraries.
 
+mod adapter;
+mod campaign;
 mod crew;
 mod document;
 mod forecast;
+mod message;
+mod mooncake;
 mod nccl;
+mod nixl;
 mod page;
 mod plan;
 mod progress;
 mod protocol;
+mod python;
 mod record;
 mod rehearse;
+mod release;
 mod report;
+mod settings;
 mod site;
 mod trouble;
+mod ucx;
 mod verdict;
-
-use std::process;
+mod worker;
 
 use clap::{Args, Subcommand};
 
@@ -55,6 +70,11 @@ enum Library {
     Nccl(Box<nccl::Drill>),
     #[command(hide = true)]
     NcclHost(nccl::Host),
+    Mooncake(Box<mooncake::Drill>),
+    Nixl(Box<nixl::Drill>),
+    Ucx(Box<ucx::Drill>),
+    #[command(hide = true)]
+    UcxHost(ucx::Host),
 }
 
 impl Command {
@@ -62,12 +82,10 @@ impl Command {
         match self.library {
             Library::Nccl(drill) => drill.run(to),
             Library::NcclHost(host) => host.run(to),
+            Library::Mooncake(drill) => drill.run(to),
+            Library::Nixl(drill) => drill.run(to),
+            Library::Ucx(drill) => drill.run(to),
+            Library::UcxHost(host) => host.run(to),
         }
     }
-}
-
-/// Starts the processes of a drill, which speak the [`protocol`].
-trait Hosts {
-    /// The command of a host, without the variables that show it its devices.
-    fn command(&self, host: usize) -> Result<process::Command, Failure>;
 }

@@ -117,7 +117,10 @@ const DOCUMENTS: &[(&str, &str)] = &[
 const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("adp fit", "adp.fit", "fit.rs"),
     ("demo", "demo demo.congestion", "demo.rs"),
+    ("drill mooncake", "drill", "interop/tests/drill.rs"),
     ("drill nccl", "drill", "interop/tests/drill.rs"),
+    ("drill nixl", "drill", "interop/tests/drill.rs"),
+    ("drill ucx", "drill", "interop/tests/drill.rs"),
     ("env", "env", "run.rs"),
     ("run", "run", "run.rs"),
 ];

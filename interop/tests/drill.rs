@@ -13,35 +13,47 @@ use serde_json::Value;
 
 const RELEASE: &str = "2.32.3";
 
-fn drill(args: impl Words) -> Command {
+fn drill(library: &str, args: impl Words) -> Command {
     let mut command = Command::new(program());
-    command.args(["drill", "nccl"]).args(args.words());
+    command.args(["drill", library]).args(args.words());
     command
 }
 
-/// The release goes through an outage that it waits out, and through one in which it moves to the other
-/// rail. Downloads the release if it is not cached.
-#[test]
-fn a_release_of_nccl_goes_through_two_outages() {
-    let args = "--failover on --env NCCL_IB_TIMEOUT=14 --outage 300ms,6s --after 2s --json --nccl";
-    let output = drill(args).arg(RELEASE).output().unwrap();
+/// The runs of a drill, all of which survive as expected with all rails in use. `None` if the library
+/// cannot be had here, which downloads it if it is not cached.
+fn runs(test: &str, library: &str, args: &str) -> Option<Vec<Value>> {
+    let output = drill(library, args).arg("--json").output().unwrap();
     let stderr = text(&output.stderr);
     if let Some(reason) = stderr.lines().find(|it| is_out_of_reach(it)) {
-        return skip("a_release_of_nccl_goes_through_two_outages", reason);
+        skip(test, reason);
+        return None;
     }
     assert!(output.status.success(), "{stderr}");
     assert_eq!(schema::check_output(&text(&output.stdout)), 1);
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let [short, long] = &document["runs"].as_array().unwrap()[..] else {
-        panic!("two runs");
-    };
-    for run in [short, long] {
+    let runs = document["runs"].as_array().unwrap();
+    for run in runs {
         assert_eq!(run["outcome"], "survived", "{run}");
         assert_eq!(run["wrong_bytes"], 0);
-        assert_eq!(run["rails_before"], 2);
+        assert_eq!(run["rails_before"], document["rails"]);
         assert_eq!(run["as_expected"], true, "{run}");
         assert!(run["payload_bytes"].as_u64().unwrap() > 10_000_000);
     }
+    Some(runs.clone())
+}
+
+/// The release goes through an outage that it waits out, and through one in which it moves to the other
+/// rail.
+#[test]
+fn a_release_of_nccl_goes_through_two_outages() {
+    let test = "a_release_of_nccl_goes_through_two_outages";
+    let args = "--failover on --env NCCL_IB_TIMEOUT=14 --outage 300ms,6s --after 2s --nccl 2.32.3";
+    let Some(runs) = runs(test, "nccl", args) else {
+        return;
+    };
+    let [short, long] = &runs[..] else {
+        panic!("two runs");
+    };
     assert_eq!(short["expected"]["outcome"], "waits");
     assert_eq!(short["failed_over_s"], Value::Null);
     assert_eq!(long["expected"]["outcome"], "fails_over");
@@ -53,6 +65,39 @@ fn a_release_of_nccl_goes_through_two_outages() {
     );
 }
 
+/// Its one-sided writes move to the other rail.
+#[test]
+fn a_release_of_ucx_fails_over() {
+    let args =
+        "--operation put --errors failover --env UCX_RC_TIMEOUT=67ms --outage 6s --ucx 1.23.0";
+    let Some(runs) = runs("a_release_of_ucx_fails_over", "ucx", args) else {
+        return;
+    };
+    assert_eq!(runs[0]["expected"]["outcome"], "fails_over");
+    assert!(runs[0]["failed_over_s"].as_f64().unwrap() > 2.0);
+    assert_eq!(runs[0]["rails_after"], 1);
+}
+
+/// It gives up the connections of a port that goes down, even if that is up again soon.
+#[test]
+fn a_release_of_mooncake_fails_over() {
+    let args = "--rails 2 --outage 300ms --after 8s --mooncake 0.3.13";
+    let Some(runs) = runs("a_release_of_mooncake_fails_over", "mooncake", args) else {
+        return;
+    };
+    assert_eq!(runs[0]["expected"]["outcome"], "fails_over");
+    has(&runs[0]["messages"].to_string(), ["port error"]);
+}
+
+#[test]
+fn a_release_of_nixl_waits_an_outage_out() {
+    let args = "--outage 300ms --nixl 1.5.1";
+    let Some(runs) = runs("a_release_of_nixl_waits_an_outage_out", "nixl", args) else {
+        return;
+    };
+    assert_eq!(runs[0]["expected"]["outcome"], "waits");
+}
+
 fn is_out_of_reach(line: &str) -> bool {
     let line = line.trim_start_matches("error: ");
     line.starts_with("cannot download") || line.starts_with("no room")
@@ -61,19 +106,27 @@ fn is_out_of_reach(line: &str) -> bool {
 #[test]
 fn unusable_libraries_are_refused() {
     let lab = Lab::new("drill-refused");
-    let refusal = |library: &Path, expected: &str| {
-        let output = drill("--library").arg(library).output().unwrap();
+    let refusal_of = |name: &str, library: &Path, expected: &str| {
+        let output = drill(name, "--library").arg(library).output().unwrap();
         let stderr = text(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{stderr}");
         has(&stderr, [expected]);
         assert_eq!(stderr.trim().lines().count(), 1, "{stderr}");
     };
-    refusal(Path::new("/nowhere"), "No such file");
-    refusal(Path::new("/etc/passwd"), "it is not a shared library");
-    refusal(
-        &fake(&lab, "no_table", "-DNO_TABLE"),
-        "it has no symbol ncclNetIb",
-    );
+    let refusal = |library: &Path, expected: &str| refusal_of("nccl", library, expected);
+    let no_table = fake(&lab, "no_table", "-DNO_TABLE");
+    for name in ["nccl", "ucx", "mooncake", "nixl"] {
+        refusal_of(name, Path::new("/nowhere"), "No such file");
+        refusal_of(name, Path::new("/etc/passwd"), "it is not a shared library");
+    }
+    for (name, symbol) in [
+        ("nccl", "ncclNetIb"),
+        ("ucx", "ucp_get_version_string"),
+        ("mooncake", "PyInit_engine"),
+        ("nixl", "PyInit__bindings"),
+    ] {
+        refusal_of(name, &no_table, &format!("it has no symbol {symbol}"));
+    }
     refusal(
         &fake(&lab, "unknown", "-DVERSION=29900"),
         "it is NCCL 2.99.0, whose network interface is not known; known is 2.20 to 2.32",
@@ -83,7 +136,15 @@ fn unusable_libraries_are_refused() {
     // The field e_machine of ELF's header: SPARC.
     bytes[18..20].copy_from_slice(&2_u16.to_le_bytes());
     fs::write(&other, bytes).unwrap();
-    refusal(&other, "it is built for another processor");
+    for name in ["nccl", "ucx", "mooncake", "nixl"] {
+        refusal_of(name, &other, "it is built for another processor");
+    }
+    let ucx = compiled(&lab, "fake_ucx", "ucx", "");
+    refusal_of(
+        "ucx",
+        &ucx,
+        "it is UCX 1.99.0, whose interface is not known; known is 1.15 to 1.23",
+    );
 }
 
 #[test]
@@ -113,7 +174,7 @@ fn a_download_needs_room() {
 fn ctrl_c_leaves_no_process_and_no_device() {
     let lab = Lab::new("drill-interrupted");
     let library = fake(&lab, "fake", "");
-    let mut command = drill("--hosts 3 --library");
+    let mut command = drill("nccl", "--hosts 3 --library");
     let drill = command.arg(&library).stderr(Stdio::piped());
     let drill = drill.stdout(Stdio::piped()).spawn().unwrap();
     let hosts = until("the hosts have connected", || {
@@ -139,8 +200,12 @@ fn ctrl_c_leaves_no_process_and_no_device() {
 
 /// A library that looks like NCCL.
 fn fake(lab: &Lab, name: &str, option: &str) -> PathBuf {
+    compiled(lab, "fake_nccl", name, option)
+}
+
+fn compiled(lab: &Lab, source: &str, name: &str, option: &str) -> PathBuf {
     let options = format!("-shared -fPIC {option}");
-    let built = lab.compile_with("fake_nccl", options.as_str());
+    let built = lab.compile_with(source, options.as_str());
     let library = lab.path().join(format!("{name}.so"));
     fs::rename(built, &library).unwrap();
     library

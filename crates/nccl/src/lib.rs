@@ -6,21 +6,15 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | `symbols` | places of symbols in the file |
 //! | `table` | the table of functions, in the versions 8 to 12 of the interface |
 //! | `library` | a loaded library |
-//! | `memory` | buffers that the library sends from and receives into |
 //! | `net` | connections, sends and receives |
 #![deny(unsafe_code)]
 
 mod library;
-mod memory;
 mod net;
-mod symbols;
 mod table;
 
-pub use library::{Library, LoadError, leave};
-pub use memory::Buffer;
+pub use library::{Library, LoadError};
 pub use net::{Accepting, CallError, Handle, Net, Receiver, Registered, Request, Sender};
-pub use symbols::{Place, SymbolError, find as find_symbols};
-pub use table::{Interface, Version};
+pub use table::{Interface, KNOWN};

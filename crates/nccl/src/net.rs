@@ -5,10 +5,10 @@ use std::cell::UnsafeCell;
 use std::ffi::{CStr, c_int};
 use std::ptr;
 
+use ferroce_dynlib::Buffer;
 use thiserror::Error;
 
 use crate::library::Library;
-use crate::memory::Buffer;
 use crate::table::{Code, Config, Interface, Merged, Pointer, Properties, Table};
 
 /// Buffers are in host memory.

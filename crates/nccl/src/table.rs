@@ -4,62 +4,18 @@
 //! library. The order of the functions is the same in all of them; some of their arguments differ.
 
 use std::ffi::{c_char, c_int, c_ulong, c_void};
-use std::fmt;
 
-/// A version of NCCL.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Version {
-    /// The first number.
-    pub major: u32,
-    /// The second.
-    pub minor: u32,
-    /// The third.
-    pub patch: u32,
-}
+use ferroce_dynlib::Version;
 
-impl Version {
-    /// The version of the number that `ncclGetVersion` returns: 22707 is 2.27.7.
-    #[must_use]
-    pub const fn of_number(number: u32) -> Self {
-        Self {
-            major: number / 10_000,
-            minor: number / 100 % 100,
-            patch: number % 100,
-        }
-    }
+/// The releases whose interface is known, for messages.
+pub const KNOWN: &str = "2.20 to 2.32";
 
-    /// The version of a text such as 2.27.7.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        let mut parts = text.split('.').map(|part| part.parse().ok());
-        let version = Self {
-            major: parts.next()??,
-            minor: parts.next()??,
-            patch: parts.next()??,
-        };
-        parts.next().is_none().then_some(version)
-    }
-
-    /// The interface of this release's transports, if this crate knows it.
-    #[must_use]
-    pub const fn interface(self) -> Option<Interface> {
-        match (self.major, self.minor) {
-            (2, 20..=23) => Some(Interface::V8),
-            (2, 24..=25) => Some(Interface::V9),
-            (2, 26..=27) => Some(Interface::V10),
-            (2, 28..=29) => Some(Interface::V11),
-            (2, 30..=32) => Some(Interface::V12),
-            _ => None,
-        }
-    }
-
-    /// The releases whose interface is known, for messages.
-    pub const KNOWN: &'static str = "2.20 to 2.32";
-}
-
-impl fmt::Display for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}.{}", self.major, self.minor, self.patch)
+/// The version of the number that `ncclGetVersion` returns: 22707 is 2.27.7.
+pub(crate) const fn version_of(number: u32) -> Version {
+    Version {
+        major: number / 10_000,
+        minor: number / 100 % 100,
+        patch: number % 100,
     }
 }
 
@@ -76,6 +32,21 @@ pub enum Interface {
     V11 = 11,
     /// Properties have a rail and a plane.
     V12 = 12,
+}
+
+impl Interface {
+    /// The interface of a release's transports, if this crate knows it.
+    #[must_use]
+    pub const fn of(version: Version) -> Option<Self> {
+        match (version.major, version.minor) {
+            (2, 20..=23) => Some(Self::V8),
+            (2, 24..=25) => Some(Self::V9),
+            (2, 26..=27) => Some(Self::V10),
+            (2, 28..=29) => Some(Self::V11),
+            (2, 30..=32) => Some(Self::V12),
+            _ => None,
+        }
+    }
 }
 
 pub(crate) type Code = c_int;
@@ -228,7 +199,7 @@ mod tests {
 
     #[test]
     fn versions_have_an_interface() {
-        let interface = |text| Version::parse(text).and_then(Version::interface);
+        let interface = |text| Version::parse(text).and_then(Interface::of);
         assert_eq!(interface("2.21.5"), Some(Interface::V8));
         assert_eq!(interface("2.25.1"), Some(Interface::V9));
         assert_eq!(interface("2.27.7"), Some(Interface::V10));
@@ -236,8 +207,7 @@ mod tests {
         assert_eq!(interface("2.32.3"), Some(Interface::V12));
         assert_eq!(interface("2.33.0"), None);
         assert_eq!(interface("3.0.0"), None);
-        assert_eq!(Version::parse("2.27"), None);
-        assert_eq!(Version::of_number(22_707).to_string(), "2.27.7");
+        assert_eq!(version_of(22_707).to_string(), "2.27.7");
     }
 
     #[test]

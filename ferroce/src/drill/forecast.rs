@@ -12,7 +12,7 @@ use super::verdict::{End, Verdict};
 pub(super) enum Kind {
     /// Every queue pair survives it.
     Waits,
-    /// Some queue pairs survive it, depending on what they draw.
+    /// Some queue pairs survive it, depending on what they draw; others give up.
     Depends,
     /// Queue pairs give up, and traffic moves to another rail.
     FailsOver,
@@ -28,6 +28,8 @@ pub(super) struct Forecast {
     pub(super) survives: Span,
     /// When the first and the last queue pair give up.
     pub(super) gives_up: (Span, Span),
+    /// Whether the library can move its traffic to another rail.
+    pub(super) fails_over: bool,
 }
 
 impl Forecast {
@@ -44,6 +46,7 @@ impl Forecast {
             kind,
             survives: endurance.survives,
             gives_up: (endurance.gives_up_first, endurance.gives_up_last),
+            fails_over,
         }
     }
 
@@ -51,8 +54,11 @@ impl Forecast {
     pub(super) fn agrees(&self, verdict: &Verdict) -> bool {
         let has_failed = matches!(verdict.end, End::Failed { .. });
         let is_over = verdict.end == End::Survived;
+        if verdict.bytes == 0 {
+            return false;
+        }
         match self.kind {
-            Kind::Waits => is_over && verdict.failed_over_s.is_none(),
+            Kind::Waits => is_over && verdict.failed_queue_pairs == 0,
             Kind::Depends => is_over || has_failed,
             Kind::FailsOver => is_over && verdict.failed_over_s.is_some(),
             Kind::Fails => has_failed,
@@ -73,7 +79,8 @@ impl fmt::Display for Forecast {
         };
         match self.kind {
             Kind::Waits => f.write_str("waits"),
-            Kind::Depends => f.write_str("waits or not"),
+            Kind::Depends if self.fails_over => write!(f, "waits or over, {range}"),
+            Kind::Depends => write!(f, "waits or error, {range}"),
             Kind::FailsOver => write!(f, "over, {range}"),
             Kind::Fails => write!(f, "error, {range}"),
         }

@@ -228,6 +228,12 @@ impl Plan {
         self.events.iter().filter_map(|it| it.what.dark()).max()
     }
 
+    /// Whether a port goes down.
+    pub(super) fn downs_a_port(&self) -> bool {
+        let is_port = |what: &What| matches!(what, What::Down(..) | What::Flap(..));
+        self.events.iter().any(|it| is_port(&it.what))
+    }
+
     /// When the first outage begins; random loss is none.
     pub(super) fn first_outage(&self) -> Option<Span> {
         let first = self.events.iter().find(|it| it.what.length().is_some());

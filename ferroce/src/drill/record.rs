@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use ferroce_os::Clock;
 
+use super::message::{is_warning, plain};
 use super::plan::Rail;
 use super::verdict::End;
 
@@ -121,13 +122,17 @@ impl Record {
     /// What failed and what the library warned of, each once.
     pub(super) fn complaints(&self) -> Vec<String> {
         let failures = self.events.iter().filter(|it| it.host.is_some());
-        let warnings = self.messages.iter().filter(|it| it.is_warning());
+        let warnings = || self.messages.iter().filter(|it| is_warning(&it.text));
+        let is_early = |note: &&Note| note.at_ns < self.first_event_ns;
+        // Those before the first outage are about something else, if there are others.
+        let late = warnings().filter(|it| !is_early(it));
+        let warnings = late.chain(warnings().filter(is_early));
         let mut complaints: Vec<String> = Vec::new();
         for note in failures.chain(warnings) {
             let host = note
                 .host
                 .map_or_else(String::new, |host| format!("h{host}: "));
-            let text = format!("{host}{}", note.plain());
+            let text = format!("{host}{}", plain(&note.text));
             if !complaints.contains(&text) {
                 complaints.push(text);
             }
@@ -142,20 +147,6 @@ fn without_numbers(text: &str) -> String {
     let words = text.split_inclusive(|it: char| !it.is_ascii_alphanumeric());
     let has_digit = |word: &str| word.contains(|it: char| it.is_ascii_digit());
     words.filter(|word| !has_digit(word)).collect()
-}
-
-impl Note {
-    /// Whether the library calls it a warning.
-    fn is_warning(&self) -> bool {
-        self.text.contains(" WARN ")
-    }
-
-    /// The text without the place where it was printed.
-    pub(super) fn plain(&self) -> &str {
-        let after = |mark: &str| self.text.split_once(mark).map(|(_, text)| text);
-        let text = after(" NCCL WARN ").or_else(|| after(" NCCL INFO "));
-        text.unwrap_or(&self.text).trim()
-    }
 }
 
 #[cfg(test)]

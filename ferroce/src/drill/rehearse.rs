@@ -10,7 +10,6 @@ use ferroce_device::{Impairment, Span, impair::Blackout};
 use ferroce_os::Clock;
 use nix::sys::signal::Signal;
 
-use super::Hosts;
 use super::crew::{Crew, Line, Said};
 use super::plan::{BEFORE, Length, Plan, What, flaps};
 use super::protocol::{Order, Report};
@@ -33,6 +32,12 @@ const ALIVE_NS: u64 = 500_000_000;
 const CLOSE_NS: u64 = 3_000_000_000;
 /// How long all must have moved before the run is over: connections fail over one after the other.
 const SETTLED_NS: u64 = 1_000_000_000;
+
+/// Starts the processes of a drill, which speak the [`super::protocol`].
+pub(super) trait Hosts {
+    /// The command of a host, without the variables that show it its devices.
+    fn command(&self, host: usize) -> Result<process::Command, Failure>;
+}
 
 /// How long a run takes.
 #[derive(Clone, Copy, Debug)]
@@ -429,7 +434,8 @@ impl Rehearsal<'_> {
             self.record.ended_ns = Clock.now_ns();
         }
         let ended = self.record.ended_ns;
-        let alive = self.hosts.iter().filter(|host| !host.is_killed);
+        let has_begun = |host: &&Host| !host.is_killed && host.oldest_ns > 0;
+        let alive = self.hosts.iter().filter(has_begun);
         let still = alive.map(|host| ended.saturating_sub(host.oldest_ns));
         if self.record.end != End::Survived {
             let still = still.max().unwrap_or(0);

@@ -1,7 +1,7 @@
 //! What a run has shown.
 
 use super::plan::Rail;
-use super::record::Record;
+use super::record::{Record, Sample};
 
 /// How a run ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -35,6 +35,8 @@ pub(super) struct Verdict {
     pub(super) back_s: Option<f64>,
     /// How many rails carried traffic before the first outage, and at the end, of the host with the fewest.
     pub(super) rails: (usize, usize),
+    /// How many queue pairs gave up.
+    pub(super) failed_queue_pairs: u64,
     pub(super) wrong_words: u64,
     pub(super) bytes: u64,
 }
@@ -75,10 +77,17 @@ impl Verdict {
             failed_over_s: over.map(|it| since(it.from_ns)),
             back_s: back.map(|it| since(it.from_ns)),
             rails: (fewest(&before, record), fewest(last, record)),
+            failed_queue_pairs: failures(record),
             wrong_words: record.wrong_words,
             bytes: record.bytes,
         }
     }
+}
+
+/// How many queue pairs gave up in the time of a record.
+fn failures(record: &Record) -> u64 {
+    let all = |sample: &Sample| sample.rails.iter().map(|it| it.failures).sum::<u64>();
+    record.samples.last().map_or(0, all)
 }
 
 /// What a rail did in a window.
@@ -176,7 +185,7 @@ fn uses(record: &Record) -> Vec<Use> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::record::{Look, Sample};
+    use super::super::record::Look;
     use super::*;
 
     /// A record of two rails that carry 10 MB every 20 ms, each except between these milliseconds.

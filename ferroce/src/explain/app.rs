@@ -120,6 +120,12 @@ impl App {
         }
     }
 
+    /// Whether a variable of this name has a say in the QP's attributes.
+    pub(super) fn takes(self, variable: &str) -> bool {
+        let is_it = |key: &Key| self.variable(key.name).is_some_and(|it| it == variable);
+        self.keys().iter().any(is_it)
+    }
+
     /// Whether it has settings for the QP's attributes at all.
     pub(super) fn is_fixed(self) -> bool {
         matches!(self, Self::Mpich | Self::Libfabric | Self::Mooncake)

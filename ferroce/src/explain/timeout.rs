@@ -520,16 +520,23 @@ fn survives(found: &Endurance) -> String {
     }
 }
 
-/// What an application's queue pairs endure with these settings, under the profile, or under the
-/// firmware's own timeouts without one. `timeout` is what the application has by default.
+/// What an application's queue pairs endure with these variables, of which only some are settings of
+/// queue pairs, under the profile, or under the firmware's own timeouts without one. `timeout` is what the
+/// application has by default.
 pub(crate) fn endurance_of(
     app: &str,
-    settings: &[String],
+    variables: &[(String, String)],
     environment: super::app::Environment<'_>,
     timeout: Option<u64>,
     profile: Option<&Profile>,
 ) -> Result<Option<Endurance>, Failure> {
-    let mut asked = App::named(app)?.asks(settings, environment, timeout, None)?;
+    let app = App::named(app)?;
+    let decides = |it: &&(String, String)| app.takes(&it.0);
+    let decisive = variables.iter().filter(decides);
+    let settings: Vec<_> = decisive
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+    let mut asked = app.asks(&settings, environment, timeout, None)?;
     let qp = QpTimeouts {
         timeout: fit(&mut asked, "timeout", 5),
         retry_cnt: fit(&mut asked, "retry_cnt", 3),

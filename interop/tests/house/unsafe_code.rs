@@ -25,7 +25,9 @@ const FORBIDDEN: &[&str] = &[
 ];
 
 /// Crates with some modules that allow it.
-const DENIED: &[&str] = &["device", "registry", "sockets", "runtime", "fwctl", "nccl"];
+const DENIED: &[&str] = &[
+    "device", "registry", "sockets", "runtime", "fwctl", "dynlib", "nccl", "ucx",
+];
 
 /// Where `unsafe` may be.
 const UNSAFE_ALLOWED: &[&str] = &[
@@ -38,10 +40,14 @@ const UNSAFE_ALLOWED: &[&str] = &[
     "crates/runtime/src/sys/",
     "crates/runtime/tests/",
     "crates/fwctl/src/ioctl.rs",
+    "crates/dynlib/src/library.rs",
+    "crates/dynlib/src/memory.rs",
     "crates/nccl/src/library.rs",
-    "crates/nccl/src/memory.rs",
     "crates/nccl/src/net.rs",
     "crates/nccl/src/table.rs",
+    "crates/ucx/src/abi.rs",
+    "crates/ucx/src/library.rs",
+    "crates/ucx/src/worker.rs",
     "capi/",
     "fuzz/src/qp_pair/side.rs",
 ];

@@ -43,7 +43,9 @@ impl Buffer {
         self.words * size_of::<u64>()
     }
 
-    pub(crate) fn address(&self) -> *mut u8 {
+    /// Where it begins.
+    #[must_use]
+    pub fn address(&self) -> *mut u8 {
         self.start.as_ptr().cast()
     }
 

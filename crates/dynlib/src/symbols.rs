@@ -29,14 +29,13 @@ pub enum SymbolError {
     )]
     OtherMachine,
     /// The library does not have a symbol.
-    #[error(
-        "it has no symbol {0}; libraries from NCCL's wheels have it, others may have been stripped"
-    )]
+    #[error("it has no symbol {0}; released libraries have it, others may have been stripped")]
     NoSymbol(String),
 }
 
 /// Finds the places of symbols, in the order of their names, in the whole symbol table of a file. It
-/// includes local symbols, which the dynamic linker does not see.
+/// includes local symbols, which the dynamic linker does not see; a library that was stripped has only
+/// the others.
 ///
 /// # Errors
 ///
@@ -53,7 +52,8 @@ pub fn find(path: &Path, names: &[&str]) -> Result<Vec<Place>, SymbolError> {
     }
     let file = ElfFile64::<Endianness, _>::parse(&data).map_err(|_| SymbolError::NotElf)?;
     let mut places = vec![None; names.len()];
-    for symbol in file.symbols().filter(|symbol| symbol.is_definition()) {
+    let symbols = file.symbols().chain(file.dynamic_symbols());
+    for symbol in symbols.filter(|symbol| symbol.is_definition()) {
         let name = symbol.name().unwrap_or_default();
         if let Some(at) = names.iter().position(|wanted| *wanted == name) {
             places[at] = Some(symbol.address());

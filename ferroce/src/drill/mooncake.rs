@@ -1,0 +1,123 @@
+//! `ferroce drill mooncake`.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use clap::{Args, ValueEnum};
+use ferroce_dynlib::Version;
+
+use super::adapter::{Adapter, Outlook};
+use super::campaign::Campaign;
+use super::python;
+use super::release::{Package, Python, Release};
+use super::settings::Settings;
+use crate::output::{Failure, Output, exit_codes};
+
+const EXAMPLES: &str = exit_codes!(
+    "Examples:
+  ferroce drill mooncake --mooncake 0.3.13 --outage 300ms,3s
+  ferroce drill mooncake --mooncake 0.3.13 --outage 7s,forever --after 30s
+  ferroce drill mooncake --mooncake 0.3.13 --rails 2 --profile link-flap -o drill.html"
+);
+
+const PACKAGE: Package = Package {
+    title: "Mooncake",
+    name: "mooncake",
+    requirement: |version| {
+        let is_known = (version.major, version.minor) == (0, 3);
+        is_known.then(|| format!("mooncake-transfer-engine-non-cuda=={version}.*"))
+    },
+    needs: &[],
+    library: ("mooncake", "engine."),
+    python: Python::Own,
+    examples: "0.3.13",
+    known: "0.3",
+    download: "46 MB",
+    room_bytes: 210_000_000,
+};
+
+/// Rehearse failures with Mooncake: its transfer engine, as released, writes around a ring of processes on
+/// this host while a port goes down
+///
+/// Each host of the ring is a Python process with devices of its own on loopback addresses, which exist
+/// only for the drill; the engine spreads each write over all rails. Every byte that arrives is checked.
+/// The table says for how long traffic stood still, when it moved to other rails and back, how it ended,
+/// and what `ferroce explain timeout` predicts; a run that went otherwise is marked with !.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES, mut_arg("rails", |arg| arg.default_value("4")))]
+pub(crate) struct Drill {
+    /// Releases of Mooncake, comma-separated; those that are not in the cache are downloaded with pip
+    #[arg(long = "mooncake", value_name = "VERSION", value_delimiter = ',')]
+    versions: Vec<String>,
+    /// A library of your own, mooncake/engine.so of an installed package
+    #[arg(long, value_name = "FILE")]
+    library: Vec<PathBuf>,
+    #[command(flatten)]
+    campaign: Campaign,
+}
+
+/// There is nothing to choose.
+#[derive(Clone, Debug, ValueEnum)]
+pub(in crate::drill) enum Nothing {}
+
+/// A part of a write is tried once, and as often again as `MC_RETRY_CNT` is by default.
+const ATTEMPTS: u64 = 10;
+
+impl Drill {
+    pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
+        self.campaign.run(&self, to)
+    }
+}
+
+impl Adapter for Drill {
+    type Mode = Nothing;
+
+    const NAME: &'static str = PACKAGE.name;
+    const TITLE: &'static str = PACKAGE.title;
+    const OPTION: &'static str = "";
+    const PREFIXES: &'static [&'static str] = &["MC_"];
+    const VARIABLE: &'static str = "MC_RETRY_CNT=3";
+
+    fn releases(&self, to: &mut Output<'_>) -> Result<Vec<Release>, Failure> {
+        PACKAGE.releases(&self.versions, &self.library, command, to)
+    }
+
+    fn modes(&self) -> &[Nothing] {
+        &[]
+    }
+
+    fn lacking(&self, _: Version, mode: &Nothing) -> Option<String> {
+        match *mode {}
+    }
+
+    fn variables(&self, _: Version, settings: &Settings<Nothing>) -> Vec<(String, String)> {
+        settings.variables(&[], &[])
+    }
+
+    fn outlook(&self, _: Version, _: &Settings<Nothing>) -> Outlook {
+        Outlook {
+            app: "mooncake",
+            timeout: None,
+            is_merged: true,
+            heeds_ports: true,
+            attempts: ATTEMPTS,
+            fails_over: true,
+            recovers: false,
+        }
+    }
+
+    fn host(
+        &self,
+        release: &Release,
+        _: &Settings<Nothing>,
+        rails: &[String],
+    ) -> Result<Command, Failure> {
+        let mut command = command(&release.file)?;
+        command.arg("--rails").arg(rails.join(","));
+        Ok(command)
+    }
+}
+
+fn command(library: &Path) -> Result<Command, Failure> {
+    python::command(python::program!("mooncake.py"), "PyInit_engine", library)
+}
