@@ -4,7 +4,7 @@ use std::process;
 use std::thread;
 use std::time::Duration;
 
-use ferroce_interop::lab::{Lab, Ready, free_port, until};
+use ferroce_interop::lab::{Lab, Ready, Running, free_port, until};
 use ferroce_testing::has;
 use serde_json::Value;
 
@@ -106,6 +106,40 @@ fn perftest_and_rdma_cm_use_the_second_port() {
             assert!(on(2) > 500, "{device} {counter}");
         }
     }
+}
+
+/// Several processes share both ports of a device. One is stopped, one killed; the others go on.
+#[test]
+fn processes_share_the_second_port() {
+    const PAIRS: usize = 4;
+    let (lab, _) = lab("shared", 4, "--ports 2");
+    let start = |port: usize, seconds| {
+        let tcp = free_port();
+        let test = format!("ib_write_bw -i {port} -D {seconds} -F -p {tcp}");
+        let server = lab.run(format!("{test} -d card0"));
+        let server = Ready::Tcp(tcp).wait(&lab, server);
+        [server, lab.run(format!("{test} -d card1 127.0.0.1"))]
+    };
+    // Perftest prints one line at the end; these two never get there.
+    let stopped = start(2, 3600);
+    let killed = start(2, 3600);
+    let pairs: Vec<_> = (0..PAIRS).map(|pair| start(pair % 2 + 1, 5)).collect();
+    let sent = || count(&lab, "card1/2", "rdma_tx_packets");
+    let moved = |what| {
+        let before = sent();
+        until(what, || (sent() > before + 1_000).then_some(()));
+    };
+    moved("all send");
+    let [server, client] = killed;
+    server.kill();
+    lab.beside(["kill", "-STOP", &stopped[0].pid().to_string()])
+        .success();
+    moved("the others send");
+    for running in pairs.into_iter().flatten() {
+        running.success();
+    }
+    client.kill();
+    stopped.into_iter().for_each(Running::kill);
 }
 
 /// Each thread hears of all flaps, each with the number of its port.

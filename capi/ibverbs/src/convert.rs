@@ -81,7 +81,9 @@ fn check_source(index: u8, device: &Device, port: u8) -> Result<(), Error> {
 
 /// The address of a port that is there.
 pub(crate) fn address_at(device: &Device, port: u8) -> IpAddr {
-    device.address_at(port).unwrap_or(device.spec().address)
+    device
+        .address_at(port)
+        .unwrap_or_else(|| device.spec().address)
 }
 
 /// The index of the GID that a port sends from.

@@ -154,7 +154,7 @@ impl Device {
 
     pub(crate) fn address(&self) -> IpAddr {
         let address = self.opened.device().address_at(self.port);
-        address.unwrap_or(self.spec().address)
+        address.unwrap_or_else(|| self.spec().address)
     }
 
     /// The protection domain of queue pairs whose program has none.

@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn an_interface_leads_to_its_first_device() {
         let mut cards = [example("fr0", 0), example("fr1", 1), example("fr2", 2)];
-        "eth0".clone_into(&mut cards[2].netdev);
+        "eth0".clone_into(&mut cards[2].ports[0].netdev);
         let links = links(cards.iter());
         let to = |place: usize| {
             let pci = cards[place].pci;

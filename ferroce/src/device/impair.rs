@@ -132,7 +132,7 @@ impl Impair {
             set(&observer, directions.directions(), &impairment)?;
         }
         let name = device.as_deref();
-        let name = name.or(links.first().map(DeviceSpec::device_name));
+        let name = name.or_else(|| links.first().map(DeviceSpec::device_name));
         match is_json {
             true => show(&registry, name, is_json, to),
             false => Ok(()),

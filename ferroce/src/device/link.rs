@@ -81,7 +81,7 @@ impl Link {
                 }
                 let name = name
                     .as_deref()
-                    .or(links.first().map(DeviceSpec::device_name));
+                    .or_else(|| links.first().map(DeviceSpec::device_name));
                 match self.json {
                     true => show(&registry, name, self.json, to),
                     false => Ok(()),

@@ -36,7 +36,8 @@ pub(super) trait Adapter {
     -> Vec<(String, String)>;
     /// What it can be expected to do.
     fn outlook(&self, version: Version, settings: &Settings<Self::Mode>) -> Outlook;
-    /// Starts a host, which is told its position by what is added to the command.
+    /// Starts a host, which is told its position by what is added to the command. Rails are named by
+    /// device and port, `h0r0:1`.
     fn host(
         &self,
         release: &Release,

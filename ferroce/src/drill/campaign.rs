@@ -23,7 +23,7 @@ use super::rehearse::{self, Hosts, Limits};
 use super::release::Release;
 use super::report::{self, Row};
 use super::settings::Settings;
-use super::site::Site;
+use super::site::{Ports, Site};
 use super::trouble::Trouble;
 use super::verdict::Verdict;
 use crate::adp;
@@ -41,6 +41,9 @@ pub(super) struct Campaign {
     /// Rails of each host: devices with a port each
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=4))]
     rails: u8,
+    /// Each card has two ports: two rails of a host are those of one device
+    #[arg(long)]
+    two_ports: bool,
     /// Channels from each host to the next
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=16))]
     channels: u8,
@@ -91,6 +94,12 @@ struct Case<'a, A: Adapter> {
 
 impl Campaign {
     pub(super) fn run<A: Adapter>(&self, library: &A, to: &mut Output<'_>) -> Result<(), Failure> {
+        if self.two_ports && self.rails % 2 == 1 {
+            return Err(Failure::input(format_args!(
+                "invalid number of rails {}: must be 2 or 4 with --two-ports, a port for each",
+                self.rails
+            )));
+        }
         let plans = self.trouble.plans(self.hosts.into(), self.rails.into())?;
         let pcap = self.pcap.as_deref().map(put::place).transpose()?;
         let page_file = self.output.as_deref().map(put::place).transpose()?;
@@ -203,7 +212,7 @@ impl Campaign {
             forever: gives_up + SLACK,
             patience: patience + SLACK,
         };
-        let site = Site::new(self.hosts.into(), rails)?;
+        let site = Site::new(self.hosts.into(), rails, self.ports())?;
         if let Some(profile) = &policy.profile {
             site.set_profile(profile)?;
         }
@@ -227,6 +236,13 @@ impl Campaign {
             forecast,
             record,
         })
+    }
+
+    fn ports(&self) -> Ports {
+        match self.two_ports {
+            true => Ports::Two,
+            false => Ports::One,
+        }
     }
 
     fn policies(&self) -> Result<Vec<Policy>, Failure> {
@@ -255,7 +271,8 @@ struct Ring<'a, A: Adapter> {
 impl<A: Adapter> Hosts for Ring<'_, A> {
     fn command(&self, host: usize) -> Result<process::Command, Failure> {
         let rails = 0..usize::from(self.campaign.rails);
-        let rails = rails.map(|rail| Rail { host, rail }.to_string());
+        let ports = self.campaign.ports();
+        let rails = rails.map(|rail| ports.name(Rail { host, rail }));
         let rails: Vec<_> = rails.collect();
         let Case {
             release, settings, ..

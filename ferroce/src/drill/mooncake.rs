@@ -113,7 +113,14 @@ impl Adapter for Drill {
         rails: &[String],
     ) -> Result<Command, Failure> {
         let mut command = command(&release.file)?;
-        command.arg("--rails").arg(rails.join(","));
+        let devices = rails.iter().map(|rail| match rail.strip_suffix(":1") {
+            Some(device) => Ok(device),
+            None => Err(Failure::input(
+                "Mooncake uses the first port of a card only; leave --two-ports out",
+            )),
+        });
+        let devices = devices.collect::<Result<Vec<_>, _>>()?;
+        command.arg("--rails").arg(devices.join(","));
         Ok(command)
     }
 }

@@ -120,7 +120,7 @@ impl Adapter for Drill {
         let mut command = command(&release.file)?;
         let errors = settings.mode.unwrap_or(Errors::Peer);
         command.arg("--errors").arg(name_of(&errors));
-        command.env("UCX_NET_DEVICES", ucx::ports(rails));
+        command.env("UCX_NET_DEVICES", rails.join(","));
         Ok(command)
     }
 }

@@ -10,7 +10,7 @@ use ferroce_dynlib::Version;
 use nix::sys::statvfs::statvfs;
 
 use super::protocol::Report;
-use super::site::Site;
+use super::site::{Ports, Site};
 use crate::output::{Failure, Output};
 
 /// A library and its release.
@@ -258,7 +258,7 @@ fn probe(file: &Path, mut command: Command) -> Result<Version, Failure> {
         return Err(bad(&error.to_string()));
     }
     // Some libraries need Ferroce's to be loaded.
-    let site = Site::new(1, 1)?;
+    let site = Site::new(1, 1, Ports::One)?;
     command.envs(site.variables(0)?);
     let output = command.arg("--probe").stdin(Stdio::null()).output();
     let output = output.map_err(|error| Failure::broken(format_args!("cannot run it: {error}")))?;

@@ -10,7 +10,7 @@ use ferroce_adp::Profile;
 use ferroce_designer::command;
 use ferroce_device::{Counter, Method};
 use ferroce_prm::roce_accl::ROCE_ACCL;
-use ferroce_registry::{DeviceSpec, Observer, Registry};
+use ferroce_registry::{DeviceSpec, Observer, Registry, RegistryError};
 use tempfile::TempDir;
 
 use super::plan::Rail;
@@ -23,13 +23,44 @@ use crate::run;
 pub(super) struct Site {
     directory: TempDir,
     registry: Registry,
-    /// Of each host, its rails.
-    hosts: Vec<Vec<Observer>>,
+    hosts: Vec<Host>,
+}
+
+#[derive(Debug)]
+struct Host {
+    cards: Vec<DeviceSpec>,
+    rails: Vec<Observer>,
+}
+
+/// How many ports each card has; each port is a rail.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Ports {
+    One,
+    Two,
+}
+
+impl Ports {
+    fn count(self) -> usize {
+        match self {
+            Self::One => 1,
+            Self::Two => 2,
+        }
+    }
+
+    /// A rail as programs name it: device and port.
+    pub(super) fn name(self, rail: Rail) -> String {
+        let port = rail.rail % self.count();
+        let first = Rail {
+            rail: rail.rail - port,
+            ..rail
+        };
+        format!("{first}:{}", port + 1)
+    }
 }
 
 impl Site {
-    /// Adds a device for each rail of each host.
-    pub(super) fn new(hosts: usize, rails: usize) -> Result<Self, Failure> {
+    /// Adds a device for each rail of each host, or for each two of them.
+    pub(super) fn new(hosts: usize, rails: usize, ports: Ports) -> Result<Self, Failure> {
         let base = match Path::new("/dev/shm") {
             memory if memory.is_dir() => memory.to_owned(),
             _ => std::env::temp_dir(),
@@ -46,13 +77,22 @@ impl Site {
         })?;
         let registry = Registry::within(directory.path())?;
         let hosts = (0..hosts).map(|host| {
-            let rails = (0..rails).map(|rail| {
+            let cards = (0..rails).step_by(ports.count()).map(|rail| {
                 let rail = Rail { host, rail };
                 let spec = DeviceSpec::new(&rail.to_string(), address(rail));
+                let second_address = spec.next_address().filter(|_| ports == Ports::Two);
+                let spec = DeviceSpec {
+                    second_address,
+                    ..spec
+                };
                 registry.add(&spec)?;
-                registry.observe_device(spec)
+                Ok::<_, RegistryError>(spec)
             });
-            rails.collect::<Result<Vec<_>, _>>()
+            let cards = cards.collect::<Result<Vec<_>, _>>()?;
+            let links = cards.iter().flat_map(DeviceSpec::links);
+            let rails = links.map(|link| registry.observe_device(link));
+            let rails = rails.collect::<Result<Vec<_>, _>>()?;
+            Ok::<_, RegistryError>(Host { cards, rails })
         });
         let hosts = hosts.collect::<Result<Vec<_>, _>>()?;
         Ok(Self {
@@ -64,7 +104,7 @@ impl Site {
 
     /// Writes a profile into all devices.
     pub(super) fn set_profile(&self, profile: &Profile) -> Result<(), Failure> {
-        for observer in self.hosts.iter().flatten() {
+        for observer in self.observers() {
             let mut payload = command::payload(profile);
             let state = observer.state();
             state
@@ -78,15 +118,18 @@ impl Site {
 
     /// The variables of a host's process.
     pub(super) fn variables(&self, host: usize) -> Result<Vec<(&'static str, String)>, Failure> {
-        let own = self.hosts[host].iter().map(|it| it.spec().clone());
-        let mut variables = run::variables(&self.registry, &own.collect::<Vec<_>>())?;
+        let mut variables = run::variables(&self.registry, &self.hosts[host].cards)?;
         let directory = self.directory.path().display().to_string();
         variables.push(("FERROCE_DIR", directory));
         Ok(variables)
     }
 
     pub(super) fn rail(&self, rail: Rail) -> &Observer {
-        &self.hosts[rail.host][rail.rail]
+        &self.hosts[rail.host].rails[rail.rail]
+    }
+
+    fn observers(&self) -> impl Iterator<Item = &Observer> {
+        self.hosts.iter().flat_map(|host| &host.rails)
     }
 
     pub(super) fn hosts(&self) -> usize {
@@ -95,13 +138,13 @@ impl Site {
 
     /// All rails, those of each host together.
     pub(super) fn rails(&self) -> impl Iterator<Item = Rail> + use<> {
-        let rails = self.hosts[0].len();
+        let rails = self.hosts[0].rails.len();
         (0..self.hosts.len()).flat_map(move |host| (0..rails).map(move |rail| Rail { host, rail }))
     }
 
     /// What each rail has done so far.
     pub(super) fn look(&self) -> Vec<Look> {
-        self.hosts.iter().flatten().map(look).collect()
+        self.observers().map(look).collect()
     }
 }
 

@@ -197,17 +197,11 @@ impl Adapter for Drill {
         let errors = settings.mode.unwrap_or(Errors::Peer);
         command.arg("--errors").arg(name_of(&errors));
         command.arg("--operation").arg(name_of(&self.operation));
-        command.env("UCX_NET_DEVICES", ports(rails));
+        command.env("UCX_NET_DEVICES", rails.join(","));
         Ok(command)
     }
 }
 
 fn command(library: &Path) -> Result<Command, Failure> {
     own_command("ucx-host", library)
-}
-
-/// The ports of rails, as UCX names them.
-pub(super) fn ports(rails: &[String]) -> String {
-    let ports: Vec<_> = rails.iter().map(|rail| format!("{rail}:1")).collect();
-    ports.join(",")
 }
