@@ -202,8 +202,10 @@ fn a_blackout_longer_than_the_total_fails_every_policy() {
             (1..1 << 20).contains(&count(&run["payload_bytes"])),
             "{run}"
         );
-        // 268 ms once under a profile, twice under the others; never the end of the blackout.
-        assert!((0.25..30.0).contains(&number(&run["elapsed_s"])), "{run}");
+        // 268 ms once under a profile, twice under the others; never the end of the blackout. Queue pairs
+        // wait on while the machine does something else, which does not count as elapsed.
+        let waited = number(&run["elapsed_s"]) + number(&run["stalled_s"]);
+        assert!((0.25..30.0).contains(&waited), "{run}");
         assert!(count(&run["timeouts"]) > 0);
     }
 }

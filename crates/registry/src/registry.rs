@@ -213,17 +213,15 @@ impl Registry {
     /// The device of a name as [`Self::device`] finds it, or, for `DEVICE/2`, what is its second link's
     /// own. `DEVICE/1` is the device itself.
     pub fn link(&self, name: &str) -> Result<DeviceSpec, RegistryError> {
-        let Some((device, number)) = name.split_once('/') else {
+        let numbered = name.split_once('/');
+        let numbered = numbered.and_then(|(device, link)| Some((device, link.parse().ok()?)));
+        let Some((device, number)) = numbered else {
             return self.device(name);
         };
         let spec = self.device(device)?;
-        let mut links = spec.links();
         let count = spec.links().count();
-        let place = number
-            .parse::<usize>()
-            .ok()
-            .and_then(|it| it.checked_sub(1));
-        let found = place.and_then(|place| links.nth(place));
+        let place = usize::checked_sub(number, 1);
+        let found = place.and_then(|place| spec.links().nth(place));
         found.ok_or_else(|| RegistryError::NoSuchLink {
             name: name.to_owned(),
             device: device.to_owned(),
