@@ -61,8 +61,31 @@ impl Forecast {
             Kind::Waits => is_over && verdict.failed_queue_pairs == 0,
             Kind::Depends => is_over || has_failed,
             Kind::FailsOver => is_over && verdict.failed_over_s.is_some(),
-            Kind::Fails => has_failed,
+            Kind::Fails => has_failed && verdict.ended_s >= Some(self.earliest_s()),
         }
+    }
+}
+
+impl Forecast {
+    /// The same if a port goes down and the library gives up at once what uses it, however short the
+    /// outage: where it has no other port, there is nothing to wait for.
+    pub(super) fn heeding(endurance: &Endurance, fails_over: bool) -> Self {
+        let forecast = Self::of(endurance, Span::NEVER, fails_over);
+        let first = match fails_over {
+            true => endurance.gives_up_first,
+            false => Span::ZERO,
+        };
+        Self {
+            gives_up: (first, endurance.gives_up_last),
+            ..forecast
+        }
+    }
+
+    /// When the library may fail, in seconds from the outage: a timer of a queue pair may have run for a
+    /// while before.
+    fn earliest_s(&self) -> f64 {
+        const EARLY: f64 = 0.9;
+        self.gives_up.0.as_nanos() as f64 / 1e9 * EARLY
     }
 }
 
