@@ -60,8 +60,8 @@ pub(crate) struct Drill {
 #[derive(Clone, Debug, ValueEnum)]
 pub(in crate::drill) enum Nothing {}
 
-/// A part of a write is tried once, and as often again as `MC_RETRY_CNT` is by default.
-const ATTEMPTS: u64 = 10;
+/// How often a part of a write is tried: `MC_RETRY_CNT` by default.
+const ATTEMPTS: u64 = 9;
 
 impl Drill {
     pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
