@@ -124,7 +124,9 @@ impl Campaign {
             }
         }
         if cases.is_empty() {
-            return Err(Failure::input("nothing is left to run; see the notes above"));
+            return Err(Failure::input(
+                "nothing is left to run; see the notes above",
+            ));
         }
         if pcap.is_some() && self.pace.is_none() {
             to.remark(

@@ -37,12 +37,7 @@ pub(super) struct Forecast {
 impl Forecast {
     /// What a run with an outage of this length is expected to do, if the library can move its traffic
     /// to another rail or if it cannot, and if it makes this number of attempts.
-    pub(super) fn of(
-        endurance: &Endurance,
-        outage: Span,
-        fails_over: bool,
-        attempts: u64,
-    ) -> Self {
+    pub(super) fn of(endurance: &Endurance, outage: Span, fails_over: bool, attempts: u64) -> Self {
         let mut gives_up = (endurance.gives_up_first, endurance.gives_up_last);
         if !fails_over && attempts > 1 {
             // The first one may find a queue pair that has given up already.
@@ -150,6 +145,9 @@ mod tests {
         let retrying = Forecast::of(&endurance, Span::from_secs(10), false, 10);
         assert_eq!(retrying.kind, Kind::Retries);
         let heeding = |fails_over| Forecast::heeding(&endurance, fails_over).to_string();
-        assert_eq!((heeding(true), heeding(false)), ("over, 2.1 s".into(), "error, 0.0-2.1 s".into()));
+        assert_eq!(
+            (heeding(true), heeding(false)),
+            ("over, 2.1 s".into(), "error, 0.0-2.1 s".into())
+        );
     }
 }
