@@ -78,7 +78,7 @@ pub(crate) struct Expected {
     pub(crate) outcome: &'static str,
     /// The longest outage that every queue pair survives.
     pub(crate) survives_s: Option<f64>,
-    /// When the first queue pair gives up for good, counted from the outage; null if never.
+    /// When the first queue pair makes its last attempt, counted from the outage; null if never.
     pub(crate) gives_up_first_s: Option<f64>,
     /// When the last one does.
     pub(crate) gives_up_last_s: Option<f64>,
