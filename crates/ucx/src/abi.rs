@@ -151,11 +151,9 @@ functions! {
     status = c"ucp_request_check_status": fn(Pointer) -> Status;
     free = c"ucp_request_free": fn(Pointer);
     map = c"ucp_mem_map": fn(Pointer, *const MemoryParameters, *mut Pointer) -> Status;
-    unmap = c"ucp_mem_unmap": fn(Pointer, Pointer) -> Status;
     pack_key = c"ucp_rkey_pack": fn(Pointer, Pointer, *mut *mut u8, *mut usize) -> Status;
     release_key = c"ucp_rkey_buffer_release": fn(*mut u8);
     unpack_key = c"ucp_ep_rkey_unpack": fn(Pointer, *const u8, *mut Pointer) -> Status;
-    destroy_key = c"ucp_rkey_destroy": fn(Pointer);
 }
 
 #[cfg(test)]

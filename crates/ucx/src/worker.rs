@@ -318,24 +318,6 @@ impl Worker {
         self.request("ucp_ep_close_nbx", pointer)
     }
 
-    /// Forgets a region of another process. Must come before its endpoint is closed.
-    pub fn forget(&self, region: RemoteRegion) {
-        // SAFETY: a key that is not used again.
-        unsafe { (self.library.functions.destroy_key)(region.key) }
-    }
-
-    /// Ends the registration of a region, and returns the buffer.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the library's function fails.
-    pub fn unshare(&self, region: Region) -> Result<Buffer, CallError> {
-        // SAFETY: a registration with this context, which is not used again.
-        let status = unsafe { (self.library.functions.unmap)(self.context, region.handle) };
-        self.library.check("ucp_mem_unmap", status)?;
-        Ok(region.buffer)
-    }
-
     fn request(&self, call: &'static str, pointer: Pointer) -> Result<Request, CallError> {
         let number = pointer as isize;
         if (LAST_STATUS..0).contains(&number) {

@@ -55,7 +55,8 @@ pub(super) struct Outlook {
     pub(super) timeout: Option<u64>,
     /// Whether all rails carry each connection.
     pub(super) is_merged: bool,
-    /// Whether it gives up the connections of a port that goes down, for however short a time.
+    /// Whether it gives up the connections of a port that goes down, for however short a time, and looks
+    /// for another rail only then.
     pub(super) heeds_ports: bool,
     /// How often it tries when queue pairs give up, one attempt after the other.
     pub(super) attempts: u64,

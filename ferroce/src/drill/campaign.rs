@@ -132,6 +132,11 @@ impl Campaign {
                 }
             }
         }
+        if cases.is_empty() {
+            return Err(Failure::input(
+                "nothing is left to run; see the notes above",
+            ));
+        }
         if pcap.is_some() && self.pace.is_none() {
             to.remark(
                 "note: at full speed a capture grows by up to 1 GB a second for each host; \
@@ -192,13 +197,14 @@ impl Campaign {
         )?;
         let rails = usize::from(self.rails);
         let leaves_a_rail = plan.leaves_a_rail(rails, outlook.recovers);
-        let fails_over = outlook.is_merged && outlook.fails_over && leaves_a_rail;
-        let outage = match outlook.heeds_ports && plan.downs_a_port() {
-            true => Some(Span::NEVER),
-            false => plan.outage(),
-        };
-        let forecast = endurance.zip(outage);
-        let forecast = forecast.map(|(it, outage)| Forecast::of(&it, outage, fails_over));
+        let heeds_it = outlook.heeds_ports && plan.downs_a_port();
+        let is_noticed = heeds_it || !outlook.heeds_ports;
+        let fails_over = outlook.is_merged && outlook.fails_over && leaves_a_rail && is_noticed;
+        let forecast = endurance.zip(plan.outage());
+        let forecast = forecast.map(|(it, outage)| match heeds_it {
+            true => Forecast::heeding(&it, fails_over),
+            false => Forecast::of(&it, outage, fails_over, outlook.attempts),
+        });
         let gives_up = endurance.map_or(Span::from_secs(60), |it| it.gives_up_last);
         // Sender and receiver of a connection may notice one after the other.
         let ends = if fails_over { 2 } else { 1 };

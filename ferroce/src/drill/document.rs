@@ -57,6 +57,7 @@ fn expected(forecast: Forecast) -> json::Expected {
     json::Expected {
         outcome: match forecast.kind {
             Kind::Waits => "waits",
+            Kind::Retries => "retries",
             Kind::Depends => "depends",
             Kind::FailsOver => "fails_over",
             Kind::Fails => "fails",

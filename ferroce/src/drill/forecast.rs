@@ -12,6 +12,8 @@ use super::verdict::{End, Verdict};
 pub(super) enum Kind {
     /// Every queue pair survives it.
     Waits,
+    /// Queue pairs give up, and the library tries again until it is over.
+    Retries,
     /// Some queue pairs survive it, depending on what they draw; others give up.
     Depends,
     /// Queue pairs give up, and traffic moves to another rail.
@@ -34,10 +36,16 @@ pub(super) struct Forecast {
 
 impl Forecast {
     /// What a run with an outage of this length is expected to do, if the library can move its traffic
-    /// to another rail or if it cannot.
-    pub(super) fn of(endurance: &Endurance, outage: Span, fails_over: bool) -> Self {
+    /// to another rail or if it cannot, and if it makes this number of attempts.
+    pub(super) fn of(endurance: &Endurance, outage: Span, fails_over: bool, attempts: u64) -> Self {
+        let mut gives_up = (endurance.gives_up_first, endurance.gives_up_last);
+        if !fails_over && attempts > 1 {
+            // The first one may find a queue pair that has given up already.
+            gives_up = (gives_up.0 * (attempts - 1), gives_up.1 * attempts);
+        }
         let kind = match outage {
             _ if endurance.outlives(outage) => Kind::Waits,
+            _ if attempts > 1 && !fails_over && outage <= gives_up.0 => Kind::Retries,
             _ if outage <= endurance.survives_at_best => Kind::Depends,
             _ if fails_over => Kind::FailsOver,
             _ => Kind::Fails,
@@ -45,7 +53,7 @@ impl Forecast {
         Self {
             kind,
             survives: endurance.survives,
-            gives_up: (endurance.gives_up_first, endurance.gives_up_last),
+            gives_up,
             fails_over,
         }
     }
@@ -59,10 +67,34 @@ impl Forecast {
         }
         match self.kind {
             Kind::Waits => is_over && verdict.failed_queue_pairs == 0,
+            Kind::Retries => is_over,
             Kind::Depends => is_over || has_failed,
             Kind::FailsOver => is_over && verdict.failed_over_s.is_some(),
-            Kind::Fails => has_failed,
+            Kind::Fails => has_failed && verdict.ended_s >= Some(self.earliest_s()),
         }
+    }
+}
+
+impl Forecast {
+    /// The same if a port goes down and the library gives up at once what uses it, however short the
+    /// outage: where it has no other port, there is nothing to wait for.
+    pub(super) fn heeding(endurance: &Endurance, fails_over: bool) -> Self {
+        let forecast = Self::of(endurance, Span::NEVER, fails_over, 1);
+        let first = match fails_over {
+            true => endurance.gives_up_first,
+            false => Span::ZERO,
+        };
+        Self {
+            gives_up: (first, endurance.gives_up_last),
+            ..forecast
+        }
+    }
+
+    /// When the library may fail, in seconds from the outage: a timer of a queue pair may have run for a
+    /// while before.
+    fn earliest_s(&self) -> f64 {
+        const EARLY: f64 = 0.9;
+        self.gives_up.0.as_nanos() as f64 / 1e9 * EARLY
     }
 }
 
@@ -79,6 +111,7 @@ impl fmt::Display for Forecast {
         };
         match self.kind {
             Kind::Waits => f.write_str("waits"),
+            Kind::Retries => f.write_str("tries again"),
             Kind::Depends if self.fails_over => write!(f, "waits or over, {range}"),
             Kind::Depends => write!(f, "waits or error, {range}"),
             Kind::FailsOver => write!(f, "over, {range}"),
@@ -101,12 +134,20 @@ mod tests {
             retry_cnt: 7,
         };
         let endurance = Endurance::of(&policy, qp).unwrap();
-        let kind = |outage, fails_over| Forecast::of(&endurance, outage, fails_over).kind;
+        let kind = |outage, fails_over| Forecast::of(&endurance, outage, fails_over, 1).kind;
         assert_eq!(kind(Span::from_millis(300), true), Kind::Waits);
         assert_eq!(kind(Span::from_secs(30), true), Kind::FailsOver);
         assert_eq!(kind(Span::from_secs(30), false), Kind::Fails);
         assert_eq!(kind(Span::NEVER, false), Kind::Fails);
-        let failing = Forecast::of(&endurance, Span::NEVER, false);
-        assert_eq!(failing.to_string(), "error, 2.1 s");
+        let failing = |attempts| Forecast::of(&endurance, Span::NEVER, false, attempts).to_string();
+        assert_eq!(failing(1), "error, 2.1 s");
+        assert_eq!(failing(10), "error, 19-21 s");
+        let retrying = Forecast::of(&endurance, Span::from_secs(10), false, 10);
+        assert_eq!(retrying.kind, Kind::Retries);
+        let heeding = |fails_over| Forecast::heeding(&endurance, fails_over).to_string();
+        assert_eq!(
+            (heeding(true), heeding(false)),
+            ("over, 2.1 s".into(), "error, 0.0-2.1 s".into())
+        );
     }
 }

@@ -17,7 +17,7 @@ const EXAMPLES: &str = exit_codes!(
     "Examples:
   ferroce drill mooncake --mooncake 0.3.13 --outage 300ms,3s
   ferroce drill mooncake --mooncake 0.3.13 --outage 7s,forever --after 30s
-  ferroce drill mooncake --mooncake 0.3.13 --rails 2 --profile link-flap -o drill.html"
+  ferroce drill mooncake --mooncake 0.3.13 --rails 2 --profile link-flap"
 );
 
 const PACKAGE: Package = Package {
@@ -31,7 +31,7 @@ const PACKAGE: Package = Package {
     library: ("mooncake", "engine."),
     python: Python::Own,
     examples: "0.3.13",
-    known: "0.3",
+    known: "releases of 0.3",
     download: "46 MB",
     room_bytes: 210_000_000,
 };
@@ -60,8 +60,8 @@ pub(crate) struct Drill {
 #[derive(Clone, Debug, ValueEnum)]
 pub(in crate::drill) enum Nothing {}
 
-/// A part of a write is tried once, and as often again as `MC_RETRY_CNT` is by default.
-const ATTEMPTS: u64 = 10;
+/// How often a part of a write is tried: `MC_RETRY_CNT` by default.
+const ATTEMPTS: u64 = 9;
 
 impl Drill {
     pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {

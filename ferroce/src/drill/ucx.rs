@@ -21,7 +21,7 @@ use crate::output::{Failure, Output, exit_codes};
 const EXAMPLES: &str = exit_codes!(
     "Examples:
   ferroce drill ucx --ucx 1.20.0,1.23.0 --outage 300ms,3s
-  ferroce drill ucx --ucx 1.22.0 --operation put --errors peer,failover --outage forever
+  ferroce drill ucx --ucx 1.22.0 --operation put --errors peer,failover
   ferroce drill ucx --ucx 1.22.0 --env UCX_RC_TIMEOUT=50ms
   ferroce drill ucx --library ./libucp.so.0 --rails 1 --profile link-flap"
 );

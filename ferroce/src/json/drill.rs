@@ -74,11 +74,11 @@ pub(crate) struct Run {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Expected {
-    /// waits, depends, fails_over or fails.
+    /// waits, retries, depends, fails_over or fails.
     pub(crate) outcome: &'static str,
     /// The longest outage that every queue pair survives.
     pub(crate) survives_s: Option<f64>,
-    /// When the first queue pair gives up, counted from the outage; null if never.
+    /// When the first queue pair makes its last attempt, counted from the outage; null if never.
     pub(crate) gives_up_first_s: Option<f64>,
     /// When the last one does.
     pub(crate) gives_up_last_s: Option<f64>,

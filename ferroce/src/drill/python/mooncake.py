@@ -30,8 +30,9 @@ class Library:
 
     def write(self, source, target, size):
         batch = self.engine.transfer_submit_write(self.peer, source, target, size)
-        # A batch is the address of something.
-        self._check("transfer_submit_write", 0 if batch > 0 else int(batch))
+        # A batch is the address of something. Errors are null, or a negative number without its sign.
+        if batch == 0 or batch >= 1 << 63:
+            self._check("transfer_submit_write", -1)
         return batch
 
     def is_complete(self, batch):

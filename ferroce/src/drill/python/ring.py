@@ -319,7 +319,7 @@ def main():
     try:
         tell("loaded", version=load())
     except Exception as error:
-        tell("refused", reason=str(error).splitlines()[0])
+        tell("refused", reason=(str(error) or repr(error)).splitlines()[0])
         os._exit(1)
     if arguments.probe:
         os._exit(0)

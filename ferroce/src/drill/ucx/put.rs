@@ -11,9 +11,8 @@ use crate::drill::worker::{Totals, WINDOW, WORDS};
 /// What the host before writes into: steps, then a flag for each, then one that it writes first of all.
 ///
 /// Steps are not acknowledged. The place of one is used again by a step that begins once the ring has gone
-/// round:
-/// each host is at most a window ahead of the host before it, so that the places of as many windows as
-/// there are hosts suffice.
+/// round: each host is at most a window ahead of the host before it, so that the places of as many windows
+/// as there are hosts suffice.
 pub(super) struct Inbox {
     pub(super) region: Region,
     steps: usize,
