@@ -55,7 +55,7 @@ const EXAMPLES: &str = exit_codes!(
   ferroce link set fr0 down for 300ms
   ferroce link set fr0 flap 10x 200ms/2s     down for 200 ms every 2 s
   ferroce link set fr0 times outages.txt     a file with lines such as 200ms@3s
-  ferroce link set fr1/2 down                the second of two; fr1 alone means both"
+  ferroce link set fr1/2 down                only the second of two ports"
 );
 
 /// The words with which that begins which may follow the device's name.
