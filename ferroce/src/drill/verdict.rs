@@ -1,5 +1,7 @@
 //! What a run has shown.
 
+use std::iter;
+
 use super::plan::Rail;
 use super::record::{Record, Sample};
 
@@ -58,8 +60,8 @@ impl Verdict {
         let from = record.first_event_ns;
         let since = |at: u64| at.saturating_sub(from) as f64 / 1e9;
         let uses = uses(record);
-        let before = uses.iter().rfind(|it| it.to_ns <= from);
-        let before = before.map_or_else(Vec::new, |it| it.rails.clone());
+        let before = uses.iter().filter(|it| it.to_ns <= from);
+        let before = before.fold(Vec::new(), |most, it| it.most(most));
         // A window that has an event in it has traffic of before.
         let after = || uses.iter().filter(|it| it.from_ns >= from);
         let over = after().find(|it| is_merged && it.has_moved(&before, record));
@@ -91,14 +93,14 @@ fn failures(record: &Record) -> u64 {
 }
 
 /// What a rail did in a window.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Traffic {
-    /// It carried traffic all the time.
-    Active,
-    /// It carried traffic for a part of the window.
-    Some,
     /// It carried none.
     Idle,
+    /// It carried traffic for a part of the window.
+    Some,
+    /// It carried traffic all the time.
+    Active,
 }
 
 /// What the rails did in a window.
@@ -109,6 +111,14 @@ struct Use {
 }
 
 impl Use {
+    /// The most that each rail did in this window and in others, whose most is given. A busy machine may
+    /// pause in one of them.
+    fn most(&self, others: Vec<Traffic>) -> Vec<Traffic> {
+        let others = others.into_iter().chain(iter::repeat(Traffic::Idle));
+        let pairs = self.rails.iter().zip(others);
+        pairs.map(|(rail, other)| other.max(*rail)).collect()
+    }
+
     /// Whether a host sends by some of its rails, and no more by another that carried traffic before.
     fn has_moved(&self, before: &[Traffic], record: &Record) -> bool {
         let rails = || record.rails.iter().zip(&self.rails);
@@ -221,6 +231,13 @@ mod tests {
         assert_eq!(verdict.rails, (2, 2));
         let separate = Verdict::of(&record([2000..6000, 2000..3000]), false);
         assert_eq!(separate.failed_over_s, None);
+    }
+
+    #[test]
+    fn a_pause_before_the_outage_is_none_of_it() {
+        let verdict = Verdict::of(&record([600..20_000, 600..3000]), true);
+        assert_eq!(verdict.rails, (2, 1));
+        assert!(verdict.failed_over_s.is_some());
     }
 
     #[test]
