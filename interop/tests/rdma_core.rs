@@ -26,49 +26,16 @@ fn the_suite_does_what_the_list_says() {
     let mut lab = Lab::new("rdma-core");
     // Without it, the suite does not try direct verbs.
     lab.set("FERROCE_MLX5DV", "1");
-    let suite = unpack(&lab);
-    let runner = lab.path().join("rdma_core_tests.py");
-    fs::copy(here("programs/rdma_core_tests.py"), &runner).unwrap();
-    let run = lab.run_with(
-        ["--ns"],
-        [
-            "/usr/bin/python3",
-            runner.to_str().unwrap(),
-            suite.to_str().unwrap(),
-            &lab.address(),
-            "--dev",
-            "fr0",
-            "--gid",
-            "1",
-        ],
-    );
-    let finished = run.finish();
-    let results = parse(&finished.stdout);
-    assert!(
-        finished.status.success(),
-        "a test broke the run: {finished}"
-    );
+    let (results, stderr) = run(&lab, "fr0", 1);
 
     if env::var_os("FERROCE_UPDATE").is_some() {
         fs::write(list(), print(&results)).unwrap();
     }
-    let expected = parse(&fs::read_to_string(list()).unwrap());
-    let as_listed = |test: &String, result: &String| {
-        let Some(listed) = expected.get(test) else {
-            return false;
-        };
-        let machine = |text: &String| OF_THE_MACHINE.iter().any(|what| text.contains(what));
-        let may_differ = |result: &String| result == "pass" || machine(result);
-        result == listed || machine(listed) && may_differ(result)
-    };
-    let differing: Vec<_> = results
-        .iter()
-        .filter(|(test, result)| !as_listed(test, result))
-        .collect();
+    let expected = expected();
+    let differing = differing(&results, &expected);
     assert!(
         differing.is_empty(),
-        "not as listed: {differing:#?}\n{}",
-        finished.stderr
+        "not as listed: {differing:#?}\n{stderr}"
     );
     assert_eq!(results.len(), expected.len(), "tests that did not run");
     let failing: Vec<_> = results
@@ -85,6 +52,83 @@ fn the_suite_does_what_the_list_says() {
     }
     let passing = results.values().filter(|result| *result == "pass").count();
     assert!(passing >= 148, "{passing} tests pass");
+}
+
+/// The same on a second port.
+#[test]
+fn the_suite_does_the_same_on_a_second_port() {
+    /// It makes an address handle for port 1, wherever its queue pair is.
+    const OF_PORT_1: &str = "test_rdmacm.CMTestCase.test_rdmacm_async_udp_traffic";
+
+    let mut lab = Lab::new("rdma-core-port-2");
+    lab.set("FERROCE_MLX5DV", "1");
+    let address = lab.address();
+    lab.ferroce(format!("dev add card {address} --ports 2"))
+        .success();
+    lab.set("FERROCE_DEVICES", "card");
+    let (mut results, stderr) = run(&lab, "card", 2);
+    let failed = results.remove(OF_PORT_1);
+    assert!(failed.is_some_and(|it| it.starts_with("FAIL")), "{stderr}");
+    let differing = differing(&results, &expected());
+    assert!(
+        differing.is_empty(),
+        "not as listed: {differing:#?}\n{stderr}"
+    );
+}
+
+/// Runs the suite on a port of a device; also what it printed to standard error.
+fn run(lab: &Lab, device: &str, port: u8) -> (Results, String) {
+    let suite = unpack(lab);
+    let runner = lab.path().join("rdma_core_tests.py");
+    fs::copy(here("programs/rdma_core_tests.py"), &runner).unwrap();
+    let spec: serde_json::Value =
+        serde_json::from_str(&lab.ferroce(["-j", "dev", "show", device]).success()).unwrap();
+    let key = if port == 2 {
+        "second_address"
+    } else {
+        "address"
+    };
+    let run = lab.run_with(
+        ["--ns"],
+        [
+            "/usr/bin/python3",
+            runner.to_str().unwrap(),
+            suite.to_str().unwrap(),
+            spec["devices"][0][key].as_str().unwrap(),
+            "--dev",
+            device,
+            "--gid",
+            "1",
+            "--port",
+            &port.to_string(),
+        ],
+    );
+    let finished = run.finish();
+    assert!(
+        finished.status.success(),
+        "a test broke the run: {finished}"
+    );
+    (parse(&finished.stdout), finished.stderr)
+}
+
+fn expected() -> Results {
+    parse(&fs::read_to_string(list()).unwrap())
+}
+
+/// The results that are not as listed.
+fn differing(results: &Results, expected: &Results) -> Vec<String> {
+    let machine = |text: &String| OF_THE_MACHINE.iter().any(|what| text.contains(what));
+    let may_differ = |result: &String| result == "pass" || machine(result);
+    let as_listed = |test: &String, result: &String| {
+        let listed = expected.get(test);
+        listed.is_some_and(|listed| result == listed || machine(listed) && may_differ(result))
+    };
+    let differing = results
+        .iter()
+        .filter(|(test, result)| !as_listed(test, result));
+    differing
+        .map(|(test, result)| format!("{test}: {result}"))
+        .collect()
 }
 
 fn unpack(lab: &Lab) -> PathBuf {
