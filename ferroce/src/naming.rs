@@ -136,8 +136,8 @@ fn without_port(text: &str) -> Result<&str, Failure> {
         None => Ok(text),
         Some((name, "1" | "-" | "")) => Ok(name),
         Some((name, port)) => Err(Failure::input(format_args!(
-            "{port:?} behind {name} is no device: what this command shows and sets is the whole \
-             device's; write {name}"
+            "invalid port {port:?} of {name}: what this command shows and sets belongs to the whole \
+             device; write {name}"
         ))),
     }
 }

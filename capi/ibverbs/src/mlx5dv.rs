@@ -122,7 +122,7 @@ pub unsafe extern "C" fn mlx5dv_query_qp_lag_port(
 fn on_bond(device: &Device) -> Result<&Device, Error> {
     match device.spec().bond {
         true => Ok(device),
-        false => Err(Error::Unsupported("a link of a device that is no bond")),
+        false => Err(Error::Unsupported("a link of a device that is not a bond")),
     }
 }
 

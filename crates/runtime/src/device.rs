@@ -37,8 +37,7 @@ use self::progress::{HelperThread, Shared};
 pub use self::tandem::{Spent, Tandem};
 use crate::attachment::{Attachment, random_secret};
 use crate::berth::{Berth, Mooring, Moorings, SecondBerth};
-use crate::link::{Engine, HostClock};
-use crate::links::Links;
+use crate::links::{Engine, HostClock, Links};
 use crate::open_error::OpenError;
 
 /// Takes the device's events in place of [`Device::poll_event`]. It is called while the device is

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use ferroce_device::{Counter, Event, Hca, Outgoing, Span, Time};
-use ferroce_driver::{Aside, Driver, Full, Link, Taken};
+use ferroce_driver::{Aside, Full, Link, Taken};
 use ferroce_os::{Clock, Epoll, Tap};
 use ferroce_registry::PeerLinks;
 use ferroce_rings::{Near, Pushed};
@@ -14,7 +14,6 @@ use ferroce_sockets::{Faults, Groups, Refused, SendError, Socket, Stage};
 
 use crate::intake::{Brought, Intake, Place};
 use crate::kept::KeptPlaces;
-use crate::links::Links;
 use crate::neighbours::Neighbours;
 use crate::port::Leaving;
 
@@ -59,20 +58,6 @@ impl Turns {
             Self::IN_VAIN.. if is_near => now.after(Self::PAUSE),
             _ => now,
         };
-    }
-}
-
-/// A device with what drives it, on the sockets and rings of this host.
-pub(crate) type Engine = Driver<Links, HostClock>;
-
-/// The machine's clock, as the devices of this process count.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct HostClock;
-
-impl ferroce_driver::Clock for HostClock {
-    #[inline]
-    fn now(&self) -> Time {
-        Clock.now()
     }
 }
 
@@ -457,7 +442,7 @@ mod tests {
         // More than are taken before it is looked at.
         sender.writes(&target, 100);
         sender.device.progress();
-        target.with_engine(|Engine { hca, link, .. }| {
+        target.with_engine(|ferroce_driver::Driver { hca, link, .. }| {
             link.first.turns = Turns::default();
             let at = Clock.now();
             let taken = link.first.glance(at, || Clock.now(), hca).unwrap();

@@ -3,11 +3,26 @@
 use std::io;
 
 use ferroce_device::{Event, Hca, Outgoing, Time};
-use ferroce_driver::{Aside, Full, Link, Taken};
+use ferroce_driver::{Aside, Driver, Full, Link, Taken};
+use ferroce_os::Clock;
 use ferroce_registry::PeerLinks;
 
 use crate::link::SocketLink;
 use crate::port::Leaving;
+
+/// A device with what drives it, on the sockets and rings of this host.
+pub(crate) type Engine = Driver<Links, HostClock>;
+
+/// The machine's clock, as the devices of this process count.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HostClock;
+
+impl ferroce_driver::Clock for HostClock {
+    #[inline]
+    fn now(&self) -> Time {
+        Clock.now()
+    }
+}
 
 /// The links at the ports of a device.
 #[derive(Debug)]

@@ -85,6 +85,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "neighbours",
             "intake port",
             "link",
+            "berth links",
             "device",
             "attach connect",
         ],

@@ -10,7 +10,7 @@ fn sent(world: &ferroce_testing::World, id: usize) -> [u64; 2] {
 }
 
 #[test]
-fn queue_pairs_are_spread_over_both_links_or_go_where_they_are_told() {
+fn queue_pairs_are_spread_or_go_where_they_are_told() {
     let mut world = pair(Pairing::Bond);
     assert_eq!(world.sides[A].hca.ports(), 1);
     let memories = memories(&mut world, 64);

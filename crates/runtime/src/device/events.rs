@@ -7,7 +7,7 @@ use std::time::Duration;
 use ferroce_device::{Event, Hca};
 
 use super::EventSink;
-use crate::link::Engine;
+use crate::links::Engine;
 
 /// Asynchronous events kept for a program that does not ask for them. The oldest go first.
 const EVENTS_MAX: usize = 1 << 16;

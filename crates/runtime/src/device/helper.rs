@@ -180,7 +180,7 @@ impl Drop for FailOnPanic<'_> {
 mod tests {
     use super::*;
     use crate::device::tests::{Side, pair};
-    use crate::link::Engine;
+    use crate::links::Engine;
 
     /// What the helper does last before it sleeps; whether it may.
     fn falls_asleep(side: &Side) -> bool {

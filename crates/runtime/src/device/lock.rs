@@ -10,7 +10,7 @@ use ferroce_driver::Handshake;
 use ferroce_os as os;
 
 use super::idle_window::IdleWindow;
-use crate::link::Engine;
+use crate::links::Engine;
 
 /// How often a thread that drives the device in a loop yields to a thread that waits for it. A mutex is
 /// not fair, and waking up takes longer than taking it again.

@@ -12,8 +12,8 @@ use ferroce_sockets::Socket;
 use super::events::EventQueue;
 use super::lock::{EngineGuard, EngineLock, Refused};
 use crate::berth::{Berth, SecondBerth};
-use crate::link::{Engine, HostClock, SocketLink};
-use crate::links::Links;
+use crate::link::SocketLink;
+use crate::links::{Engine, HostClock, Links};
 use crate::open_error::OpenError;
 use crate::port::{Leaving, Left, Port};
 

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use crate::attach::AttachOptions;
 use crate::connect::Endpoint;
 use crate::device::Device;
-use crate::link::Engine;
+use crate::links::Engine;
 
 /// A device with a queue pair, and what its helper would wait by if it had one.
 pub(crate) struct Side {

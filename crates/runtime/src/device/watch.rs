@@ -6,7 +6,7 @@ use ferroce_driver::{Ring, Watch, Watched};
 use ferroce_os::Clock;
 
 use super::progress::Shared;
-use crate::link::Engine;
+use crate::links::Engine;
 
 impl Shared {
     /// Whether what the program has posted leaves now.
