@@ -177,7 +177,7 @@ impl Algorithm for Firmware {
         let mut total = Span::ZERO;
         loop {
             total += self.shortest_wait(policy, &state, ack, Time::ZERO);
-            state.expiries += 1;
+            state.expiries = state.expiries.saturating_add(1);
             if self.on_timeout(policy, &mut state, ack, Time::ZERO) == Expiry::Fatal {
                 return Some(total);
             }

@@ -433,3 +433,19 @@ fn every_short_script_stays_in_the_ranges() {
         }
     }
 }
+
+/// A retry count of any byte, though a queue pair has three bits: forecasts are asked before it is checked.
+#[test]
+fn no_retry_count_overflows_a_forecast() {
+    for quantiser in [false, true] {
+        let policy = Policy::new(PolicyKind::Firmware {
+            quantiser,
+            initial_exponent: None,
+        });
+        for retry_cnt in 0..=u8::MAX {
+            let state = RetryState::with_draw(&policy, qp(22, retry_cnt), 0, 0);
+            let (shortest, total) = (state.shortest_total(&policy), state.total(&policy));
+            assert!(shortest <= total, "{retry_cnt}: {shortest:?}, {total:?}");
+        }
+    }
+}
