@@ -224,6 +224,34 @@ fn port_and_gids_disappear_with_their_interface() {
     assert!(is_up(&a));
 }
 
+/// Each port of a device hears of its removal, and its users once.
+#[test]
+fn users_of_two_ports_are_told_once_of_a_removal() {
+    let place = Place::with_device(address(77, 4, 1));
+    let registry = place.registry();
+    let spec = DeviceSpec {
+        second_address: Some(address(77, 4, 2)),
+        ..registry.device("a").unwrap()
+    };
+    registry.replace(&spec).unwrap();
+    let node = Node::attach(&registry, "a", 64);
+    assert_eq!(node.device.ports(), 2);
+    assert_eq!(node.device.port_at(address(77, 4, 2)), Some(2));
+    assert!(registry.remove("a").is_err());
+    registry.remove_by_force("a").unwrap();
+    let mut told = Vec::new();
+    wait_until("the removal", || {
+        told.extend(node.device.poll_event());
+        told.contains(&Event::DeviceFatal)
+    });
+    std::thread::sleep(PATIENCE / 100);
+    told.extend(std::iter::from_fn(|| node.device.poll_event()));
+    for event in [Event::DeviceRemoved, Event::DeviceFatal] {
+        let times = told.iter().filter(|it| **it == event).count();
+        assert_eq!(times, 1, "{told:?}");
+    }
+}
+
 /// `ferroce dev del --force`: the device is removed while it is in use, and its name is free.
 #[test]
 fn users_of_a_forcibly_removed_device_are_told() {

@@ -518,8 +518,11 @@ fn impair(stage: &mut Stage, which: usize, input: &mut Cursor<'_>) {
         impairment = Impairment::default();
     }
     let is_valid = impairment.check().is_ok();
-    let hca = &mut stage.world.sides[which].hca;
-    assert_eq!(hca.set_impairment(direction, impairment).is_ok(), is_valid);
+    let hca = &stage.world.sides[which].hca;
+    let link = hca.link_state(input.pick(&[1, 2]));
+    let state = link.unwrap_or_else(|| hca.state());
+    let set = state.set_impairment(direction, impairment);
+    assert_eq!(set.is_ok(), is_valid);
 }
 
 fn change_keys(side: &mut Side, input: &mut Cursor<'_>) {

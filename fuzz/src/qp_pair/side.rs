@@ -4,9 +4,9 @@ use std::net::IpAddr;
 
 use ferroce_admission::Bounds;
 use ferroce_device::{
-    AccessFlags, Attr, Buffer, CqId, Event, Hca, HcaConfig, Limits, Memory, MrInfo, MwId, MwType,
-    Path, PdId, QpAttr, QpCap, QpInit, QpModify, QpState, QpType, Secret, Sge, SrqId, Time,
-    XrcObjects, XrcdId,
+    AccessFlags, Attr, Buffer, CqId, DeviceState, Event, Hca, HcaConfig, Limits, Memory, MrInfo,
+    MwId, MwType, Pairing, Path, PdId, Personality, QpAttr, QpCap, QpInit, QpModify, QpState,
+    QpType, Secret, Sge, SrqId, Time, XrcObjects, XrcdId,
 };
 use ferroce_testing::sharing;
 use ferroce_wire::{Qpn, Srqn};
@@ -158,6 +158,12 @@ pub(super) fn new(index: u8, qp_type: QpType, input: &mut Cursor<'_>) -> Side {
         trace_timers: true,
         ..HcaConfig::default()
     });
+    let second = DeviceState::new(Personality::default());
+    let hca = match input.below(4) {
+        0 => hca.with_second_link(Pairing::Ports, second),
+        1 => hca.with_second_link(Pairing::Bond, second),
+        _ => hca,
+    };
     let mut hca = sharing(hca, bounds);
     let pd = hca.alloc_pd().expect("a new device has room");
     let other_pd = hca.alloc_pd().expect("a new device has room");

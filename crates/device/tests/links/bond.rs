@@ -102,3 +102,32 @@ fn a_stream_survives_a_thousand_flaps_of_either_link() {
     }
     assert_eq!(world.sides[A].state(qpns[0][A]), QpState::Rts);
 }
+
+/// Whatever the number of queue pairs, each goes on by the link that is up, and comes back.
+#[test]
+fn thousands_of_queue_pairs_change_links_together() {
+    const QPS: usize = 4_000;
+    let mut world = pair(Pairing::Bond);
+    world.audit_every = 1 << 14;
+    let memories = memories(&mut world, 8);
+    let [source, sink] = &memories;
+    let qpns: Vec<_> = (0..QPS).map(|_| connected(&mut world, 1)).collect();
+    let mut post_all = |world: &mut ferroce_testing::World| {
+        for qpns in &qpns {
+            world.post(A, qpns[A], SendWr::new(1, sink.write(), source.whole()));
+        }
+        let before = sent(world, A);
+        world.run();
+        let after = sent(world, A);
+        [0, 1].map(|link| (after[link] - before[link]) as usize)
+    };
+    assert_eq!(post_all(&mut world), [QPS / 2; 2]);
+    for (link, carried) in [(1, [0, QPS]), (2, [QPS, 0])] {
+        set(&mut world, A, link, false);
+        assert_eq!(post_all(&mut world), carried);
+        set(&mut world, A, link, true);
+    }
+    assert_eq!(post_all(&mut world), [QPS / 2; 2]);
+    assert_eq!(of_ports(&mut world.sides[A]), []);
+    assert_eq!(world.sides[A].completions.len(), 4 * QPS);
+}

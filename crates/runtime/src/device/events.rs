@@ -1,6 +1,7 @@
 //! Events of a device on their way to the program.
 
 use std::collections::VecDeque;
+use std::mem;
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -66,13 +67,14 @@ impl EventQueue {
         let mut next = Some(first);
         let mut is_removed = false;
         while let Some(event) = next {
-            is_removed |= event == Event::DeviceRemoved;
-            if let Some(sink) = self.sink.get() {
+            // Both ports of a device hear of it.
+            let is_known = event == Event::DeviceRemoved && mem::replace(&mut is_removed, true);
+            if let Some(sink) = self.sink.get().filter(|_| !is_known) {
                 sink(&mut engine.hca, event);
             }
             match event {
                 Event::Completion(_) => events.announcements += 1,
-                other if self.sink.get().is_none() => events.push(other),
+                other if self.sink.get().is_none() && !is_known => events.push(other),
                 _ => {}
             }
             next = engine.poll_event();
