@@ -112,7 +112,7 @@ fn thousands_of_queue_pairs_change_links_together() {
     let memories = memories(&mut world, 8);
     let [source, sink] = &memories;
     let qpns: Vec<_> = (0..QPS).map(|_| connected(&mut world, 1)).collect();
-    let mut post_all = |world: &mut ferroce_testing::World| {
+    let post_all = |world: &mut ferroce_testing::World| {
         for qpns in &qpns {
             world.post(A, qpns[A], SendWr::new(1, sink.write(), source.whole()));
         }
