@@ -7,7 +7,7 @@ use ferroce_driver::{Aside, Driver, Full, Link, Taken};
 use ferroce_os::Clock;
 use ferroce_registry::PeerLinks;
 
-use crate::link::SocketLink;
+use crate::link::{SocketLink, earlier};
 use crate::port::Leaving;
 
 /// A device with what drives it, on the sockets and rings of this host.
@@ -164,7 +164,9 @@ impl Link for Links {
 
     #[inline]
     fn waiting(&self) -> usize {
-        self.each().map(SocketLink::waiting).sum()
+        let first = self.first.waiting();
+        let second = self.second.as_ref();
+        second.map_or(first, |second| first + second.waiting())
     }
 
     #[inline]
@@ -176,7 +178,11 @@ impl Link for Links {
 
     #[inline]
     fn poll_timeout(&self) -> Option<Time> {
-        self.each().filter_map(SocketLink::poll_timeout).min()
+        let first = self.first.poll_timeout();
+        match &self.second {
+            None => first,
+            Some(second) => earlier(first, second.poll_timeout()),
+        }
     }
 
     fn handle_timeout(&mut self, now: Time, hca: &mut Hca) {

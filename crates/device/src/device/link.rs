@@ -10,7 +10,7 @@ use super::carrier::Carrier;
 use crate::impair::Direction;
 use crate::impairer::{Impairer, Origin};
 use crate::packet::{Held, Received};
-use crate::queue_pair::QpEntry;
+use crate::queue_pair::{QpEntry, earlier};
 use crate::settings::Settings;
 use crate::state::DeviceState;
 
@@ -77,6 +77,12 @@ impl Link {
     /// As programs have been told.
     pub(super) fn is_up(&self) -> bool {
         self.carrier.as_ref().is_none_or(|it| it.is_up())
+    }
+
+    /// When it releases a packet.
+    #[inline]
+    pub(super) fn next(&self) -> Option<Time> {
+        earlier(self.egress.next(), self.ingress.next())
     }
 
     /// Packets that it holds back.

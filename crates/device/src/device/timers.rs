@@ -62,10 +62,10 @@ impl Hca {
     pub fn poll_timeout(&self) -> Option<Time> {
         let busy_until = self.common.serializer.busy_until(self.common.now);
         let port = busy_until.filter(|_| self.next_priority().is_some());
-        let link = self.links().fold(port, |first, link| {
-            let held = earlier(link.egress.next(), link.ingress.next());
-            earlier(first, held)
-        });
+        let mut link = earlier(self.first.next(), port);
+        if let Some(second) = &self.second {
+            link = earlier(link, second.link.next());
+        }
         let cm = self.cm.get().and_then(|cm| cm.poll_timeout());
         let others = earlier(self.scheduler.poll_timeout(), cm);
         earlier(self.scheduler.timers.next(), earlier(link, others))
