@@ -86,7 +86,7 @@ pub struct Request(Pointer);
 /// The transport of a library that is initialised, in one process.
 #[derive(Debug)]
 pub struct Net {
-    library: Library,
+    loaded: Library,
     context: Pointer,
     /// Where it stays: the library keeps its address.
     config: Box<UnsafeCell<Config>>,
@@ -105,7 +105,7 @@ impl Net {
     pub fn init(library: Library, communicator: u64) -> Result<Self, CallError> {
         let config = Box::new(UnsafeCell::new(Config::UNDEFINED));
         let mut net = Self {
-            library,
+            loaded: library,
             context: ptr::null_mut(),
             config,
         };
@@ -126,7 +126,7 @@ impl Net {
 
     fn table(&self) -> &Table {
         // SAFETY: the symbol of this name is a constant table of functions, and stays loaded.
-        unsafe { &*self.library.table }
+        unsafe { &*self.loaded.table }
     }
 
     /// How many devices there are.
@@ -179,7 +179,7 @@ impl Net {
         for (place, device) in merged.devices.iter_mut().zip(devices) {
             *place = *device;
         }
-        if self.library.interface() == Interface::V8 {
+        if self.loaded.interface() == Interface::V8 {
             return Ok(0);
         }
         let mut number = 0;
@@ -201,7 +201,7 @@ impl Net {
         let (listen, handle) = (self.table().listen, room.as_mut_ptr().cast());
         // SAFETY: the function of this interface, and room for a handle.
         let code = unsafe {
-            match self.library.interface() {
+            match self.loaded.interface() {
                 Interface::V8 | Interface::V9 | Interface::V10 => {
                     (listen.v8)(device, handle, &raw mut end)
                 }
@@ -229,7 +229,7 @@ impl Net {
         let (end_place, device_place) = (&raw mut end, &raw mut of_device);
         // SAFETY: the function of this interface, and a handle of its full size.
         let code = unsafe {
-            match self.library.interface() {
+            match self.loaded.interface() {
                 Interface::V8 | Interface::V9 => {
                     (connect.v8)(device, handle, end_place, device_place)
                 }
@@ -315,7 +315,7 @@ impl Net {
         );
         // SAFETY: the function of this interface; the buffer is registered with this end and stays.
         let code = unsafe {
-            match self.library.interface() {
+            match self.loaded.interface() {
                 Interface::V8 => (send.v8)(end, data, bytes as c_int, tag, handle, place),
                 Interface::V9 => (send.v9)(end, data, bytes, tag, handle, place),
                 _ => (send.v10)(end, data, bytes, tag, handle, ptr::null_mut(), place),
@@ -354,7 +354,7 @@ impl Net {
         // SAFETY: the function of this interface; arrays of `count` values each; the buffers are
         // registered with this end and stay.
         let code = unsafe {
-            match self.library.interface() {
+            match self.loaded.interface() {
                 Interface::V8 => {
                     let sizes = small.as_mut_ptr();
                     (receive.v8)(end, count, data, sizes, tags, handles, place)
@@ -458,7 +458,7 @@ impl Net {
     ///
     /// Returns an error if the library's function fails.
     pub fn finalize(self) -> Result<(), CallError> {
-        if self.library.interface() < Interface::V11 {
+        if self.loaded.interface() < Interface::V11 {
             return Ok(());
         }
         // SAFETY: the context of `init`, which is not used again.

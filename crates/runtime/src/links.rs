@@ -59,12 +59,12 @@ impl Links {
         }
     }
 
-    /// The rings of all ports, and what else carries packets.
+    /// What carries the packets of the first port to the peers.
     pub(crate) fn peer_links(&self) -> PeerLinks {
         self.first.peer_links()
     }
 
-    /// Whether one waits until its socket takes more; and whether that is the first.
+    /// Whether the first waits until its socket takes more.
     pub(crate) fn awaits_socket(&self) -> bool {
         self.first.awaits_socket()
     }

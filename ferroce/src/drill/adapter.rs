@@ -5,7 +5,7 @@ use std::process::Command;
 use clap::ValueEnum;
 use ferroce_dynlib::Version;
 
-use super::release::Release;
+use super::release::{Package, Release};
 use super::settings::Settings;
 use crate::output::{Failure, Output};
 
@@ -14,10 +14,10 @@ pub(super) trait Adapter {
     /// What an option of the library chooses: failover for one, error modes for another. A run for each.
     type Mode: ValueEnum + Clone;
 
-    /// In documents.
-    const NAME: &'static str;
-    /// In text.
-    const TITLE: &'static str;
+    /// Where it comes from.
+    const PACKAGE: &'static Package;
+    /// Its name in text.
+    const TITLE: &'static str = Self::PACKAGE.title;
     /// What an option for the mode is called.
     const OPTION: &'static str;
     /// Prefixes of variables that go without saying.

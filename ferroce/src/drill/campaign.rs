@@ -155,7 +155,7 @@ impl Campaign {
         }
         drop(progress);
         let document = json::Drill {
-            library: A::NAME,
+            library: A::PACKAGE.name,
             hosts: self.hosts,
             rails: self.rails,
             channels: self.channels,

@@ -72,8 +72,7 @@ impl Drill {
 impl Adapter for Drill {
     type Mode = Nothing;
 
-    const NAME: &'static str = PACKAGE.name;
-    const TITLE: &'static str = PACKAGE.title;
+    const PACKAGE: &'static Package = &PACKAGE;
     const OPTION: &'static str = "";
     const PREFIXES: &'static [&'static str] = &["MC_"];
     const VARIABLE: &'static str = "MC_RETRY_CNT=3";

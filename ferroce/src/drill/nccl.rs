@@ -76,8 +76,7 @@ impl Drill {
 impl Adapter for Drill {
     type Mode = Failover;
 
-    const NAME: &'static str = PACKAGE.name;
-    const TITLE: &'static str = PACKAGE.title;
+    const PACKAGE: &'static Package = &PACKAGE;
     const OPTION: &'static str = "failover";
     const PREFIXES: &'static [&'static str] = &["NCCL_", "IB_"];
     const VARIABLE: &'static str = "NCCL_IB_TIMEOUT=22";

@@ -145,8 +145,7 @@ impl Drill {
 impl Adapter for Drill {
     type Mode = Errors;
 
-    const NAME: &'static str = PACKAGE.name;
-    const TITLE: &'static str = PACKAGE.title;
+    const PACKAGE: &'static Package = &PACKAGE;
     const OPTION: &'static str = "errors";
     const PREFIXES: &'static [&'static str] = &["UCX_"];
     const VARIABLE: &'static str = "UCX_RC_TIMEOUT=2s";

@@ -70,13 +70,13 @@ mod tests {
             let error = failure.to_string();
             assert!(error.contains("valgrind 3.16 or newer"), "{error}");
         }
-        for good in [
+        for usable in [
             "valgrind-3.16.1\n",
             "valgrind-3.27.0.GIT",
             "valgrind-4.0",
             "",
         ] {
-            outcome(good).unwrap();
+            outcome(usable).unwrap();
         }
         check(Path::new("/usr/bin/notes")).unwrap();
     }

@@ -71,10 +71,10 @@ impl Hca {
     }
 
     fn refresh_second(&mut self) {
-        if let Some(second) = &mut self.second
-            && second.state.generation() != second.generation
+        if let (Some(second), Some(state)) = (&mut self.second, &self.common.second)
+            && state.generation() != second.generation
         {
-            let (generation, settings) = second.state.load();
+            let (generation, settings) = state.load();
             second.generation = generation;
             self.enforce_second(settings);
         }

@@ -97,12 +97,11 @@ impl Link {
 }
 
 /// The second link of a device, with settings of its own; registers are the card's, and in those of the
-/// first.
+/// first. Its state is [`Common::second`](crate::services::Common::second).
 #[derive(Debug)]
 pub(super) struct Second {
     pub(super) pairing: Pairing,
     pub(super) link: Link,
-    pub(super) state: DeviceState,
     pub(super) generation: u64,
     pub(super) settings: Arc<Settings>,
 }
@@ -113,16 +112,15 @@ impl Hca {
     #[must_use]
     pub fn with_second_link(mut self, pairing: Pairing, state: DeviceState) -> Self {
         debug_assert_eq!(self.qps.len(), 0, "queue pairs of a device with one link");
-        self.common.second = Some(state.clone());
         let (generation, settings) = state.load();
         let carrier = settings.has_outages().then(|| Carrier::unseen(&state));
         self.second = Some(Box::new(Second {
             pairing,
             link: Link::new(self.config.seed.rotate_left(32), carrier),
-            state,
             generation,
             settings: Arc::clone(&settings),
         }));
+        self.common.second = Some(state);
         self.enforce_second(settings);
         self
     }
@@ -140,7 +138,7 @@ impl Hca {
     pub fn link_state(&self, number: u8) -> Option<&DeviceState> {
         match number {
             1 => Some(&self.common.state),
-            2 => self.second.as_ref().map(|second| &second.state),
+            2 => self.common.second.as_ref(),
             _ => None,
         }
     }
@@ -151,15 +149,15 @@ impl Hca {
 
     /// A link and what is set for it. Numbers beyond the last mean the first.
     pub(super) fn link(&self, number: LinkNumber) -> (&Link, &DeviceState) {
-        match &self.second {
-            Some(second) if number == 2 => (&second.link, &second.state),
+        match (&self.second, &self.common.second) {
+            (Some(second), Some(state)) if number == 2 => (&second.link, state),
             _ => (&self.first, &self.common.state),
         }
     }
 
     pub(super) fn link_mut(&mut self, number: LinkNumber) -> (&mut Link, &DeviceState) {
-        match &mut self.second {
-            Some(second) if number == 2 => (&mut second.link, &second.state),
+        match (&mut self.second, &self.common.second) {
+            (Some(second), Some(state)) if number == 2 => (&mut second.link, state),
             _ => (&mut self.first, &self.common.state),
         }
     }
@@ -177,7 +175,7 @@ impl Hca {
     /// The link by which a bond sends what belongs on `wanted`, or receives it, as the switch at its other
     /// end has seen the same link go down: another one only if that is down, and the other is up.
     pub(crate) fn carrying(&self, wanted: LinkNumber) -> LinkNumber {
-        let other = 3 - wanted;
+        let other = if wanted == 2 { 1 } else { 2 };
         match self.link(wanted).0.is_up() || !self.link(other).0.is_up() {
             true => wanted,
             false => other,

@@ -1,7 +1,9 @@
 //! Bonds: two links that programs see as one port.
 
+use ferroce_device::cm::SidrRequest;
 use ferroce_device::{Counter, Event, Pairing, QpState, SendWr, WcStatus};
 use ferroce_testing::{A, B};
+use ferroce_wire::cm::{Private, ServiceId};
 
 use super::{connected, count, memories, of_ports, pair, set, write};
 
@@ -130,4 +132,29 @@ fn thousands_of_queue_pairs_change_links_together() {
     assert_eq!(post_all(&mut world), [QPS / 2; 2]);
     assert_eq!(of_ports(&mut world.sides[A]), []);
     assert_eq!(world.sides[A].completions.len(), 4 * QPS);
+}
+
+/// Messages of the connection manager leave whatever port the program names.
+#[test]
+fn a_request_by_a_port_that_is_not_there_does_no_harm() {
+    let mut world = pair(Pairing::Bond);
+    set(&mut world, A, 1, false);
+    for port in [0, 1, 2, 3, u8::MAX] {
+        let request = SidrRequest {
+            dest: world.sides[B].address,
+            traffic_class: 0,
+            sl: 0,
+            port,
+            service_id: ServiceId(7),
+            packet_lifetime: 0,
+            response_timeout: 1,
+            max_retries: 1,
+            private: Private::default(),
+        };
+        let now = world.now;
+        let cm = world.sides[A].hca.cm_mut();
+        cm.sidr_request(now, &request).unwrap();
+        world.run_for(100_000);
+    }
+    assert!(sent(&world, A)[1] > 0);
 }
