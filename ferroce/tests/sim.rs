@@ -478,6 +478,9 @@ fn answers_about_outages_are_what_the_files_say() {
     let reboot = summary("switch-reboot");
     assert_eq!(fate(&reboot), "finished");
     about(took_ms(&reboot), 65.0);
+    let bond = summary("bond-leaf-reboot");
+    assert_eq!(fate(&bond), "finished");
+    about(took_ms(&bond), 264.0);
     let degraded = summary("degraded-link");
     let slower = took_ms(&degraded) / (degraded["jobs"][0]["ideal_ns"].as_f64().unwrap() / 1e6);
     assert!((8.0..11.0).contains(&slower), "{slower} times");

@@ -44,7 +44,6 @@ use ferroce_transport::Time;
 use self::carrier::Carrier;
 pub use self::config::HcaConfig;
 pub use self::flows::{FlowLook, LimitLook};
-pub use self::link::Pairing;
 use self::link::{Link, Second};
 pub(crate) use self::queue_pair::Found;
 pub use self::shape::{Shape, damage};

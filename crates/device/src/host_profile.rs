@@ -35,6 +35,9 @@ pub struct HostProfile {
     /// A full window stays closed until half of it is acknowledged: packets leave in bursts that
     /// one system call takes, and not one or two at a time as acknowledgements arrive.
     pub in_bursts: bool,
+    /// While the host's own interface has no carrier, the device loses what would leave or arrive
+    /// by it. The cables of a simulated fabric lose packets themselves, and count them.
+    pub loses_without_carrier: bool,
 }
 
 impl HostProfile {
@@ -56,6 +59,8 @@ impl HostProfile {
         // queue pairs read at once.
         read_bytes: 128 << 10,
         in_bursts: true,
+        // The kernel would deliver them to its own addresses.
+        loses_without_carrier: true,
     };
 
     /// Returns [`Self::SOCKETS`], shared by devices.
@@ -85,6 +90,7 @@ impl HostProfile {
             // A READ is one request, however long.
             read_bytes: u32::MAX,
             in_bursts: false,
+            loses_without_carrier: false,
             ..Self::SOCKETS
         }
     }

@@ -8,13 +8,14 @@ use ferroce_transport::{Path, Qp, QpType, Time};
 use crate::admission::{Applicant, Seat};
 use crate::congestion::Limiter;
 use crate::cq::Unpolled;
+use crate::pairing::{LinkNumber, spread};
 use crate::services::QpObjects;
 
 /// A queue pair and what the device knows about it; what packets need stands together.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct QpEntry {
-    /// It waits for the port, in this priority.
+    /// It waits for the port, in this queue.
     pub(crate) ready: Option<u8>,
     /// It is on the list of queue pairs that have worked.
     pub(crate) used: bool,
@@ -65,6 +66,14 @@ impl QpEntry {
             used: false,
             is_severed: false,
             lag_port: 0,
+        }
+    }
+
+    /// The link of a bond that its packets belong on; see [`Hca::set_lag_port`](crate::Hca::set_lag_port).
+    pub(crate) fn lag_link(&self, index: u32) -> LinkNumber {
+        match self.lag_port {
+            0 => spread(index),
+            port => port,
         }
     }
 

@@ -8,9 +8,10 @@ use std::net::IpAddr;
 
 use ferroce_transport::Time;
 
-pub(crate) use self::port::{Port, Priorities};
+pub(crate) use self::port::{Port, Queues};
 pub(crate) use self::timers::Timers;
 use crate::admission::{Admission, Audited, Called, PathLook, Signal};
+use crate::pairing::{LinkNumber, Pairing};
 use crate::queue_pair::QpEntry;
 use crate::table::Table;
 
@@ -73,30 +74,41 @@ impl Scheduler {
         if self.is_pending {
             self.called[2] = Some(index);
         } else if entry.ready.is_none() {
-            let priority = match self.port.has_priorities() {
-                true => self.priority_of(entry),
+            let queue = match self.port.has_priorities() {
+                true => self.queue_of(index, entry),
                 false => 0,
             };
-            entry.ready = Some(priority);
-            self.port.push(priority, index);
+            entry.ready = Some(queue);
+            self.port.push(queue, index);
         }
     }
 
-    /// A queue pair that waits for the port may be of another priority now.
-    pub(crate) fn change_priority(&mut self, index: u32, entry: &mut QpEntry) {
-        if let Some(priority) = entry.ready
-            && self.priority_of(entry) != priority
+    /// A queue pair that waits for the port may be of another priority now, or of another link.
+    pub(crate) fn change_queue(&mut self, index: u32, entry: &mut QpEntry) {
+        if let Some(queue) = entry.ready
+            && self.queue_of(index, entry) != queue
         {
             entry.ready = None;
-            self.port.remove(priority, index);
+            self.port.remove(queue, index);
             self.make_ready(index, entry);
         }
     }
 
-    /// The priority of a queue pair's next packet.
-    fn priority_of(&self, entry: &QpEntry) -> u8 {
+    /// The queue of a queue pair's next packet.
+    fn queue_of(&self, index: u32, entry: &QpEntry) -> u8 {
         let path = entry.next_path();
-        path.map_or(0, |path| self.port.queue_of(&path))
+        path.map_or(0, |path| {
+            self.port.queue_of(&path, self.link_of(index, entry))
+        })
+    }
+
+    /// The link that a queue pair's packets belong on.
+    pub(crate) fn link_of(&self, index: u32, entry: &QpEntry) -> LinkNumber {
+        match self.port.links.pairing {
+            None => 1,
+            Some(Pairing::Ports) => entry.qp.attr().port,
+            Some(Pairing::Bond) => entry.lag_link(index),
+        }
     }
 
     /// Begins the turn of a queue pair.
@@ -121,11 +133,11 @@ impl Scheduler {
         }
     }
 
-    /// Ends the turn of the queue pair at the front of its priority. It goes to the back if it has
+    /// Ends the turn of the queue pair at the front of its queue. It goes to the back if it has
     /// more to send, and leaves if not.
     pub(crate) fn end_turn(&mut self, now: Time, index: u32, entry: &mut QpEntry, has_more: bool) {
-        if let Some(priority) = entry.ready.take() {
-            self.port.pop(priority);
+        if let Some(queue) = entry.ready.take() {
+            self.port.pop(queue);
         }
         self.port.end_turn();
         let is_granted = std::mem::take(&mut self.is_granted);
@@ -180,14 +192,14 @@ impl Scheduler {
         if self.port.in_turn() == Some(index) {
             self.begin_turn(index, entry);
         }
-        self.change_priority(index, entry);
+        self.change_queue(index, entry);
     }
 
     /// Forgets a queue pair that is gone, except for its deadlines.
     pub(crate) fn forget(&mut self, now: Time, index: u32, entry: &mut QpEntry) {
         self.connect(now, index, entry, None);
-        if let Some(priority) = entry.ready {
-            self.port.remove(priority, index);
+        if let Some(queue) = entry.ready {
+            self.port.remove(queue, index);
         }
         if entry.used {
             self.used.retain(|used| *used != index);

@@ -163,6 +163,12 @@ impl DeviceState {
         }))
     }
 
+    /// The state of a link that has the settings of this one now, and that one process has to itself.
+    #[must_use]
+    pub fn twin(&self) -> Self {
+        Self::local(self.load().1, *self.identity())
+    }
+
     /// The state of a function in memory that other processes map, too, for the owner of `slot` or,
     /// as slot 0, for an observer. `None` if there is no such slot or function.
     pub fn mapped(

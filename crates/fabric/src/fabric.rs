@@ -16,13 +16,13 @@ use ferroce_transport::Qp;
 use self::answers::Answers;
 use self::capture::{Captures, Seen, Sink};
 use crate::frame::Frame;
-use crate::host::{Host, address, host_of};
+use crate::host::{Host, address, number_of};
 use crate::line::{LineCounters, Loss};
 use crate::network::{FabricConfig, Network, Stations};
 use crate::route::flow_hash;
 use crate::rules::Rules;
 use crate::switch::SwitchCounters;
-use crate::topology::{NodeId, Topology};
+use crate::topology::{NodeId, Ports, Topology};
 
 /// A fabric: a network with a device at each end.
 ///
@@ -54,7 +54,19 @@ impl Fabric {
         config: FabricConfig,
         devices: impl IntoIterator<Item = Hca>,
     ) -> Result<Self, VerbsError> {
-        let hosts: Result<Vec<_>, _> = devices.into_iter().map(Host::new).collect();
+        let topology = &config.topology;
+        let ports = Ports::of(topology);
+        let links = |host| ports.at(NodeId(host)).len();
+        let hosts = (0..).zip(devices).map(|(number, hca)| {
+            Host::new(match topology.pairing.filter(|_| links(number) == 2) {
+                Some(pairing) => {
+                    let state = hca.state().twin();
+                    hca.with_second_link(pairing, state)
+                }
+                None => hca,
+            })
+        });
+        let hosts: Result<Vec<_>, _> = hosts.collect();
         let hosts = hosts?;
         let expected = config.topology.hosts as usize;
         assert_eq!(hosts.len(), expected, "devices and hosts");
@@ -84,6 +96,7 @@ impl Fabric {
         } = self;
         let cards = Cards {
             trust: *trust,
+            count: hosts.len() as u32,
             hosts,
             answers,
             completions,
@@ -116,8 +129,9 @@ impl Fabric {
         for packet in self.net.watch.lost.drain(..) {
             self.answers.lose(&packet);
         }
-        for it in self.net.watch.passed.drain(..) {
-            let host = &self.hosts[it.frame.source as usize];
+        for it in std::mem::take(&mut self.net.watch.passed) {
+            let source = self.net.topology().host_of(it.frame.source);
+            let host = &self.hosts[source as usize];
             self.captures.note(&Seen {
                 source_port: host.source_port(it.frame.dest, it.packet.headers.dest_qp),
                 vlan: host.hca.qos().vlan,
@@ -152,7 +166,8 @@ impl Fabric {
     /// arrive, unless the queue pair has been destroyed by then.
     pub fn spurious(&self) -> u64 {
         let coming = self.net.under_way().chain(self.net.waiting());
-        self.answers.spurious(&self.hosts, coming)
+        let topology = self.net.topology();
+        self.answers.spurious(&self.hosts, topology, coming)
     }
 
     /// Returns whether a device has output that was not taken.
@@ -215,9 +230,11 @@ impl Fabric {
         net.set_up(&mut cards, cable, is_up);
     }
 
-    /// Makes switches find paths around cables that are down, and use cables again that are up.
+    /// Makes switches find paths around cables that are down, and use cables again that are up. So do
+    /// hosts with two links.
     pub fn reroute(&mut self) {
-        self.net.reroute();
+        let (net, mut cards) = self.parts();
+        net.reroute(&mut cards);
     }
 
     /// Changes the rate of a cable in both directions, for packets sent from now on.
@@ -283,6 +300,8 @@ impl Fabric {
 /// The hosts of a fabric, and what has come out of them.
 struct Cards<'a> {
     trust: Trust,
+    /// Of the hosts.
+    count: u32,
     hosts: &'a mut [Host],
     answers: &'a mut Answers,
     completions: &'a mut Vec<(u32, Completion)>,
@@ -291,11 +310,15 @@ struct Cards<'a> {
 
 impl Stations<Outgoing> for Cards<'_> {
     #[inline]
-    fn transmit(&mut self, now: Time, host: u32, packet: &mut Outgoing) -> Option<Frame> {
+    fn transmit(&mut self, now: Time, host: u32, link: u8, packet: &mut Outgoing) -> Option<Frame> {
         let it = &mut self.hosts[host as usize];
-        while it.hca.poll_transmit_into(now, packet) {
+        while it.hca.poll_link_into(link, now, packet) {
+            let source = match it.hca.ports() {
+                2 if link == 2 => self.count + host,
+                _ => host,
+            };
             if !it.is_silent
-                && let Some(frame) = frame(it, host, packet, self.trust)
+                && let Some(frame) = frame(it, source, packet, self.trust)
             {
                 return Some(frame);
             }
@@ -321,7 +344,7 @@ impl Stations<Outgoing> for Cards<'_> {
                 sl: packet.path.sl,
                 headers: &packet.headers,
                 data: Data::Length(packet.payload_len.into()),
-                port: 1,
+                port: if frame.dest == host { 1 } else { 2 },
             };
             it.hca.handle_packet(now, &received);
         }
@@ -335,8 +358,14 @@ impl Stations<Outgoing> for Cards<'_> {
         }
     }
 
-    fn set_paused(&mut self, now: Time, host: u32, priorities: u8) {
-        self.hosts[host as usize].hca.set_paused(now, priorities);
+    fn set_paused(&mut self, now: Time, host: u32, link: u8, priorities: u8) {
+        let hca = &mut self.hosts[host as usize].hca;
+        hca.set_paused(now, link, priorities);
+    }
+
+    fn set_carrier(&mut self, now: Time, host: u32, link: u8, is_up: bool) {
+        let hca = &mut self.hosts[host as usize].hca;
+        hca.set_host_carrier(now, link, is_up);
     }
 
     #[inline]
@@ -356,8 +385,8 @@ impl Stations<Outgoing> for Cards<'_> {
     }
 
     #[inline]
-    fn wants_transmit(&self, host: u32) -> bool {
-        self.hosts[host as usize].hca.wants_transmit()
+    fn wants_transmit(&self, host: u32, link: u8) -> bool {
+        self.hosts[host as usize].hca.link_wants_transmit(link)
     }
 
     #[inline]
@@ -366,11 +395,11 @@ impl Stations<Outgoing> for Cards<'_> {
     }
 }
 
-/// The frame of a packet that a host sends to switches with this trust, if there is a host that it
-/// goes to.
+/// The frame of a packet that a host sends from an address to switches with this trust, if there is a
+/// host that it goes to.
 #[inline]
 fn frame(host: &Host, source: u32, packet: &Outgoing, trust: Trust) -> Option<Frame> {
-    let dest = host_of(packet.path.dest)?;
+    let dest = number_of(packet.path.dest)?;
     let port = host.source_port(dest, packet.headers.dest_qp);
     Some(Frame {
         flow: flow_hash(source, dest, port),

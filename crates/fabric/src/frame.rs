@@ -29,9 +29,9 @@ impl Parcel for Outgoing {
 #[derive(Clone, Copy, Debug)]
 pub struct Frame {
     pub(crate) packet: PacketId,
-    /// The sending host.
+    /// The number of the sender's [address](crate::Topology::address).
     pub source: u32,
-    /// The receiving host.
+    /// That of the receiver's.
     pub dest: u32,
     /// The hash that spreads flows over equal paths.
     pub flow: u32,

@@ -15,14 +15,15 @@ use crate::workload::TRANSFER_BYTES_MAX;
 /// Completions that one host may have waiting.
 const CQ_ENTRIES: u32 = 1 << 16;
 
-/// Returns the address of a host, starting at 10.0.0.1.
-pub fn address(host: u32) -> IpAddr {
-    Ipv4Addr::from_bits(0x0a00_0001 + host).into()
+/// Returns the address with a [number](crate::Topology::address), that of a host with one port, starting
+/// at 10.0.0.1.
+pub fn address(number: u32) -> IpAddr {
+    Ipv4Addr::from_bits(0x0a00_0001 + number).into()
 }
 
-/// The host that an address belongs to.
+/// The number of an address.
 #[inline]
-pub(crate) fn host_of(address: IpAddr) -> Option<u32> {
+pub(crate) fn number_of(address: IpAddr) -> Option<u32> {
     match address {
         IpAddr::V4(address) => address.to_bits().checked_sub(0x0a00_0001),
         IpAddr::V6(_) => None,
@@ -38,7 +39,7 @@ pub struct Host {
     pub cq: CqId,
     pd: PdId,
     memory: MrInfo,
-    /// The UDP source port of what goes to a queue pair of another host.
+    /// The UDP source port of what goes to a queue pair at another address.
     ports: HashMap<u64, u16, BuildHasherDefault<Mixer>>,
     /// Nothing leaves it and nothing is heard.
     pub(crate) is_silent: bool,
@@ -89,6 +90,7 @@ impl Host {
         let attr = QpAttr {
             access: AccessFlags::all(),
             dest_qpn: peer_qpn,
+            port: path.port,
             rq_psn: Psn::new(0),
             sq_psn: Psn::new(0),
             ..attr
@@ -101,7 +103,7 @@ impl Host {
             let path = change.mask.contains(Attr::AV).then_some(path);
             self.hca.modify_qp(qpn, &change, path)?;
         }
-        if let Some(peer) = host_of(path.dest) {
+        if let Some(peer) = number_of(path.dest) {
             let port = crate::route::udp_source_port(qpn, peer_qpn);
             self.ports.insert(key(peer, peer_qpn), port);
         }
@@ -161,8 +163,8 @@ pub fn card(seed: u64) -> HcaConfig {
     }
 }
 
-fn key(host: u32, qpn: Qpn) -> u64 {
-    u64::from(host) << 32 | u64::from(u32::from(qpn))
+fn key(address: u32, qpn: Qpn) -> u64 {
+    u64::from(address) << 32 | u64::from(u32::from(qpn))
 }
 
 /// Mixes one number: no outsider chooses keys.

@@ -38,7 +38,7 @@
 //!     fabric.run(Time::NEVER, &mut 1);
 //! }
 //! assert!(fabric.completions.iter().all(|(_, it)| it.status == WcStatus::Success));
-//! let repeated = fabric.host(0).hca.state().counter(Counter::RetransmittedPackets);
+//! let repeated = fabric.host(0).hca.counter(Counter::RetransmittedPackets);
 //! assert!(repeated > 0, "the responder missed one, and said so");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

@@ -21,6 +21,8 @@ use crate::rules::Rules;
 use crate::switch::{Switch, SwitchConfig};
 use crate::topology::{NodeId, Topology};
 
+/// In place of a line.
+const NO_LINE: u32 = u32::MAX;
 /// Events at one moment before that is taken for a mistake of ours.
 const EVENTS_AT_ONCE_MAX: u32 = 100_000_000;
 
@@ -40,8 +42,8 @@ pub struct FabricConfig {
 /// A network calls them when something reaches them or their time has come. Code that makes a host
 /// do something calls [`Network::kick`] afterwards.
 pub trait Stations<P> {
-    /// Takes the next packet that a host may send now.
-    fn transmit(&mut self, now: Time, host: u32, packet: &mut P) -> Option<Frame>;
+    /// Takes the next packet that a host may send now by a link, from 1.
+    fn transmit(&mut self, now: Time, host: u32, link: u8, packet: &mut P) -> Option<Frame>;
 
     /// How long the packet that a host has handed out last is still in its port: where that has a rate
     /// and its line none.
@@ -55,9 +57,12 @@ pub trait Stations<P> {
     /// A host's time has come.
     fn expire(&mut self, now: Time, host: u32);
 
-    /// The other end of a host's cable wants no frames of these priorities, a bit each, and of all
-    /// others.
-    fn set_paused(&mut self, now: Time, host: u32, priorities: u8);
+    /// The other end of a host's cable, the link's, wants no frames of these priorities, a bit each, and
+    /// of all others.
+    fn set_paused(&mut self, now: Time, host: u32, link: u8, priorities: u8);
+
+    /// A host learns that a link has a carrier again, or none.
+    fn set_carrier(&mut self, _now: Time, _host: u32, _link: u8, _is_up: bool) {}
 
     /// Takes what a host has to tell. It has been given something, and has sent what it could.
     fn collect(&mut self, now: Time, host: u32);
@@ -65,8 +70,8 @@ pub trait Stations<P> {
     /// When a host's time comes next.
     fn next(&self, now: Time, host: u32) -> Option<Time>;
 
-    /// Whether a host has something to send as soon as its line is free.
-    fn wants_transmit(&self, host: u32) -> bool;
+    /// Whether a host has something to send by a link as soon as its line is free.
+    fn wants_transmit(&self, host: u32, link: u8) -> bool;
 
     /// Whether what was told must be looked at before anything else happens.
     fn has_news(&self) -> bool {
@@ -87,8 +92,9 @@ pub struct Network<P> {
     switches: Vec<Switch>,
     /// Two for each cable: from its first end, and from its second.
     lines: Vec<Line>,
-    /// The line that leaves each host.
-    host_lines: Vec<u32>,
+    /// The lines that leave each host, by the numbers of its links; [`NO_LINE`] in place of the second
+    /// if it has one.
+    host_lines: Vec<[u32; 2]>,
     packets: Packets<P>,
     topology: Topology,
     routes: Routes,
@@ -207,13 +213,18 @@ impl<P: Parcel> Network<P> {
 
     /// Makes a host send, and collects its outputs.
     pub fn kick(&mut self, ends: &mut impl Stations<P>, host: u32) {
-        self.transmit(ends, host);
+        let lines = self.host_lines[host as usize];
+        for (link, line) in links(lines) {
+            self.transmit(ends, host, link, line);
+        }
         ends.collect(self.now, host);
         let mut next = ends.next(self.now, host);
-        // A cable that has lost some of its rate is slower than the device's port.
-        if ends.wants_transmit(host) {
-            let free_at = self.lines[self.host_lines[host as usize] as usize].free_at;
-            next = Some(next.map_or(free_at, |next| next.min(free_at)));
+        for (link, line) in links(lines) {
+            // A cable that has lost some of its rate is slower than the device's port.
+            if ends.wants_transmit(host, link) {
+                let free_at = self.lines[line as usize].free_at;
+                next = Some(next.map_or(free_at, |next| next.min(free_at)));
+            }
         }
         self.events.set(host, next);
     }
@@ -225,11 +236,11 @@ impl<P: Parcel> Network<P> {
     }
 
     /// Puts on a host's line what it has to send, as long as the line is free.
-    fn transmit(&mut self, ends: &mut impl Stations<P>, host: u32) {
-        let line = self.host_lines[host as usize];
+    fn transmit(&mut self, ends: &mut impl Stations<P>, host: u32, link: u8, line: u32) {
         while self.lines[line as usize].free_at <= self.now {
             let id = self.packets.take();
-            let Some(mut frame) = ends.transmit(self.now, host, self.packets.get_mut(id)) else {
+            let packet = self.packets.get_mut(id);
+            let Some(mut frame) = ends.transmit(self.now, host, link, packet) else {
                 self.packets.give_back(id);
                 return;
             };
@@ -347,7 +358,7 @@ impl<P: Parcel> Network<P> {
             }
             Some(Item::Frame(frame)) => self.forward(node, frame),
             Some(Item::Pause(priorities)) if is_host => {
-                ends.set_paused(self.now, node, priorities);
+                ends.set_paused(self.now, node, link_at(port), priorities);
                 self.kick(ends, node);
             }
             Some(Item::Pause(priorities)) => {
@@ -409,6 +420,17 @@ impl<P: Parcel> Network<P> {
     fn arrival(&self, line: u32) -> u32 {
         (self.host_lines.len() + self.lines.len()) as u32 + line
     }
+}
+
+/// The links of a host, from 1, and the lines that leave by them.
+#[inline]
+fn links(lines: [u32; 2]) -> impl Iterator<Item = (u8, u32)> {
+    (1..).zip(lines).filter(|(_, line)| *line != NO_LINE)
+}
+
+/// The link, from 1, at a port of a host, from 0.
+fn link_at(port: u16) -> u8 {
+    port as u8 + 1 // a host has two at most
 }
 
 #[cfg(test)]

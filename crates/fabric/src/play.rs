@@ -1,4 +1,6 @@
 //! Runs a workload on a fabric: connections, messages, and their results.
+//!
+//! Two hosts with two links each have a connection by each, and their transfers take turns.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -117,7 +119,9 @@ pub struct Player {
     /// What begins later.
     later: BinaryHeap<Reverse<(Time, TransferId)>>,
     connections: Vec<Connection>,
-    by_ends: HashMap<(u32, u32, u32), u32>,
+    by_ends: HashMap<(Ends, u8), u32>,
+    /// The links that transfers between hosts with two take next.
+    turns: HashMap<Ends, u8>,
     /// The connection of each queue pair of each host.
     of_qp: HashMap<(u32, Qpn), u32>,
     /// Connections to be made anew.
@@ -128,6 +132,9 @@ pub struct Player {
     unfinished: u32,
 }
 
+/// A sending and a receiving host, and a job.
+type Ends = (u32, u32, u16);
+
 /// A connection, and the statistics of its sender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ConnectionLook {
@@ -135,6 +142,8 @@ pub struct ConnectionLook {
     pub ends: [u32; 2],
     /// The job that it works for.
     pub job: u16,
+    /// The link of both hosts, from 1.
+    pub link: u8,
     /// Its queue pairs; the last ones if it was reconnected.
     pub qpns: [Qpn; 2],
     /// Retransmission timers that expired.
@@ -184,6 +193,7 @@ impl Player {
             later,
             connections: Vec::new(),
             by_ends: HashMap::new(),
+            turns: HashMap::new(),
             of_qp: HashMap::new(),
             broken: VecDeque::new(),
             of_transfer: vec![u32::MAX; count],
@@ -301,7 +311,12 @@ impl Player {
         let transfer = &self.workload.transfers[id.0 as usize];
         let (ends, job) = ([transfer.src, transfer.dst], transfer.job);
         let own = self.jobs[usize::from(job)].qp_per_transfer;
-        let key = (ends[0], ends[1], u32::from(job));
+        let all = (ends[0], ends[1], job);
+        let link = match has_two_links(fabric, ends) {
+            true => next(self.turns.entry(all).or_insert(2)),
+            false => 1,
+        };
+        let key = (all, link);
         if !own && let Some(&connection) = self.by_ends.get(&key) {
             return Ok(connection);
         }
@@ -310,6 +325,7 @@ impl Player {
             look: ConnectionLook {
                 ends,
                 job,
+                link,
                 qpns: [Qpn::new(0); 2],
                 timeouts: 0,
                 waited: Span::ZERO,
@@ -329,20 +345,26 @@ impl Player {
     fn connect(&mut self, fabric: &mut Fabric, index: u32) -> Result<(), VerbsError> {
         let connection = &mut self.connections[index as usize];
         let config = &self.jobs[usize::from(connection.look.job)];
-        let [src, dst] = connection.look.ends;
+        let ([src, dst], link) = (connection.look.ends, connection.look.link);
         let sender = fabric.host_mut(src).create_qp(config.depth)?;
         let receiver = fabric.host_mut(dst).create_qp(config.depth)?;
+        let port = link.min(fabric.host(src).hca.ports());
         let [to_src, to_dst] = [src, dst].map(|host| Path {
-            dest: address(host),
+            dest: address(fabric.topology().address(host, port)),
             traffic_class: config.traffic_class,
             sl: config.sl,
-            port: 1,
+            port,
         });
-        let attr = config.attr;
-        let host = fabric.host_mut(src);
-        host.connect(sender, receiver, to_dst, attr)?;
-        let host = fabric.host_mut(dst);
-        host.connect(receiver, sender, to_src, attr)?;
+        for (host, qpn, peer, path) in [
+            (src, sender, receiver, to_dst),
+            (dst, receiver, sender, to_src),
+        ] {
+            let host = fabric.host_mut(host);
+            host.connect(qpn, peer, path, config.attr)?;
+            if link > port {
+                host.hca.set_lag_port(qpn, link)?;
+            }
+        }
         connection.look.qpns = [sender, receiver];
         connection.is_made = true;
         self.of_qp.insert((src, sender), index);
@@ -490,7 +512,12 @@ impl Player {
         self.disconnect(fabric, index)
     }
 
+    /// Connects anew, by the other link if there is one.
     fn reconnect(&mut self, fabric: &mut Fabric, index: u32) -> Result<(), VerbsError> {
+        let look = &mut self.connections[index as usize].look;
+        if has_two_links(fabric, look.ends) {
+            next(&mut look.link);
+        }
         self.connect(fabric, index)?;
         let outstanding = std::mem::take(&mut self.connections[index as usize].outstanding);
         for id in outstanding.into_iter().rev() {
@@ -502,4 +529,15 @@ impl Player {
         }
         self.fill(fabric, index)
     }
+}
+
+fn has_two_links(fabric: &Fabric, ends: [u32; 2]) -> bool {
+    let has_two = |host| fabric.host(host).hca.link_state(2).is_some();
+    ends.into_iter().all(has_two)
+}
+
+/// Changes to the other of two links, and returns it.
+fn next(link: &mut u8) -> u8 {
+    *link = 3 - *link;
+    *link
 }

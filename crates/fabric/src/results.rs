@@ -431,7 +431,7 @@ fn totals(simulation: &Simulation) -> Totals {
     totals.spurious = fabric.spurious();
     let topology = fabric.topology();
     for host in 0..topology.hosts {
-        let count = |counter| fabric.host(host).hca.state().counter(counter);
+        let count = |counter| fabric.host(host).hca.counter(counter);
         totals.retransmitted += count(Counter::RetransmittedPackets);
         totals.spurious_counted += count(Counter::SpuriousRetransmissions);
         totals.sequence_naks += count(Counter::PacketSeqErr);

@@ -10,22 +10,24 @@ use ferroce_device::Qpn;
 
 use crate::topology::{NodeId, Port, Ports, Topology};
 
-/// The ports of every switch that lead to every host on a shortest path.
+/// The ports of every switch that lead to every address on a shortest path.
 ///
-/// All hosts of a switch share their routes to it, and equal sets of ports are stored once: 8,192
-/// hosts in a three-tier fat-tree take about 3 MB.
+/// All hosts of a switch share their routes to it, and so do all bonds of two switches; equal sets of
+/// ports are stored once: 8,192 hosts in a three-tier fat-tree take about 3 MB.
 #[derive(Clone, Debug, Default)]
 pub struct Routes {
     hosts: u32,
     switches: u32,
-    /// For each host the row of its switch, [`NO_ROW`] if it has none.
-    homes: Vec<u32>,
-    /// The same, [`NO_ROW`] if its cable is down, too.
+    /// For each address the cables that lead to it: one, or both of a bond.
+    homes: Vec<[Home; 2]>,
+    /// For each address the row of the switches at those of them that are up, [`NO_ROW`] if none is.
     rows: Vec<u32>,
-    /// For each host the port of its switch that leads to it.
-    last_ports: Vec<u16>,
-    /// For each row the switch that it leads to, counted without hosts.
-    targets: Vec<u32>,
+    /// For each address the ports of those switches that lead to it.
+    last_ports: Vec<[u16; 2]>,
+    /// For each row the switches that it leads to, counted without hosts, or [`NOWHERE`].
+    targets: Vec<[u32; 2]>,
+    /// The rows by those.
+    numbers: HashMap<[u32; 2], u32>,
     /// For each row and switch a set, by its number.
     table: Vec<u32>,
     sets: Sets,
@@ -34,8 +36,19 @@ pub struct Routes {
     neighbours: Neighbours,
 }
 
-/// Of a host behind a cable that is down, or without a switch.
+/// A cable that leads to an address.
+#[derive(Clone, Copy, Debug)]
+struct Home {
+    cable: u32,
+    /// The switch at its other end, counted without hosts; [`NOWHERE`] if there is none.
+    switch: u32,
+    is_up: bool,
+}
+
+/// Of an address that no cable leads to, or none that is up.
 const NO_ROW: u32 = u32::MAX;
+/// In place of a switch.
+const NOWHERE: u32 = u32::MAX;
 /// Of a switch without a path.
 const FAR: u16 = u16::MAX;
 
@@ -81,14 +94,11 @@ impl Routes {
             switches: topology.switches(),
             ..Self::default()
         };
-        routes.attach_hosts(&ports, &is_up);
-        routes.neighbours = Neighbours::new(topology, &ports, is_up);
-        let cells = routes.targets.len() * routes.switches as usize;
-        routes.table.resize(cells, 0);
-        routes.distances.resize(cells, FAR);
+        routes.neighbours = Neighbours::new(topology, &ports, &is_up);
         let mut work = Work::default();
-        for row in 0..routes.targets.len() as u32 {
-            routes.find_paths(row, &mut work);
+        for address in 0..topology.addresses() {
+            routes.attach(topology, address, &ports, &is_up);
+            routes.find_row(address, &mut work);
         }
         routes
     }
@@ -99,16 +109,21 @@ impl Routes {
     /// has another set of ports.
     pub fn set_up(&mut self, topology: &Topology, cable: usize, is_up: bool) {
         let ends = topology.cables[cable].ends;
+        let mut work = Work::default();
         if let Some(host) = ends.into_iter().find(|end| topology.is_host(*end)) {
-            let home = self.homes[host.0 as usize];
-            self.rows[host.0 as usize] = if is_up { home } else { NO_ROW };
+            for address in topology.addresses_of(host.0) {
+                let homes = self.homes[address as usize].iter_mut();
+                homes
+                    .filter(|home| home.cable == cable as u32)
+                    .for_each(|home| home.is_up = is_up);
+                self.find_row(address, &mut work);
+            }
             return;
         }
         let ends = ends.map(|end| end.0 - self.hosts);
         for end in ends {
             self.neighbours.set_up(end, cable as u32, is_up);
         }
-        let mut work = Work::default();
         for row in 0..self.targets.len() as u32 {
             let [one, other] = ends.map(|end| self.distances[self.cell(row, end)]);
             let further = ends[usize::from(other > one)];
@@ -122,36 +137,46 @@ impl Routes {
         }
     }
 
-    /// Returns the ports of a switch, by their numbers, that lead to a host on a shortest path;
-    /// none if there is no path.
+    /// Returns the ports of a switch, by their numbers, that lead to an
+    /// [address](Topology::address) on a shortest path; none if there is no path.
     #[inline]
     #[must_use]
-    pub fn ports(&self, switch: NodeId, dst_host: u32) -> &[u16] {
-        let host = dst_host as usize;
-        let Some(row) = self.rows.get(host).filter(|row| **row != NO_ROW) else {
+    pub fn ports(&self, switch: NodeId, address: u32) -> &[u16] {
+        let Some(row) = self.row(address) else {
             return &[];
         };
         let at = switch.0.wrapping_sub(self.hosts);
         if at >= self.switches {
             return &[];
         }
-        if self.targets[*row as usize] == at {
-            return &self.last_ports[host..=host];
+        let last = &self.last_ports[address as usize];
+        match self.targets[row as usize].map(|target| target == at) {
+            [false, false] => self.sets.at(self.table[self.cell(row, at)]),
+            [true, false] => &last[..1],
+            [false, true] => &last[1..],
+            [true, true] => last,
         }
-        self.sets.at(self.table[self.cell(*row, at)])
     }
 
-    /// Returns the number of cables on a shortest path between two hosts that are on switches, or
-    /// `None` if there is no path.
+    /// Returns the number of cables on a shortest path between two addresses that are on switches,
+    /// or `None` if there is no path.
     #[must_use]
-    pub fn hops(&self, src_host: u32, dst_host: u32) -> Option<u32> {
-        let row = |host: u32| self.rows.get(host as usize).filter(|row| **row != NO_ROW);
-        let (from, to) = (row(src_host)?, row(dst_host)?);
-        if src_host == dst_host {
+    pub fn hops(&self, src: u32, dst: u32) -> Option<u32> {
+        let (from, to) = (self.row(src)?, self.row(dst)?);
+        if src == dst {
             return Some(0);
         }
-        let between = self.distances[self.cell(*to, self.targets[*from as usize])];
-        (between != FAR).then(|| u32::from(between) + 2)
+        let targets = self.targets[from as usize].into_iter();
+        let distances = targets
+            .filter(|target| *target != NOWHERE)
+            .map(|target| self.distances[self.cell(to, target)]);
+        let between = distances.min().filter(|between| *between != FAR)?;
+        Some(u32::from(between) + 2)
+    }
+
+    fn row(&self, address: u32) -> Option<u32> {
+        let row = self.rows.get(address as usize).copied();
+        row.filter(|row| *row != NO_ROW)
     }
 
     /// Returns the memory of the routes in bytes.
@@ -172,7 +197,7 @@ impl Routes {
         row as usize * self.switches as usize + switch as usize
     }
 
-    /// Whether a neighbour of a switch is closer to a row's target.
+    /// Whether a neighbour of a switch is closer to a row's targets.
     fn has_path(&self, row: u32, switch: u32) -> bool {
         let distance = |switch| self.distances[self.cell(row, switch)];
         let here = distance(switch);
@@ -180,19 +205,19 @@ impl Routes {
         near.any(|(peer, _)| distance(peer) < here)
     }
 
-    /// Finds the shortest paths to a row's target.
+    /// Finds the shortest paths to a row's targets.
     fn find_paths(&mut self, row: u32, work: &mut Work) {
         let width = self.switches as usize;
         let distances = &mut self.distances[row as usize * width..][..width];
         distances.fill(FAR);
-        let target = self.targets[row as usize];
-        self.neighbours.measure(target, distances, &mut work.queue);
+        let targets = self.targets[row as usize];
+        self.neighbours.measure(targets, distances, &mut work.queue);
         for switch in 0..self.switches {
             self.find_ports(row, switch, &mut work.set);
         }
     }
 
-    /// Finds the ports of a switch that lead to a row's target, by the distances from there.
+    /// Finds the ports of a switch that lead to a row's targets, by the distances from there.
     fn find_ports(&mut self, row: u32, switch: u32, set: &mut Vec<u16>) {
         let width = self.switches as usize;
         let distances = &self.distances[row as usize * width..][..width];
@@ -205,29 +230,53 @@ impl Routes {
         self.table[cell] = self.sets.number(set);
     }
 
-    /// Gives every switch with hosts a row, and every host that row and its port.
-    fn attach_hosts(&mut self, ports: &Ports, is_up: &impl Fn(usize) -> bool) {
-        let mut row_of = vec![NO_ROW; self.switches as usize];
-        for host in 0..self.hosts {
-            let port = ports.at(NodeId(host)).first();
-            let is_on_switch = |port: &&Port| port.peer.0 >= self.hosts;
-            let Some(port) = port.filter(is_on_switch) else {
-                self.homes.push(NO_ROW);
-                self.rows.push(NO_ROW);
-                self.last_ports.push(0);
-                continue;
-            };
-            let switch = port.peer.0 - self.hosts;
-            let row = &mut row_of[switch as usize];
-            if *row == NO_ROW {
-                *row = self.targets.len() as u32;
-                self.targets.push(switch);
-            }
-            self.homes.push(*row);
-            let is_up = is_up(port.cable as usize);
-            self.rows.push(if is_up { *row } else { NO_ROW });
-            self.last_ports.push(port.peer_port);
+    /// Notes which cables lead to the next address.
+    fn attach(
+        &mut self,
+        topology: &Topology,
+        address: u32,
+        ports: &Ports,
+        is_up: &impl Fn(usize) -> bool,
+    ) {
+        let ports = ports.at(NodeId(topology.host_of(address)));
+        let is_on_switch = |port: &&Port| port.peer.0 >= self.hosts;
+        let of_link = topology.links_of(address).map(|link| {
+            let port = link.and_then(|link| ports.get(usize::from(link) - 1));
+            port.filter(is_on_switch)
+        });
+        self.homes.push(of_link.map(|port| Home {
+            cable: port.map_or(u32::MAX, |port| port.cable),
+            switch: port.map_or(NOWHERE, |port| port.peer.0 - self.hosts),
+            is_up: port.is_some_and(|port| is_up(port.cable as usize)),
+        }));
+        let last_ports = of_link.map(|port| port.map_or(0, |port| port.peer_port));
+        self.last_ports.push(last_ports);
+        self.rows.push(NO_ROW);
+    }
+
+    /// Gives an address the row of the switches that it can be reached from now.
+    fn find_row(&mut self, address: u32, work: &mut Work) {
+        let homes = self.homes[address as usize];
+        let targets = homes.map(|home| if home.is_up { home.switch } else { NOWHERE });
+        self.rows[address as usize] = match targets {
+            [NOWHERE, NOWHERE] => NO_ROW,
+            _ => self.row_to(targets, work),
+        };
+    }
+
+    /// The row that leads to these switches, which is made if it is new.
+    fn row_to(&mut self, targets: [u32; 2], work: &mut Work) -> u32 {
+        if let Some(row) = self.numbers.get(&targets) {
+            return *row;
         }
+        let row = self.targets.len() as u32;
+        self.targets.push(targets);
+        self.numbers.insert(targets, row);
+        let cells = self.targets.len() * self.switches as usize;
+        self.table.resize(cells, 0);
+        self.distances.resize(cells, FAR);
+        self.find_paths(row, work);
+        row
     }
 }
 
@@ -254,7 +303,7 @@ struct Near {
 }
 
 impl Neighbours {
-    fn new(topology: &Topology, ports: &Ports, is_up: impl Fn(usize) -> bool) -> Self {
+    fn new(topology: &Topology, ports: &Ports, is_up: &impl Fn(usize) -> bool) -> Self {
         let mut it = Self {
             first: vec![0],
             near: Vec::new(),
@@ -292,11 +341,13 @@ impl Neighbours {
             .for_each(|it| it.is_up = is_up);
     }
 
-    /// How many cables are between each switch and one of them.
-    fn measure(&self, target: u32, distances: &mut [u16], queue: &mut Vec<u32>) {
+    /// How many cables are between each switch and the nearest of some.
+    fn measure(&self, targets: [u32; 2], distances: &mut [u16], queue: &mut Vec<u32>) {
         queue.clear();
-        queue.push(target);
-        distances[target as usize] = 0;
+        queue.extend(targets.into_iter().filter(|target| *target != NOWHERE));
+        for &target in &*queue {
+            distances[target as usize] = 0;
+        }
         let mut done = 0;
         while let Some(&switch) = queue.get(done) {
             done += 1;
@@ -333,8 +384,8 @@ pub fn pick(ports: &[u16], flow_hash: u32, switch_salt: u32) -> Option<u16> {
 /// else is the same.
 #[inline]
 #[must_use]
-pub fn flow_hash(src_host: u32, dst_host: u32, udp_source_port: u16) -> u32 {
-    let ends = (u64::from(src_host) << 32) | u64::from(dst_host);
+pub fn flow_hash(src: u32, dst: u32, udp_source_port: u16) -> u32 {
+    let ends = (u64::from(src) << 32) | u64::from(dst);
     (mix(ends, udp_source_port.into()) >> 32) as u32
 }
 
@@ -359,6 +410,7 @@ pub fn udp_source_port(src_qpn: Qpn, dst_qpn: Qpn) -> u16 {
 mod tests {
     use ferroce_base::time::Span;
     use ferroce_dcqcn::Rate;
+    use ferroce_device::Pairing;
     use ferroce_testing::Dice;
 
     use super::*;
@@ -469,13 +521,55 @@ mod tests {
         );
     }
 
+    /// A leaf of a bond delivers what is for it itself; all others use both.
+    #[test]
+    fn a_bond_is_reached_by_the_cables_that_are_up() {
+        let topology = LeafSpine::k_ary(4, CABLE).unwrap().build().unwrap();
+        let topology = topology.with_second_links(Pairing::Bond).unwrap();
+        let second = |host: usize| topology.cables.len() - topology.hosts as usize + host;
+        let leaves = [0, 1, 2, 3].map(|leaf| find(&topology, &format!("leaf{leaf}")));
+        let ports = |routes: &Routes| leaves.map(|leaf| routes.ports(leaf, 7).to_vec());
+        let mut routes = Routes::new(&topology, |_| true);
+        // leaf2 has the first cables of four hosts, then two spines; leaf3 has two spines, then the
+        // second cables.
+        assert_eq!(ports(&routes), [vec![4, 5], vec![0, 1], vec![3], vec![5]]);
+        assert_eq!(routes.hops(6, 4), Some(2));
+        routes.set_up(&topology, second(7), false);
+        assert_eq!(ports(&routes)[3], [0, 1], "by the other leaf");
+        assert_eq!(routes.hops(7, 4), Some(2));
+        routes.set_up(&topology, 7, false);
+        assert!(ports(&routes).iter().all(Vec::is_empty));
+        assert_eq!(routes.hops(0, 7), None);
+        routes.set_up(&topology, second(7), true);
+        assert_eq!(ports(&routes)[2], [4, 5]);
+
+        let star = Topology::star(3, CABLE).unwrap();
+        let star = star.with_second_links(Pairing::Bond).unwrap();
+        let routes = Routes::new(&star, |_| true);
+        assert_eq!(routes.ports(find(&star, "switch0"), 1), [1, 4]);
+    }
+
+    #[test]
+    fn ports_are_reached_by_their_own_cables() {
+        let topology = LeafSpine::k_ary(4, CABLE).unwrap().build().unwrap();
+        let topology = topology.with_second_links(Pairing::Ports).unwrap();
+        let routes = Routes::new(&topology, |_| true);
+        let leaf3 = find(&topology, "leaf3");
+        let [first, second] = [1, 2].map(|port| topology.address(7, port));
+        assert_eq!(routes.ports(leaf3, first), [0, 1], "it is on leaf2");
+        assert_eq!(routes.ports(leaf3, second), [5]);
+        assert_eq!(routes.hops(first, second), Some(4));
+    }
+
     /// Whatever happens to cables, the routes are those over the cables that are up.
     #[test]
     fn changed_routes_are_those_of_a_new_table() {
         let mut parallel = LeafSpine::k_ary(4, CABLE).unwrap().build().unwrap();
         parallel.cables.push(parallel.cables[12]);
         let fat_tree = FatTree::k_ary(4, CABLE).unwrap().build().unwrap();
-        for (topology, seed) in [(parallel, 1), (fat_tree, 2)] {
+        let paired = |pairing| fat_tree.clone().with_second_links(pairing).unwrap();
+        let [bonds, ports] = [Pairing::Bond, Pairing::Ports].map(paired);
+        for (topology, seed) in [(parallel, 1), (fat_tree, 2), (bonds, 3), (ports, 4)] {
             let mut dice = Dice::new(seed);
             let mut is_up = vec![true; topology.cables.len()];
             let mut routes = Routes::new(&topology, |_| true);
@@ -489,10 +583,10 @@ mod tests {
                 }
                 let new = Routes::new(&topology, |cable| is_up[cable]);
                 for switch in topology.hosts..topology.nodes() {
-                    for host in 0..topology.hosts {
+                    for address in 0..topology.addresses() {
                         let [changed, new] =
-                            [&routes, &new].map(|it| it.ports(NodeId(switch), host));
-                        assert_eq!(changed, new, "from {switch} to {host}: {is_up:?}");
+                            [&routes, &new].map(|it| it.ports(NodeId(switch), address));
+                        assert_eq!(changed, new, "from {switch} to {address}: {is_up:?}");
                     }
                 }
                 assert_eq!(

@@ -32,11 +32,13 @@ mod leaf_spine;
 mod list;
 mod ports;
 mod rail;
+mod second;
 mod simple;
 
 use ferroce_base::time::Span;
 use ferroce_base::units::Probability;
 use ferroce_dcqcn::Rate;
+use ferroce_device::Pairing;
 
 pub use self::error::TopologyError;
 pub use self::fat_tree::FatTree;
@@ -118,8 +120,10 @@ impl CableSpec {
 /// Hosts, switches and cables.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct Topology {
-    /// Number of hosts; each is a network card with one port.
+    /// Number of hosts; each is a network card.
     pub hosts: u32,
+    /// What the second cable of a host is; without it, each host has one.
+    pub pairing: Option<Pairing>,
     /// The names of all nodes, which must be unique; hosts first.
     pub names: Vec<String>,
     /// All cables. Their order numbers the ports of each node, see [`Ports`].

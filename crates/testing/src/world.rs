@@ -389,7 +389,7 @@ pub fn live<W, P: Parcel, R>(
 }
 
 impl<T> Stations<Flight> for World<T> {
-    fn transmit(&mut self, now: Time, host: u32, flight: &mut Flight) -> Option<Frame> {
+    fn transmit(&mut self, now: Time, host: u32, _: u8, flight: &mut Flight) -> Option<Frame> {
         let from = host as usize;
         while self.sides[from].copies.is_empty() {
             let side = &mut self.sides[from];
@@ -434,8 +434,10 @@ impl<T> Stations<Flight> for World<T> {
         }
     }
 
-    fn set_paused(&mut self, now: Time, host: u32, priorities: u8) {
-        self.sides[host as usize].hca.set_paused(now, priorities);
+    fn set_paused(&mut self, now: Time, host: u32, link: u8, priorities: u8) {
+        self.sides[host as usize]
+            .hca
+            .set_paused(now, link, priorities);
     }
 
     fn collect(&mut self, now: Time, host: u32) {
@@ -451,7 +453,7 @@ impl<T> Stations<Flight> for World<T> {
         timer.into_iter().chain(socket).min()
     }
 
-    fn wants_transmit(&self, host: u32) -> bool {
+    fn wants_transmit(&self, host: u32, _: u8) -> bool {
         let side = &self.sides[host as usize];
         !side.copies.is_empty() || !side.blocked && side.hca.wants_transmit()
     }

@@ -323,7 +323,7 @@ impl<'a> Pair<'a> {
     }
 
     fn count(&self, counter: Counter) -> u64 {
-        self.fabric.host(A).hca.state().counter(counter)
+        self.fabric.host(A).hca.counter(counter)
     }
 
     fn found(&self) -> Fate {

@@ -31,7 +31,7 @@ pub fn fate(mut scenario: Scenario, name: &str, policy: &Policy) -> Result<Fate,
     let lost = ended.zip(ideal).map(|(ended, ideal)| ended.since(ideal));
     let hosts = 0..run.fabric.topology().hosts;
     let count = |counter| -> u64 {
-        let counted = |host| run.fabric.host(host).hca.state().counter(counter);
+        let counted = |host| run.fabric.host(host).hca.counter(counter);
         hosts.clone().map(counted).sum()
     };
     Ok(Fate {

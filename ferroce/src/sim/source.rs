@@ -26,6 +26,7 @@ pub(crate) const BUILT_IN: &[(&str, &str)] = &[
     built_in!("flap-plain-timeouts"),
     built_in!("outage-too-long"),
     built_in!("switch-reboot"),
+    built_in!("bond-leaf-reboot"),
     built_in!("degraded-link"),
     built_in!("storage-failover"),
     built_in!("nic-reset"),

@@ -7,8 +7,8 @@
 use ferroce_transport::{Span, Time};
 
 use super::Hca;
-use super::link::{Link, LinkNumber};
 use crate::event::Event;
+use crate::pairing::LinkNumber;
 use crate::settings::Settings;
 use crate::state::DeviceState;
 
@@ -24,8 +24,6 @@ const LOOK_AGAIN: Span = Span::from_secs(3600);
 pub(super) struct Carrier {
     /// The host's interface has one.
     host_is_up: bool,
-    /// As programs have been told.
-    is_up: bool,
     /// The carrier has not been checked yet, and the first check reports no change.
     is_new: bool,
     /// How many times the host's interface has lost its carrier, over all processes.
@@ -41,7 +39,6 @@ impl Carrier {
     pub(super) fn unseen(state: &DeviceState) -> Box<Self> {
         Box::new(Self {
             host_is_up: true,
-            is_up: true,
             is_new: true,
             losses_of_host: state.carrier_losses().of_host(),
             followed: Time::ZERO,
@@ -54,11 +51,6 @@ impl Carrier {
         let mut carrier = Self::unseen(state);
         carrier.is_new = false;
         carrier
-    }
-
-    /// As programs have been told.
-    pub(super) fn is_up(&self) -> bool {
-        self.is_up
     }
 
     /// Whether this is the entry in the heap of timers that counts.
@@ -123,10 +115,7 @@ impl Hca {
 
     /// Whether a port is up, as programs have been told.
     pub(super) fn has_carrier(&self, port: u8) -> bool {
-        match self.is_bond() {
-            true => self.links().any(Link::is_up),
-            false => self.link(port).0.is_up(),
-        }
+        self.scheduler.port.links.has_carrier(port)
     }
 
     /// Handles a link's entry in the timer heap, which is due.
@@ -169,6 +158,8 @@ impl Hca {
             let carrier = self.carrier_mut(number);
             let (at, host_is_up) = (carrier.followed, carrier.host_is_up);
             let outlook = self.settings_of(number).outlook(at);
+            let host_loses = !host_is_up && self.config.host.loses_without_carrier;
+            self.set_dark(number, !outlook.is_up || host_loses);
             self.take_carrier(number, at, outlook.is_up && host_is_up);
             let carrier = self.carrier_mut(number);
             match outlook.until {
@@ -194,22 +185,32 @@ impl Hca {
     }
 
     fn take_carrier(&mut self, number: LinkNumber, at: Time, is_up: bool) {
-        let port = if self.is_bond() { 1 } else { number };
-        let was_up = self.has_carrier(port);
-        let (link, state) = self.link_mut(number);
-        let carrier = link.carrier.get_or_insert_with(|| Carrier::up(state));
-        let is_new = std::mem::take(&mut carrier.is_new);
-        if carrier.is_up == is_up {
+        let links = self.scheduler.port.links;
+        let is_new = std::mem::take(&mut self.carrier_mut(number).is_new);
+        if links.is_up(number) == is_up {
             return;
         }
-        carrier.is_up = is_up;
-        link.set_dark(!is_up);
-        state.link_downed(at);
-        if !is_new && self.has_carrier(port) != was_up {
+        self.scheduler.port.links.set_up(number, is_up);
+        self.link(number).1.link_downed(at);
+        let port = if links.is_bond() { 1 } else { number };
+        if !is_new && self.has_carrier(port) != links.has_carrier(port) {
             self.common.events.push_back(match is_up {
                 true => Event::PortActive { port },
                 false => Event::PortError { port },
             });
+        }
+        if links.is_bond() && self.scheduler.port.has_priorities() {
+            self.change_queues();
+        }
+    }
+
+    /// Has queue pairs of a bond wait for the links that carry their packets now.
+    fn change_queues(&mut self) {
+        for index in 0..self.qps.indices() as u32 {
+            if let Some(entry) = self.qps.get_mut(index) {
+                self.scheduler.change_queue(index, entry);
+                self.conclude();
+            }
         }
     }
 }

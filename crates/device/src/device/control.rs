@@ -5,10 +5,10 @@ use std::sync::Arc;
 use ferroce_transport::Counter;
 
 use super::Hca;
-use super::link::LinkNumber;
 use crate::error::{RegisterError, WriteLockError};
 use crate::event::Event;
 use crate::impair::{Direction, Impairment};
+use crate::pairing::LinkNumber;
 use crate::register::Method;
 use crate::settings::Settings;
 use crate::state::SettingError;

@@ -3,29 +3,18 @@
 
 use std::sync::Arc;
 
-use ferroce_transport::{Outgoing, Time};
+use ferroce_transport::{Counter, Outgoing, Time};
 
 use super::Hca;
 use super::carrier::Carrier;
 use crate::impair::Direction;
 use crate::impairer::{Impairer, Origin};
 use crate::packet::{Held, Received};
-use crate::queue_pair::{QpEntry, earlier};
+use crate::pairing::{LinkNumber, Pairing, spread};
+use crate::queue_pair::earlier;
+use crate::serializer::Serializer;
 use crate::settings::Settings;
 use crate::state::DeviceState;
-
-/// The number of a link: that of its port, or of its place in a bond.
-pub(crate) type LinkNumber = u8;
-
-/// What the second link of a device is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Pairing {
-    /// That of a second port, with an address and queue pairs of its own.
-    Ports,
-    /// With the first it makes one port (LACP). While one of the links is down, everything leaves by the
-    /// other; the port is down when both are.
-    Bond,
-}
 
 /// The impairments of a link, and the state of its carrier.
 #[derive(Debug)]
@@ -68,15 +57,10 @@ impl Link {
     }
 
     /// Loses everything in both directions, or does so no more.
-    pub(super) fn set_dark(&mut self, is_dark: bool) {
+    fn set_dark(&mut self, is_dark: bool) {
         let [egress, ingress] = self.origins();
         self.egress.set_dark(egress, is_dark);
         self.ingress.set_dark(ingress, is_dark);
-    }
-
-    /// As programs have been told.
-    pub(super) fn is_up(&self) -> bool {
-        self.carrier.as_ref().is_none_or(|it| it.is_up())
     }
 
     /// When it releases a packet.
@@ -100,8 +84,8 @@ impl Link {
 /// first. Its state is [`Common::second`](crate::services::Common::second).
 #[derive(Debug)]
 pub(super) struct Second {
-    pub(super) pairing: Pairing,
     pub(super) link: Link,
+    pub(super) serializer: Serializer,
     pub(super) generation: u64,
     pub(super) settings: Arc<Settings>,
 }
@@ -115,22 +99,22 @@ impl Hca {
         let (generation, settings) = state.load();
         let carrier = settings.has_outages().then(|| Carrier::unseen(&state));
         self.second = Some(Box::new(Second {
-            pairing,
+            serializer: self.common.serializer,
             link: Link::new(self.config.seed.rotate_left(32), carrier),
             generation,
             settings: Arc::clone(&settings),
         }));
         self.common.second = Some(state);
+        self.scheduler.port.links.pairing = Some(pairing);
         self.enforce_second(settings);
         self
     }
 
     /// How many ports programs see.
     pub fn ports(&self) -> u8 {
-        let is_second = |second: &Second| second.pairing == Pairing::Ports;
-        match self.second.as_deref().is_some_and(is_second) {
-            true => 2,
-            false => 1,
+        match self.scheduler.port.links.pairing {
+            Some(Pairing::Ports) => 2,
+            Some(Pairing::Bond) | None => 1,
         }
     }
 
@@ -141,6 +125,12 @@ impl Hca {
             2 => self.common.second.as_ref(),
             _ => None,
         }
+    }
+
+    /// The value of a counter, summed over all links.
+    pub fn counter(&self, counter: Counter) -> u64 {
+        let states = self.link_numbers().filter_map(|link| self.link_state(link));
+        states.map(|state| state.counter(counter)).sum()
     }
 
     pub(crate) fn link_numbers(&self) -> std::ops::RangeInclusive<LinkNumber> {
@@ -162,54 +152,35 @@ impl Hca {
         }
     }
 
+    pub(super) fn set_dark(&mut self, number: LinkNumber, is_dark: bool) {
+        self.link_mut(number).0.set_dark(is_dark);
+    }
+
     pub(super) fn links(&self) -> impl Iterator<Item = &Link> {
         let second = self.second.as_ref().map(|second| &second.link);
         [&self.first].into_iter().chain(second)
     }
 
-    pub(super) fn is_bond(&self) -> bool {
-        let second = self.second.as_ref();
-        second.is_some_and(|second| second.pairing == Pairing::Bond)
-    }
-
-    /// The link by which a bond sends what belongs on `wanted`, or receives it, as the switch at its other
-    /// end has seen the same link go down: another one only if that is down, and the other is up.
-    pub(crate) fn carrying(&self, wanted: LinkNumber) -> LinkNumber {
-        let other = if wanted == 2 { 1 } else { 2 };
-        match self.link(wanted).0.is_up() || !self.link(other).0.is_up() {
-            true => wanted,
-            false => other,
+    pub(super) fn serializer(&self, number: LinkNumber) -> &Serializer {
+        match &self.second {
+            Some(second) if number == 2 => &second.serializer,
+            _ => &self.common.serializer,
         }
     }
 
-    /// The link that a packet leaves by.
-    pub(super) fn leaves_by(&self, packet: &Outgoing) -> LinkNumber {
-        match self.is_bond() {
-            true => self.carrying(packet.path.port),
-            false => packet.path.port,
+    pub(super) fn serializer_mut(&mut self, number: LinkNumber) -> &mut Serializer {
+        match &mut self.second {
+            Some(second) if number == 2 => &mut second.serializer,
+            _ => &mut self.common.serializer,
         }
     }
 
     /// The link that a packet has come by. A switch spreads the flows of a bond by a hash.
     pub(super) fn came_by(&self, packet: &Received<'_>) -> LinkNumber {
-        match self.is_bond() {
-            true => self.carrying(spread(packet.headers.dest_qp.value())),
+        let links = &self.scheduler.port.links;
+        match links.is_bond() {
+            true => links.carrying(spread(packet.headers.dest_qp.value())),
             false => packet.port,
-        }
-    }
-}
-
-/// The link of a bond for the nth of many.
-pub(super) fn spread(n: u32) -> LinkNumber {
-    if n.is_multiple_of(2) { 1 } else { 2 }
-}
-
-impl QpEntry {
-    /// The link of a bond that its packets belong on; see [`Hca::set_lag_port`].
-    pub(crate) fn lag_link(&self, index: u32) -> LinkNumber {
-        match self.lag_port {
-            0 => spread(index),
-            port => port,
         }
     }
 }

@@ -101,6 +101,11 @@ impl<'a> Found<'a> {
         self.scheduler.follow_path(now, self.index, self.entry);
     }
 
+    /// Has it wait in another queue, if its link or its priority is another one now.
+    pub(crate) fn change_queue(&mut self) {
+        self.scheduler.change_queue(self.index, self.entry);
+    }
+
     /// Has it wait for the port.
     #[inline]
     pub(crate) fn make_ready(&mut self) {

@@ -4,11 +4,11 @@ use ferroce_transport::{Counter, Path, Time, frame_bytes};
 use ferroce_wire::{Headers, Opcode, Qpn, Service};
 
 use super::Hca;
-use super::link::LinkNumber;
 use super::queue_pair::Found;
 use crate::grh::grh;
 use crate::impairer::Release;
 use crate::packet::{CE, Held, Received};
+use crate::pairing::LinkNumber;
 use crate::queue_pair::QpEntry;
 use crate::services::Common;
 

@@ -60,11 +60,9 @@ impl Hca {
     /// When [`Self::handle_timeout`] wants to be called, or [`Self::poll_transmit`] again for a
     /// packet that waits for the port, or that an impairment holds back.
     pub fn poll_timeout(&self) -> Option<Time> {
-        let busy_until = self.common.serializer.busy_until(self.common.now);
-        let port = busy_until.filter(|_| self.next_priority().is_some());
-        let mut link = earlier(self.first.next(), port);
+        let mut link = earlier(self.first.next(), self.next_departure(1));
         if let Some(second) = &self.second {
-            link = earlier(link, second.link.next());
+            link = earlier(link, earlier(second.link.next(), self.next_departure(2)));
         }
         let cm = self.cm.get().and_then(|cm| cm.poll_timeout());
         let others = earlier(self.scheduler.poll_timeout(), cm);

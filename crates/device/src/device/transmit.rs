@@ -1,15 +1,17 @@
-//! Outgoing packets: the order of queue pairs, and the impaired link.
+//! Outgoing packets: the order of queue pairs, and the impaired links.
+
+use std::ops::RangeInclusive;
 
 use ferroce_transport::{Counter, Outgoing, Time};
 
 use super::Hca;
-use super::link::Pairing;
 use super::queue_pair::Found;
 use crate::congestion::Congestion;
 use crate::host_profile::HostProfile;
 use crate::impairer::{HeldPacket, Release};
 use crate::packet::force_ack_dscp;
-use crate::scheduler::Priorities;
+use crate::pairing::LinkNumber;
+use crate::scheduler::Queues;
 
 /// What a queue pair has for the port.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -21,7 +23,7 @@ enum Polled {
 }
 
 impl Hca {
-    /// The next packet for the link.
+    /// The next packet for any link.
     pub fn poll_transmit(&mut self, now: Time) -> Option<Outgoing> {
         let mut packet = Outgoing::empty();
         self.poll_transmit_into(now, &mut packet).then_some(packet)
@@ -30,12 +32,27 @@ impl Hca {
     /// [`Self::poll_transmit`] for hosts that make bytes of each packet at once, and keep the room
     /// for one: packets are large. False: there is none, and `out` holds nothing of use.
     pub fn poll_transmit_into(&mut self, now: Time, out: &mut Outgoing) -> bool {
+        self.poll_links(self.link_numbers(), now, out)
+    }
+
+    /// The same for one link, from 1: hosts whose links have a rate can send by each independently.
+    #[inline]
+    pub fn poll_link_into(&mut self, link: u8, now: Time, out: &mut Outgoing) -> bool {
+        self.poll_links(link..=link, now, out)
+    }
+
+    fn poll_links(
+        &mut self,
+        links: RangeInclusive<LinkNumber>,
+        now: Time,
+        out: &mut Outgoing,
+    ) -> bool {
         self.common.now = now;
         self.refresh(); // timers are armed here
         let made = if self.second.is_none() && self.first.egress.is_clear() {
-            self.next_packet(now, out)
+            self.next_packet(1, now, out)
         } else {
-            self.poll_impaired(now, out)
+            self.poll_impaired(links, now, out)
         };
         if made {
             self.common.link = out.path.port;
@@ -56,61 +73,74 @@ impl Hca {
         self.departure
     }
 
-    /// Pauses the priorities whose bits are set, and resumes the others: none of a paused one's packets
-    /// is handed out, except those that an impairment holds back and that had left before. Others go
-    /// on. What has left already may time out; see `docs/design/port.md`.
+    /// Pauses the priorities of a link, from 1, whose bits are set, and resumes its others: none of a
+    /// paused one's packets is handed out, except those that an impairment holds back and that had left
+    /// before. Others go on. What has left already may time out; see `docs/design/port.md`.
     ///
-    /// On a port without a rate everything has priority 0.
-    pub fn set_paused(&mut self, now: Time, priorities: u8) {
+    /// Without a rate everything has priority 0 of link 1.
+    pub fn set_paused(&mut self, now: Time, link: u8, priorities: u8) {
         self.common.now = now;
-        self.scheduler.port.set_paused(priorities);
+        self.scheduler.port.set_paused(link, priorities);
     }
 
-    /// The priorities that are paused, one bit for each.
-    pub fn paused(&self) -> u8 {
-        self.scheduler.port.paused()
+    /// The priorities of a link that are paused, one bit for each.
+    pub fn paused(&self, link: u8) -> u8 {
+        self.scheduler.port.paused(link)
     }
 
     /// Whether [`Self::poll_transmit`] may have something at once.
     pub fn wants_transmit(&self) -> bool {
-        self.common.serializer.is_free(self.common.now) && self.next_priority().is_some()
+        let mut links = self.link_numbers();
+        links.any(|link| self.link_wants_transmit(link))
     }
 
-    /// The priority of what is to leave next, now or when the port is free.
+    /// Whether [`Self::poll_link_into`] may have something at once.
     #[inline]
-    pub(super) fn next_priority(&self) -> Option<u8> {
+    pub fn link_wants_transmit(&self, link: u8) -> bool {
+        self.serializer(link).is_free(self.common.now) && self.next_queue(link).is_some()
+    }
+
+    /// When a link that has something to send is free to do so, if it is not.
+    pub(super) fn next_departure(&self, link: LinkNumber) -> Option<Time> {
+        let busy_until = self.serializer(link).busy_until(self.common.now);
+        busy_until.filter(|_| self.next_queue(link).is_some())
+    }
+
+    /// The queue of what is to leave next by a link, now or when it is free.
+    #[inline]
+    fn next_queue(&self, link: LinkNumber) -> Option<u8> {
         let others = match self.congestion.wants_transmit() || self.cm_wants_transmit() {
-            true => self.priorities_of_others(),
+            true => self.queues_of_others(),
             false => 0,
         };
-        self.scheduler.port.highest(others)
+        self.scheduler.port.highest(link, others)
     }
 
-    /// The priorities of what waits that no queue pair of a program sends.
+    /// The queues of what waits that no queue pair of a program sends.
     #[cold]
-    fn priorities_of_others(&self) -> Priorities {
-        let bit = |priority: Option<u8>| priority.map_or(0, |priority| 1 << priority);
-        bit(self.cnp_priority()) | bit(self.mad_priority())
+    fn queues_of_others(&self) -> Queues {
+        let bit = |queue: Option<u8>| queue.map_or(0, |queue| 1 << queue);
+        bit(self.cnp_queue()) | bit(self.mad_queue())
     }
 
-    /// Writes the next packet to `out` that no queue pair of a program sends, if it is of this priority.
+    /// Writes the next packet to `out` that no queue pair of a program sends, if it is in this queue.
     #[cold]
-    fn poll_others(&mut self, priority: u8, out: &mut Outgoing) -> bool {
-        if self.cnp_priority() == Some(priority) {
+    fn poll_others(&mut self, queue: u8, out: &mut Outgoing) -> bool {
+        if self.cnp_queue() == Some(queue) {
             self.poll_cnp(out)
         } else {
-            self.mad_priority() == Some(priority) && self.poll_mad(out)
+            self.mad_queue() == Some(queue) && self.poll_mad(out)
         }
     }
 
-    fn cnp_priority(&self) -> Option<u8> {
+    fn cnp_queue(&self) -> Option<u8> {
         let path = self.congestion.next_path();
-        path.map(|path| self.scheduler.port.queue_of(path))
+        path.map(|path| self.scheduler.port.queue_of(path, path.port))
     }
 
-    fn mad_priority(&self) -> Option<u8> {
+    fn mad_queue(&self) -> Option<u8> {
         let path = self.cm.get().and_then(|cm| cm.next_path());
-        path.map(|path| self.scheduler.port.queue_of(path))
+        path.map(|path| self.scheduler.port.queue_of(path, path.port))
     }
 
     /// Whether an impairment holds packets back that left the device, so that it must live on for
@@ -119,9 +149,14 @@ impl Hca {
         self.links().any(|link| link.egress.next().is_some())
     }
 
-    fn poll_impaired(&mut self, now: Time, out: &mut Outgoing) -> bool {
+    fn poll_impaired(
+        &mut self,
+        links: RangeInclusive<LinkNumber>,
+        now: Time,
+        out: &mut Outgoing,
+    ) -> bool {
         loop {
-            for number in self.link_numbers() {
+            for number in links.clone() {
                 let (link, state) = self.link_mut(number);
                 if let Some(packet) = link.egress.poll(now, state) {
                     *out = packet;
@@ -129,7 +164,7 @@ impl Hca {
                     return true;
                 }
             }
-            if !self.next_packet(now, out) {
+            if !links.clone().any(|link| self.next_packet(link, now, out)) {
                 return false;
             }
             if self.send_impaired(out) {
@@ -138,19 +173,19 @@ impl Hca {
         }
     }
 
-    /// The next packet for the port, if that is free.
-    fn next_packet(&mut self, now: Time, out: &mut Outgoing) -> bool {
-        if !self.common.serializer.is_free(now) {
+    /// The next packet for a link, if that is free; without a rate, for any.
+    fn next_packet(&mut self, link: LinkNumber, now: Time, out: &mut Outgoing) -> bool {
+        if !self.serializer(link).is_free(now) {
             return false;
         }
-        while let Some(priority) = self.next_priority() {
+        while let Some(queue) = self.next_queue(link) {
             let others = self.congestion.wants_transmit() || self.cm_wants_transmit();
-            if others && self.poll_others(priority, out) || self.poll_ready(priority, now, out) {
+            if others && self.poll_others(queue, out) || self.poll_ready(queue, now, out) {
                 out.path.sl = self.scheduler.port.pcp_of(&out.path);
                 if self.second.is_some() {
-                    out.path.port = self.leaves_by(out);
+                    out.path.port = self.scheduler.port.links.carrying(out.path.port);
                 }
-                self.departure = self.common.serializer.send(now, out);
+                self.departure = self.serializer_mut(link).send(now, out);
                 return true;
             }
         }
@@ -176,20 +211,20 @@ impl Hca {
         }
     }
 
-    /// The next packet of this priority, of the queue pair whose turn it is.
-    fn poll_ready(&mut self, priority: u8, now: Time, out: &mut Outgoing) -> bool {
-        while let Some(index) = self.scheduler.port.front(priority) {
+    /// The next packet of this queue, of the queue pair whose turn it is.
+    fn poll_ready(&mut self, queue: u8, now: Time, out: &mut Outgoing) -> bool {
+        while let Some(index) = self.scheduler.port.front(queue) {
             let (qps, common, scheduler) = (&mut self.qps, &mut self.common, &mut self.scheduler);
             let Some(mut found) = Found::at(index, qps, common, scheduler) else {
                 debug_assert!(false, "a queue pair that is gone waits for the port");
-                self.scheduler.port.pop(priority);
+                self.scheduler.port.pop(queue);
                 continue;
             };
             if found.entry.qp.wants_target() && found.turn_to_target() {
                 self.conclude();
                 continue;
             }
-            let lag_link = found.entry.lag_link(index);
+            let link = found.scheduler.link_of(index, found.entry);
             let polled = found.poll_transmit(&self.congestion, &self.config.host, now, out);
             let made = polled != Polled::Nothing;
             let has_more = made && !found.entry.is_quiet();
@@ -201,12 +236,7 @@ impl Hca {
                 if let Some(dscp) = self.ack_dscp {
                     force_ack_dscp(out, dscp);
                 }
-                if let Some(second) = &self.second {
-                    out.path.port = match second.pairing {
-                        Pairing::Ports => self.common.port,
-                        Pairing::Bond => lag_link,
-                    };
-                }
+                out.path.port = link;
                 return true;
             }
         }

@@ -1,28 +1,30 @@
-//! Packets waiting for the port, by priority, and which of them may leave.
+//! Packets waiting for the links, by priority, and which of them may leave.
 //!
-//! A port with a rate sends packets one at a time. Its queues have strict priorities. Each can be
-//! paused, as with priority flow control (IEEE 802.1Qbb), which stops only its own packets. A port
-//! without a rate has one queue.
+//! A link with a rate sends packets one at a time. Its queues have strict priorities. Each can be
+//! paused, as with priority flow control (IEEE 802.1Qbb), which stops only its own packets. Links
+//! without a rate have one queue together.
 
 use std::collections::VecDeque;
 
 use ferroce_transport::Path;
 
 use crate::host_profile::HostProfile;
+use crate::pairing::{LinkNumber, Links};
 use crate::qos::Qos;
 
-/// Queues of a port with a rate.
+/// Queues of a link with a rate.
 const PRIORITIES: usize = 8;
 
-/// The queue pairs that wait for the port of a device.
+/// The queue pairs that wait for the links of a device.
 #[derive(Debug)]
 pub(crate) struct Port {
-    /// It has a rate.
+    pub(crate) links: Links,
+    /// They have a rate.
     has_priorities: bool,
     qos: Qos,
     ready: ReadyQueues,
-    /// One bit for each priority that is paused.
-    paused: u8,
+    /// Queues that are paused.
+    paused: Queues,
     /// The queue pair that sent last; its turn is not over if `turn_left` says so.
     turn: u32,
     /// Packets that may still leave in its turn, of `turn_packets`.
@@ -31,7 +33,16 @@ pub(crate) struct Port {
 }
 
 /// A set of priorities, one bit for each.
-pub(crate) type Priorities = u8;
+type Priorities = u8;
+
+/// A set of queues, one bit for each: those of the first link, lowest priority first, then those of
+/// the second.
+pub(crate) type Queues = u16;
+
+/// The first of a link's queues.
+fn lowest(link: LinkNumber) -> u8 {
+    if link == 2 { PRIORITIES as u8 } else { 0 }
+}
 
 impl Port {
     pub(crate) fn new(host: &HostProfile, qos: Qos) -> Self {
@@ -41,6 +52,7 @@ impl Port {
             None => host.turn_packets.max(1),
         };
         Self {
+            links: Links::default(),
             has_priorities: host.port_rate.is_some(),
             qos,
             ready: ReadyQueues::default(),
@@ -51,10 +63,11 @@ impl Port {
         }
     }
 
-    /// The queue of the packets of a path: that of their priority.
-    pub(crate) fn queue_of(&self, path: &Path) -> u8 {
+    /// The queue of the packets of a path that belong on a link: that of their priority, at the link
+    /// that carries them now.
+    pub(crate) fn queue_of(&self, path: &Path, wanted: LinkNumber) -> u8 {
         match self.has_priorities() {
-            true => self.qos.priority_of(path),
+            true => lowest(self.links.carrying(wanted)) + self.qos.priority_of(path),
             false => 0,
         }
     }
@@ -71,20 +84,27 @@ impl Port {
         self.has_priorities
     }
 
-    /// The highest priority that is not paused, of `others` and those with waiting queue pairs.
+    /// The queue of the highest priority of a link that is not paused, of `others` and those with
+    /// waiting queue pairs.
     #[inline]
-    pub(crate) fn highest(&self, others: Priorities) -> Option<u8> {
+    pub(crate) fn highest(&self, link: LinkNumber, others: Queues) -> Option<u8> {
+        let lowest = lowest(link);
         let ready = (self.ready.waiting | others) & !self.paused;
-        ready.checked_ilog2().map(|priority| priority as u8) // below 8
+        let of_link = (ready >> lowest) as Priorities;
+        let highest = of_link.checked_ilog2();
+        highest.map(|priority| lowest + priority as u8) // below 8
     }
 
-    /// Pauses these priorities and resumes all others.
-    pub(crate) fn set_paused(&mut self, paused: Priorities) {
-        self.paused = paused;
+    /// Pauses these priorities of a link and resumes all others.
+    pub(crate) fn set_paused(&mut self, link: LinkNumber, paused: Priorities) {
+        let lowest = lowest(link);
+        self.paused &= !(Queues::from(Priorities::MAX) << lowest);
+        self.paused |= Queues::from(paused) << lowest;
     }
 
-    pub(crate) fn paused(&self) -> Priorities {
-        self.paused
+    /// Priorities of a link that are paused.
+    pub(crate) fn paused(&self, link: LinkNumber) -> Priorities {
+        (self.paused >> lowest(link)) as Priorities
     }
 
     // Turns.
@@ -111,36 +131,36 @@ impl Port {
 
     // Who waits.
 
-    /// The queue pair whose turn it is in this priority.
+    /// The queue pair whose turn it is in this queue.
     #[inline]
-    pub(crate) fn front(&self, priority: u8) -> Option<u32> {
-        self.ready.queue(priority)?.front().copied()
+    pub(crate) fn front(&self, queue: u8) -> Option<u32> {
+        self.ready.at(queue)?.front().copied()
     }
 
     #[inline]
-    pub(crate) fn push(&mut self, priority: u8, index: u32) {
-        self.ready.waiting |= 1 << priority;
-        self.ready.queue_mut(priority).push_back(index);
+    pub(crate) fn push(&mut self, queue: u8, index: u32) {
+        self.ready.waiting |= 1 << queue;
+        self.ready.at_mut(queue).push_back(index);
     }
 
     #[inline]
-    pub(crate) fn pop(&mut self, priority: u8) {
-        let queue = self.ready.queue_mut(priority);
-        queue.pop_front();
-        if queue.is_empty() {
-            self.ready.waiting &= !(1 << priority);
+    pub(crate) fn pop(&mut self, queue: u8) {
+        let waiting = self.ready.at_mut(queue);
+        waiting.pop_front();
+        if waiting.is_empty() {
+            self.ready.waiting &= !(1 << queue);
         }
     }
 
-    /// Takes out a queue pair that waits in this priority.
-    pub(crate) fn remove(&mut self, priority: u8, index: u32) {
+    /// Takes out a queue pair that waits in this queue.
+    pub(crate) fn remove(&mut self, queue: u8, index: u32) {
         if self.in_turn() == Some(index) {
             self.end_turn();
         }
-        let queue = self.ready.queue_mut(priority);
-        queue.retain(|ready| *ready != index);
-        if queue.is_empty() {
-            self.ready.waiting &= !(1 << priority);
+        let waiting = self.ready.at_mut(queue);
+        waiting.retain(|ready| *ready != index);
+        if waiting.is_empty() {
+            self.ready.waiting &= !(1 << queue);
         }
     }
 
@@ -149,62 +169,66 @@ impl Port {
         self.ready.shrink();
     }
 
-    /// Checks that each of `listed` waits once, in its priority, and that no other queue pair
-    /// waits.
+    /// Checks that each of `listed` waits once, in its queue, and that no other queue pair waits.
     ///
     /// # Panics
     /// Panics if not.
     pub(crate) fn audit(&self, listed: impl Iterator<Item = (u8, u32)>) {
         let mut count = 0;
-        for (priority, index) in listed {
-            let queue = self.ready.queue(priority);
-            let times = queue.map_or(0, |it| it.iter().filter(|other| **other == index).count());
+        for (queue, index) in listed {
+            let waiting = self.ready.at(queue);
+            let times = waiting.map_or(0, |it| it.iter().filter(|other| **other == index).count());
             assert_eq!(times, 1, "queue pair {index}: {self:?}");
             count += 1;
         }
-        let queues = (0..8).filter_map(|priority| Some((priority, self.ready.queue(priority)?)));
+        let queues = 0..2 * PRIORITIES as u8;
+        let queues = queues.filter_map(|queue| Some((queue, self.ready.at(queue)?)));
         let mut waiting = 0;
-        for (priority, queue) in queues {
-            count -= queue.len();
-            waiting |= u8::from(!queue.is_empty()) << priority;
+        for (queue, of_queue) in queues {
+            count -= of_queue.len();
+            waiting |= Queues::from(!of_queue.is_empty()) << queue;
         }
         assert_eq!((count, waiting), (0, self.ready.waiting), "{self:?}");
         assert!(self.in_turn().is_none() || !self.has_priorities, "{self:?}");
     }
 }
 
-/// Queue pairs that may have something to send, by priority.
+/// Queue pairs that may have something to send.
 #[derive(Debug, Default)]
 struct ReadyQueues {
     /// Those of these queues that are not empty.
-    waiting: Priorities,
-    /// Of priority 0.
+    waiting: Queues,
+    /// That of priority 0 of the first link.
     lowest: VecDeque<u32>,
-    /// Of the others; made when first needed.
+    /// Its others; made when first needed.
     higher: Option<Box<[VecDeque<u32>; PRIORITIES - 1]>>,
+    /// Those of the second link; made when first needed.
+    second: Option<Box<[VecDeque<u32>; PRIORITIES]>>,
 }
 
 impl ReadyQueues {
     #[inline]
-    fn queue(&self, priority: u8) -> Option<&VecDeque<u32>> {
-        match priority {
+    fn at(&self, queue: u8) -> Option<&VecDeque<u32>> {
+        match usize::from(queue) {
             0 => Some(&self.lowest),
-            higher => self.higher.as_ref()?.get(usize::from(higher) - 1),
+            higher @ 1..PRIORITIES => self.higher.as_ref()?.get(higher - 1),
+            second => self.second.as_ref()?.get(second - PRIORITIES),
         }
     }
 
     #[inline]
-    fn queue_mut(&mut self, priority: u8) -> &mut VecDeque<u32> {
-        match priority {
+    fn at_mut(&mut self, queue: u8) -> &mut VecDeque<u32> {
+        match usize::from(queue) {
             0 => &mut self.lowest,
-            higher => &mut self.higher.get_or_insert_default()[usize::from(higher) - 1],
+            higher @ 1..PRIORITIES => &mut self.higher.get_or_insert_default()[higher - 1],
+            second => &mut self.second.get_or_insert_default()[second - PRIORITIES],
         }
     }
 
     fn shrink(&mut self) {
         self.lowest.shrink_to_fit();
         if self.waiting & !1 == 0 {
-            self.higher = None;
+            (self.higher, self.second) = (None, None);
         }
     }
 }

@@ -334,10 +334,12 @@ impl Hca {
     pub fn set_lag_port(&mut self, qpn: Qpn, port: u8) -> Result<(), VerbsError> {
         let links = *self.link_numbers().end();
         in_range("lag_port", port.into(), 1, links.into())?;
-        let entry = self.qp_entry_mut(qpn);
-        entry
-            .ok_or_else(|| no_such(Object::Qp, qpn.value()))?
-            .lag_port = port;
+        let mut found = self
+            .find(qpn)
+            .ok_or_else(|| no_such(Object::Qp, qpn.value()))?;
+        found.entry.lag_port = port;
+        found.change_queue();
+        self.conclude();
         Ok(())
     }
 
@@ -348,7 +350,7 @@ impl Hca {
         let found = index.and_then(|index| Some((index, self.qps.get(index)?)));
         let (index, entry) = found.ok_or_else(|| no_such(Object::Qp, qpn.value()))?;
         let wanted = entry.lag_link(index);
-        Ok((wanted, self.carrying(wanted)))
+        Ok((wanted, self.scheduler.port.links.carrying(wanted)))
     }
 
     /// State, attributes and path of a queue pair; the PSNs are those that come next.

@@ -2,19 +2,25 @@
 
 mod bond;
 mod ports;
+mod rate;
 
 use ferroce_device::carrier::Schedule;
 use ferroce_device::{
-    AccessFlags, Counter, DeviceState, Event, Hca, Pairing, Personality, QpAttr, SendWr, WcStatus,
+    AccessFlags, Counter, DeviceState, Event, Hca, HcaConfig, Pairing, Personality, QpAttr, SendWr,
+    WcStatus,
 };
 use ferroce_testing::{A, B, Region, Side, World, attr, config};
 use ferroce_wire::Qpn;
 
 /// Two devices with two links each.
 fn pair(pairing: Pairing) -> World {
+    pair_of(config(), pairing)
+}
+
+fn pair_of(config: HcaConfig, pairing: Pairing) -> World {
     let sides = (1..=2).map(|number| {
         let state = DeviceState::new(Personality::default());
-        let hca = Hca::new(config()).with_second_link(pairing, state);
+        let hca = Hca::new(config.clone()).with_second_link(pairing, state);
         Side::on(number, hca)
     });
     World::of(sides)

@@ -32,8 +32,8 @@ fn a_pause_stops_its_priority_and_no_other() {
         cards.write(qp, 32 * 4096);
     }
     let now = cards.pair.now;
-    cards.pair.sides[A].hca.set_paused(now, 1 << 3);
-    assert_eq!(cards.pair.sides[A].hca.paused(), 1 << 3);
+    cards.pair.sides[A].hca.set_paused(now, 1, 1 << 3);
+    assert_eq!(cards.pair.sides[A].hca.paused(1), 1 << 3);
     cards.pair.run();
     assert_eq!([0, 1, 2, 3].map(|qp| cards.sent(qp).len()), [0, 0, 32, 32]);
     let hca = &mut cards.pair.sides[A].hca;
@@ -45,7 +45,7 @@ fn a_pause_stops_its_priority_and_no_other() {
     );
 
     let now = cards.pair.now;
-    hca.set_paused(now, 0);
+    hca.set_paused(now, 1, 0);
     assert!(hca.wants_transmit());
     cards.pair.run();
     assert_eq!(cards.sent(0)[0].at, now, "at once");
@@ -78,7 +78,7 @@ fn a_pause_stops_the_priority_of_the_trusted_field() {
             cards.add_with(attr(), class(by_dscp), by_pcp);
         }
         let now = cards.pair.now;
-        cards.pair.sides[A].hca.set_paused(now, 1 << 3);
+        cards.pair.sides[A].hca.set_paused(now, 1, 1 << 3);
         for qp in 0..2 {
             cards.write(qp, 32 * 4096);
         }
@@ -95,7 +95,7 @@ fn a_pause_lets_the_packet_finish_that_is_leaving() {
     let (now, hca) = (cards.pair.now, &mut cards.pair.sides[A].hca);
     let departure = hca.departure();
     assert!(departure > now);
-    hca.set_paused(now, 1 << 3);
+    hca.set_paused(now, 1, 1 << 3);
     // The port is busy, and nothing may leave when it is free.
     assert_eq!(hca.poll_timeout(), None);
     cards.pair.run_until(departure);
@@ -138,7 +138,7 @@ fn a_cnp_overtakes_data_and_waits_for_its_own_priority_alone() {
     };
     cards.pair.settle();
     let now = cards.pair.now;
-    cards.pair.sides[A].hca.set_paused(now, 1 << 6);
+    cards.pair.sides[A].hca.set_paused(now, 1, 1 << 6);
     cards
         .pair
         .give(A, class(3) | 0b11, &marked, Data::Length(0));
@@ -148,7 +148,7 @@ fn a_cnp_overtakes_data_and_waits_for_its_own_priority_alone() {
     assert!(sent > 5, "data go on: {sent}");
 
     let now = cards.pair.now;
-    cards.pair.sides[A].hca.set_paused(now, 1 << 3);
+    cards.pair.sides[A].hca.set_paused(now, 1, 1 << 3);
     cards.pair.run_for(2_000);
     assert_eq!(cnps(&cards), 1);
     let log = cards.pair.log.as_ref().unwrap();
@@ -160,7 +160,7 @@ fn a_cnp_overtakes_data_and_waits_for_its_own_priority_alone() {
     );
 
     // Without the pause it leaves next, however much waits.
-    cards.pair.sides[A].hca.set_paused(cards.pair.now, 0);
+    cards.pair.sides[A].hca.set_paused(cards.pair.now, 1, 0);
     cards.pair.run_for(1_000_000);
     cards.write(0, 64 * 4096);
     cards.pair.settle();
@@ -195,7 +195,7 @@ fn datagrams_leave_in_their_order_each_with_its_priority() {
         ..cards.regions[A].whole()
     };
     let now = cards.pair.now;
-    cards.pair.sides[A].hca.set_paused(now, 1 << 2);
+    cards.pair.sides[A].hca.set_paused(now, 1, 1 << 2);
     for priority in [5, 2, 7] {
         let wr = SendWr {
             to: to(class(priority)),
@@ -210,10 +210,12 @@ fn datagrams_leave_in_their_order_each_with_its_priority() {
         1,
         "the next one is paused, and nobody overtakes it"
     );
-    cards.pair.sides[A].hca.set_paused(cards.pair.now, 1 << 7);
+    cards.pair.sides[A]
+        .hca
+        .set_paused(cards.pair.now, 1, 1 << 7);
     cards.pair.run();
     assert_eq!(sent(&cards), 2);
-    cards.pair.sides[A].hca.set_paused(cards.pair.now, 0);
+    cards.pair.sides[A].hca.set_paused(cards.pair.now, 1, 0);
     cards.pair.run();
     assert_eq!(sent(&cards), 3);
 }
@@ -227,13 +229,13 @@ fn a_pause_times_out_only_packets_already_sent() {
     cards.write(0, 4096);
     cards.pair.settle();
     let now = cards.pair.now;
-    cards.pair.sides[A].hca.set_paused(now, 1 << 3);
+    cards.pair.sides[A].hca.set_paused(now, 1, 1 << 3);
     // Far longer than all retries take.
     cards.pair.run_for(10_000_000_000);
     assert_eq!(cards.pair.sides[A].expiries().len(), 1);
     assert_eq!(cards.sent(0).len(), 1);
     let resumed = cards.pair.now;
-    cards.pair.sides[A].hca.set_paused(resumed, 0);
+    cards.pair.sides[A].hca.set_paused(resumed, 1, 0);
     cards.pair.run();
     assert_eq!(cards.sent(0)[1].at, resumed);
     assert_eq!(cards.pair.sides[A].expiries().len(), 1);
@@ -248,7 +250,7 @@ fn a_port_without_a_rate_has_one_priority() {
     }
     cards.pair.sides[A]
         .hca
-        .set_paused(cards.pair.now, 1 << 1 | 1 << 6);
+        .set_paused(cards.pair.now, 1, 1 << 1 | 1 << 6);
     for qp in [0, 1] {
         cards.write(qp, 4 * 4096);
     }
@@ -288,8 +290,10 @@ fn pauses_at_random_only_delay() {
                 writes += 1;
             }
             let (now, paused) = (cards.pair.now, dice.next() as u8);
-            cards.pair.sides[A].hca.set_paused(now, paused);
-            cards.pair.sides[B].hca.set_paused(now, dice.next() as u8);
+            cards.pair.sides[A].hca.set_paused(now, 1, paused);
+            cards.pair.sides[B]
+                .hca
+                .set_paused(now, 1, dice.next() as u8);
             let before = cards.pair.log.as_ref().unwrap().len();
             cards.pair.run_for(dice.below(40_000));
             for sent in &cards.pair.log.as_ref().unwrap()[before..] {
@@ -301,7 +305,7 @@ fn pauses_at_random_only_delay() {
             assert!(deadline.is_none_or(|at| at > cards.pair.now), "seed {seed}");
         }
         for side in &mut cards.pair.sides {
-            side.hca.set_paused(cards.pair.now, 0);
+            side.hca.set_paused(cards.pair.now, 1, 0);
         }
         cards.pair.run();
         let done = &cards.pair.sides[A].completions;

@@ -9,12 +9,13 @@ use ferroce_device::{Counter, Hca, Outgoing, Qpn};
 use ferroce_wire::Psn;
 
 use crate::frame::Frame;
-use crate::host::{Host, host_of};
+use crate::host::{Host, number_of};
+use crate::topology::Topology;
 
 /// Answers that were lost, and what came again for them.
 #[derive(Default, Debug)]
 pub(crate) struct Answers {
-    /// The newest of each queue pair that was to get one.
+    /// The newest of each queue pair, by its address, that was to get one.
     lost: HashMap<(u32, Qpn), Psn>,
     /// Requests that came again for one, although they had been executed.
     needed: u64,
@@ -25,9 +26,9 @@ impl Answers {
     pub(crate) fn lose(&mut self, packet: &Outgoing) {
         let headers = &packet.headers;
         if headers.opcode().is_response()
-            && let Some(host) = host_of(packet.path.dest)
+            && let Some(address) = number_of(packet.path.dest)
         {
-            let newest = self.lost.entry((host, headers.dest_qp));
+            let newest = self.lost.entry((address, headers.dest_qp));
             let newest = newest.or_insert(headers.psn);
             if newest.is_before(headers.psn) {
                 *newest = headers.psn;
@@ -54,12 +55,13 @@ impl Answers {
     pub(crate) fn spurious<'a>(
         &self,
         hosts: &[Host],
+        topology: &Topology,
         under_way: impl Iterator<Item = (&'a Frame, &'a Outgoing)>,
     ) -> u64 {
-        let counted = |host: &Host| host.hca.state().counter(Counter::DuplicateRequest);
+        let counted = |host: &Host| host.hca.counter(Counter::DuplicateRequest);
         let came: u64 = hosts.iter().map(counted).sum();
         let coming = under_way.filter(|(frame, packet)| {
-            let hca = &hosts[frame.dest as usize].hca;
+            let hca = &hosts[topology.host_of(frame.dest) as usize].hca;
             is_repeated(hca, packet) && !self.is_needed(hca, frame, packet)
         });
         came.saturating_sub(self.needed) + coming.count() as u64

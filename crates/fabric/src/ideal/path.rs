@@ -20,8 +20,8 @@ pub struct Path {
 }
 
 impl Path {
-    /// Creates the path between two hosts on which `choose` selects one of the ports that each
-    /// switch offers. Returns `None` if there is none.
+    /// Creates the path from a host to an [address](Topology::address) on which `choose` selects one
+    /// of the ports that each switch offers, or a host with two links. Returns `None` if there is none.
     pub fn new(
         topology: &Topology,
         ports: &Ports,
@@ -29,7 +29,11 @@ impl Path {
         [src, dst]: [u32; 2],
         mut choose: impl FnMut(NodeId, &[u16]) -> u16,
     ) -> Option<Self> {
-        let (mut at, mut number) = (NodeId(src), 0);
+        let mut at = NodeId(src);
+        let mut number = match ports.at(at) {
+            [_, _] => choose(at, &[0, 1]),
+            _ => 0,
+        };
         let mut hops = Vec::new();
         loop {
             let port = ports.at(at).get(usize::from(number))?;
@@ -37,7 +41,7 @@ impl Path {
             hops.push(Hop { cable, end });
             at = port.peer;
             if topology.is_host(at) {
-                return (at.0 == dst && src != dst).then_some(Self { hops });
+                return (at.0 == topology.host_of(dst) && src != dst).then_some(Self { hops });
             }
             // A shortest path does not come back.
             if hops.len() > topology.names.len() {

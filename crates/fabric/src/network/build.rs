@@ -4,7 +4,7 @@ use ferroce_base::random::mix;
 use ferroce_base::time::{Span, Time};
 
 use super::watch::Watch;
-use super::{FabricConfig, Network};
+use super::{FabricConfig, NO_LINE, Network, links};
 use crate::events::EventQueue;
 use crate::frame::Parcel;
 use crate::line::{Line, Loss, Way};
@@ -25,7 +25,8 @@ impl<P: Parcel> Network<P> {
         let hosts = topology.hosts as usize;
         let (mut lines, leaving) = make_lines(&topology, seed);
         let (of_hosts, of_switches) = leaving.split_at(hosts);
-        let host_lines = of_hosts.iter().map(|lines| lines[0]).collect();
+        let both = |lines: &Vec<u32>| [lines[0], lines.get(1).copied().unwrap_or(NO_LINE)];
+        let host_lines = of_hosts.iter().map(both).collect();
         if switch.cuts_through {
             for leaving in of_switches {
                 allow_cut_through(&mut lines, leaving);
@@ -77,7 +78,7 @@ impl<P: Parcel> Network<P> {
 
     /// Sets the latency of a [plain](Self::plain) network for packets sent from now on.
     pub fn set_latency(&mut self, latency: Span) {
-        for line in &self.host_lines {
+        for (_, line) in self.host_lines.iter().copied().flat_map(links) {
             self.lines[(line ^ 1) as usize].set_delay(latency);
         }
     }

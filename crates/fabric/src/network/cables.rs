@@ -3,7 +3,7 @@
 use ferroce_dcqcn::Rate;
 
 use super::build::allow_cut_through;
-use super::{Network, Stations};
+use super::{Network, Stations, link_at};
 use crate::frame::Parcel;
 use crate::line::{Loss, Way};
 use crate::topology::NodeId;
@@ -36,7 +36,7 @@ impl<P: Parcel> Network<P> {
         };
         let (node, port) = from;
         if self.topology.is_host(NodeId(node)) {
-            ends.set_paused(self.now, node, paused);
+            ends.set_paused(self.now, node, link_at(port), paused);
             self.kick(ends, node);
             return;
         }
@@ -66,11 +66,21 @@ impl<P: Parcel> Network<P> {
         }
     }
 
-    /// Makes switches find paths around cables that are down, and use cables again that are up.
-    pub fn reroute(&mut self) {
-        for (cable, is_up) in self.is_up.iter().enumerate() {
-            if std::mem::replace(&mut self.is_routed[cable], *is_up) != *is_up {
-                self.routes.set_up(&self.topology, cable, *is_up);
+    /// Makes switches find paths around cables that are down, and use cables again that are up. So do
+    /// hosts with two links.
+    pub fn reroute(&mut self, ends: &mut impl Stations<P>) {
+        for cable in 0..self.is_up.len() {
+            let is_up = self.is_up[cable];
+            if std::mem::replace(&mut self.is_routed[cable], is_up) == is_up {
+                continue;
+            }
+            self.routes.set_up(&self.topology, cable, is_up);
+            for line in [2 * cable, 2 * cable + 1] {
+                let (node, port) = self.lines[line].way.from;
+                if self.topology.is_host(NodeId(node)) && self.topology.pairing.is_some() {
+                    ends.set_carrier(self.now, node, link_at(port), is_up);
+                    self.kick(ends, node);
+                }
             }
         }
     }

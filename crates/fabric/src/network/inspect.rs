@@ -107,12 +107,13 @@ impl<P: Parcel> Network<P> {
         }
     }
 
-    /// Puts a packet that the host has not sent on a host's line, the given time later than what it
+    /// Puts a packet that the host has not sent on the line of a host's first link, the given time later than what it
     /// sends now.
     pub fn inject(&mut self, host: u32, mut frame: Frame, packet: P, late: Span) {
         let id = self.packets.take();
         *self.packets.get_mut(id) = packet;
         frame.packet = id;
-        self.send_late(self.host_lines[host as usize], frame, late);
+        let [line, _] = self.host_lines[host as usize];
+        self.send_late(line, frame, late);
     }
 }

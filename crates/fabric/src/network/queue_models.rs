@@ -19,7 +19,7 @@ const ARRIVALS: u32 = 100_000;
 struct Nobody;
 
 impl Stations<Outgoing> for Nobody {
-    fn transmit(&mut self, _: Time, _: u32, _: &mut Outgoing) -> Option<Frame> {
+    fn transmit(&mut self, _: Time, _: u32, _: u8, _: &mut Outgoing) -> Option<Frame> {
         None
     }
 
@@ -27,7 +27,7 @@ impl Stations<Outgoing> for Nobody {
 
     fn expire(&mut self, _: Time, _: u32) {}
 
-    fn set_paused(&mut self, _: Time, _: u32, _: u8) {}
+    fn set_paused(&mut self, _: Time, _: u32, _: u8, _: u8) {}
 
     fn collect(&mut self, _: Time, _: u32) {}
 
@@ -35,7 +35,7 @@ impl Stations<Outgoing> for Nobody {
         None
     }
 
-    fn wants_transmit(&self, _: u32) -> bool {
+    fn wants_transmit(&self, _: u32, _: u8) -> bool {
         false
     }
 }

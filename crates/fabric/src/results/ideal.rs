@@ -81,13 +81,16 @@ impl<'a> Paths<'a> {
         self.one_way(src, dst, bytes) + path.delay + ack
     }
 
-    /// How long a port of that host is busy with a message.
+    /// How long all ports of that host together are busy with a message.
     fn busy(&self, host: u32, bytes: u32) -> Span {
-        let cable = self.neighbours[host as usize].first();
-        let rate = cable.map(|(cable, _)| self.topology.cables[*cable].rate);
+        let cables = self.neighbours[host as usize].iter();
+        let bps = cables.map(|(cable, _)| self.topology.cables[*cable].rate.bps());
         let packets = bytes.div_ceil(self.mtu).max(1);
         let all = bytes + packets * AROUND + MESSAGE;
-        rate.map_or(Span::ZERO, |rate| rate.transmission(all))
+        match bps.sum() {
+            0 => Span::ZERO,
+            bps => Rate::from_bps(bps).transmission(all),
+        }
     }
 
     fn path(&mut self, src: u32, dst: u32) -> Path {

@@ -3,7 +3,7 @@
 use ferroce_adp::QpTimeouts;
 use ferroce_base::time::{Span, Time};
 use ferroce_dcqcn::Rate;
-use ferroce_device::{Qos, Trust};
+use ferroce_device::{Pairing, Qos, Trust};
 
 use super::Scenario;
 use crate::topology::NodeId;
@@ -155,11 +155,18 @@ impl Scenario {
 
     /// How long a fault keeps a queue pair cut off.
     fn outage(&self, fault: &super::FaultSpan) -> Span {
-        let is_of_host = |cable: &usize| {
-            let ends = self.topology.cables[*cable].ends;
-            ends.iter().any(|node| self.topology.is_host(*node))
+        let down = fault.cables_down();
+        let others_of = |host: NodeId| {
+            let cables = self.topology.cables.iter().enumerate();
+            let of_host = cables.filter(move |(_, cable)| cable.ends.contains(&host));
+            of_host.filter(|(cable, _)| !down.contains(cable)).count()
         };
-        let can_avoid = !fault.cables_down().iter().any(is_of_host);
+        let is_bond = self.topology.pairing == Some(Pairing::Bond);
+        let ends = down
+            .iter()
+            .flat_map(|cable| self.topology.cables[*cable].ends);
+        let mut hosts = ends.filter(|node| self.topology.is_host(*node));
+        let can_avoid = hosts.all(|host| is_bond && others_of(host) > 0);
         match fault.reroute_after() {
             Some(after) if can_avoid => fault.length().min(after),
             _ => fault.length(),

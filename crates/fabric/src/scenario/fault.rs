@@ -67,7 +67,7 @@ impl FaultSpan {
         }
     }
 
-    /// When switches begin to use other paths.
+    /// When switches begin to use other paths, and bonds their other link.
     pub(super) fn reroute_after(&self) -> Option<Span> {
         self.reroute_after
     }

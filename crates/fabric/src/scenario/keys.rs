@@ -77,6 +77,11 @@ words! {
         List = "list",
         Hpcc = "hpcc",
     }
+    /// What the second link of each host is.
+    HostLinks {
+        TwoPorts = "two-ports",
+        Bond = "bond",
+    }
     /// A kind of workload.
     WorkloadKind {
         Incast = "incast",
@@ -176,6 +181,11 @@ pub(super) const TOPOLOGY: &[Key] = &[
         "servers_per_unit",
         Takes::Count,
         "rail-pod: servers that share their rails; all.",
+    ),
+    key(
+        "host_links",
+        Takes::Words(HostLinks::WORDS),
+        "What the second link of each host is; list, hpcc: of those with two cables. Hosts have one.",
     ),
     key("host_names", Takes::List, "list: the hosts."),
     key("switch_names", Takes::List, "list: the switches."),
@@ -490,7 +500,7 @@ pub(super) const FAULT: &[Key] = &[
     key(
         "reroute_after",
         Takes::Time,
-        "link-down, switch-reboot: switches use other paths so long after each change; never.",
+        "link-down, switch-reboot: switches use other paths, and bonds their other link, so long after each change; never.",
     ),
     key(
         "probability",

@@ -3,9 +3,10 @@
 use ferroce_base::time::Span;
 use ferroce_base::units::{Probability, Quantity, RATE, TIME};
 use ferroce_dcqcn::Rate;
+use ferroce_device::Pairing;
 use toml::de::DeValue;
 
-use super::keys::{self, TopologyKind as Kind};
+use super::keys::{self, HostLinks, TopologyKind as Kind};
 use crate::text::Resolver;
 use crate::topology::{
     CableSpec, Dumbbell, FatTree, HpccTopology, LeafSpine, NamedCable, NodeId, RailPod, Topology,
@@ -56,6 +57,7 @@ pub(super) fn read<'t>(
     reader.require(&section, "kind", "\"leaf-spine\"");
     let kind = reader.word(&section, "kind", Kind::ALL);
     let cables = cables(reader, &section);
+    let pairing = pairing(reader, &section);
     let kind = kind?;
     for name in needed(kind, &section) {
         reader.require(&section, name, example(name));
@@ -67,9 +69,18 @@ pub(super) fn read<'t>(
     );
     let before = reader.problem_count();
     let found = match kind {
-        Kind::Hpcc => hpcc(reader, &section, resolve),
-        Kind::List => list(reader, &section, cables.0),
-        _ => build(reader, &section, kind, cables).map_err(|error| error.to_string()),
+        Kind::Hpcc => hpcc(reader, &section, pairing, resolve),
+        Kind::List => list(reader, &section, cables.0, pairing),
+        _ => build(reader, &section, kind, cables)
+            .and_then(|topology| match pairing {
+                Some(pairing) => topology.with_second_links(pairing),
+                None => Ok(topology),
+            })
+            .map(|topology| Found {
+                topology,
+                nodes: None,
+            })
+            .map_err(|error| error.to_string()),
     };
     match found {
         _ if reader.problem_count() > before => None,
@@ -94,11 +105,14 @@ fn example(name: &str) -> &'static str {
 fn hpcc<'t>(
     reader: &mut Reader<'t>,
     section: &Section<'t>,
+    pairing: Option<Pairing>,
     resolve: &mut Resolver<'_>,
 ) -> Result<Found, String> {
     let name = reader.string(section, "file").unwrap_or_default();
     let text = resolve(name).map_err(|error| format!("cannot read {name}: {error}"))?;
-    let read = HpccTopology::read(&text).map_err(|error| format!("{name}: {error}"))?;
+    let read = HpccTopology::read(&text).map_err(|error| format!("{name}: {error}"));
+    let mut read = read?;
+    read.topology.pairing = pairing;
     let checked = read.topology.check();
     checked.map_err(|error| format!("{name}: {error}"))?;
     Ok(Found {
@@ -112,6 +126,7 @@ fn list<'t>(
     reader: &mut Reader<'t>,
     section: &Section<'t>,
     otherwise: CableSpec,
+    pairing: Option<Pairing>,
 ) -> Result<Found, String> {
     let names = |key| -> Vec<String> {
         let values = reader.list(section, key).unwrap_or_default();
@@ -134,8 +149,8 @@ fn list<'t>(
             }
         }
     }
-    let topology =
-        Topology::from_list(hosts, switches, &cables).map_err(|error| error.to_string())?;
+    let topology = Topology::from_list(hosts, switches, &cables, pairing);
+    let topology = topology.map_err(|error| error.to_string())?;
     Ok(Found {
         topology,
         nodes: None,
@@ -163,6 +178,15 @@ fn cable(value: &DeValue<'_>, otherwise: CableSpec) -> Option<NamedCable> {
         ends: [a, b].map(|name| (*name).to_owned()),
         spec,
         loss: Probability::ZERO,
+    })
+}
+
+/// What the second link of each host is.
+fn pairing<'t>(reader: &mut Reader<'t>, section: &Section<'t>) -> Option<Pairing> {
+    let links = reader.word(section, "host_links", HostLinks::ALL)?;
+    Some(match links {
+        HostLinks::TwoPorts => Pairing::Ports,
+        HostLinks::Bond => Pairing::Bond,
     })
 }
 
@@ -207,6 +231,7 @@ fn idle(kind: Kind, section: &Section<'_>) -> Vec<&'static str> {
             !matches!(kind, Kind::Pair | Kind::Star | Kind::List | Kind::Hpcc)
         }
         "rate" | "delay" => kind != Kind::Hpcc,
+        "host_links" => !matches!(kind, Kind::Pair | Kind::Dumbbell),
         _ => always.contains(&name) || needed.contains(&name),
     };
     let names = keys::TOPOLOGY.iter().map(|key| key.name);
@@ -218,9 +243,9 @@ fn build<'t>(
     section: &Section<'t>,
     kind: Kind,
     (host_cable, fabric): (CableSpec, CableSpec),
-) -> Result<Found, TopologyError> {
+) -> Result<Topology, TopologyError> {
     let mut count = |name| count_of(reader, section, name);
-    let built = match kind {
+    match kind {
         Kind::Pair => Topology::pair(host_cable),
         Kind::Star => Topology::star(count("hosts"), host_cable),
         Kind::Dumbbell => Dumbbell {
@@ -273,9 +298,7 @@ fn build<'t>(
         }
         // Read elsewhere.
         Kind::List | Kind::Hpcc => Topology::pair(host_cable),
-    };
-    let nodes = None;
-    built.map(|topology| Found { topology, nodes })
+    }
 }
 
 fn count_of<'t>(reader: &mut Reader<'t>, section: &Section<'t>, name: &str) -> u32 {

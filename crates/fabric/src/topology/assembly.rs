@@ -18,6 +18,7 @@ impl Assembly {
         within("cables", cables, 1, CABLES_MAX)?;
         let topology = Topology {
             hosts: 0,
+            pairing: None,
             names: Vec::with_capacity((hosts + switches) as usize),
             cables: Vec::with_capacity(cables as usize),
         };

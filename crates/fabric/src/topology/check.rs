@@ -29,9 +29,10 @@ impl Topology {
     /// Checks whether the topology can be simulated, and returns the first error. Topologies from
     /// builders are always valid.
     ///
-    /// Every host must have one cable; all nodes must be connected; names, rates and delays must be
-    /// as described at [`Topology`], [`RATE_MIN`] and [`DELAY_MAX`]; no cable may connect a node to
-    /// itself. Several cables may connect the same two nodes.
+    /// Every host must have one cable, or up to two that lead to switches if there is a
+    /// [pairing](Topology::pairing); all nodes must be connected; names, rates and delays must be as
+    /// described at [`Topology`], [`RATE_MIN`] and [`DELAY_MAX`]; no cable may connect a node to itself.
+    /// Several cables may connect the same two nodes.
     pub fn check(&self) -> Result<(), TopologyError> {
         let switches = (self.names.len() as u64).saturating_sub(self.hosts.into());
         within("hosts", self.hosts.into(), 1, HOSTS_MAX)?;
@@ -101,9 +102,10 @@ impl Topology {
         }
         for (node, &cables) in (0..).map(NodeId).zip(&degrees) {
             let name = || self.name(node).to_owned();
-            if self.is_host(node) && cables != 1 {
+            let max = if self.pairing.is_some() { 2 } else { 1 };
+            if self.is_host(node) && !(1..=max).contains(&cables) {
                 let host = name();
-                return Err(TopologyError::HostCables { host, cables });
+                return Err(TopologyError::HostCables { host, cables, max });
             }
             if cables > PORTS_MAX {
                 let switch = name();
@@ -139,6 +141,7 @@ impl Topology {
 mod tests {
     use ferroce_base::time::Span;
     use ferroce_dcqcn::Rate;
+    use ferroce_device::Pairing;
 
     use super::*;
     use crate::topology::CableSpec;
@@ -187,8 +190,20 @@ mod tests {
         );
         assert_eq!(
             broken(|it| it.cables.truncate(2)),
-            "host h2 has 0 cables: must be exactly 1; \
-             connect it to one switch, and make each port of a server a host of its own"
+            "host h2 has 0 cables: must be exactly 1; connect it to one switch"
+        );
+        let twice = |it: &mut Topology| it.cables.push(it.cables[2]);
+        assert_eq!(
+            broken(twice),
+            "host h2 has 2 cables: must be exactly 1, unless host_links says what a second one is"
+        );
+        assert_eq!(
+            broken(|it| {
+                it.pairing = Some(Pairing::Bond);
+                twice(it);
+                twice(it);
+            }),
+            "host h2 has 3 cables: must be 1 or 2; make the other ports of a server a host of their own"
         );
         assert_eq!(
             broken(|it| it.names.push("switch1".into())),

@@ -82,16 +82,15 @@ pub enum TopologyError {
         /// The delay.
         delay: Span,
     },
-    /// A host has no cable, or several.
-    #[error(
-        "host {host} has {cables} cables: must be exactly 1; \
-         connect it to one switch, and make each port of a server a host of its own"
-    )]
+    /// A host has no cable, or too many.
+    #[error("host {host} has {cables} cables: must be {}", number_and_hint(*cables, *max))]
     HostCables {
         /// The name of the host.
         host: String,
         /// How many it has.
         cables: u32,
+        /// How many it may have.
+        max: u32,
     },
     /// A switch has too many cables.
     #[error(
@@ -111,4 +110,14 @@ pub enum TopologyError {
         /// The name of one that cannot be reached from it.
         to: String,
     },
+}
+
+/// How many cables a host must have, and what to do if it has not.
+const fn number_and_hint(cables: u32, max: u32) -> &'static str {
+    match (max, cables) {
+        (1, 0) => "exactly 1; connect it to one switch",
+        (1, _) => "exactly 1, unless host_links says what a second one is",
+        (_, 0) => "1 or 2; connect it to a switch",
+        _ => "1 or 2; make the other ports of a server a host of their own",
+    }
 }

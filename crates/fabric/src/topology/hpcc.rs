@@ -142,6 +142,8 @@ fn read_delay(text: &str) -> Option<Span> {
 
 #[cfg(test)]
 mod tests {
+    use ferroce_device::Pairing;
+
     use super::*;
 
     const FILE: &str = "\
@@ -227,12 +229,15 @@ anything else
     }
 
     #[test]
-    fn hosts_with_two_cables_are_read_and_refused_by_the_check() {
+    fn hosts_with_two_cables_are_read_and_their_links_must_be_said() {
         let it = HpccTopology::read("3 2 3\n1 2\n0 1 1Gbps 1us 0 0 2 1Gbps 1us 0 1 2 1Gbps 1us 0");
-        let error = it.unwrap().topology.check().unwrap_err().to_string();
-        assert!(
-            error.starts_with("host h0 has 2 cables: must be exactly 1;"),
-            "{error}"
+        let mut topology = it.unwrap().topology;
+        let error = topology.check().unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "host h0 has 2 cables: must be exactly 1, unless host_links says what a second one is"
         );
+        topology.pairing = Some(Pairing::Bond);
+        assert_eq!(topology.check(), Ok(()));
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use ferroce_base::units::Probability;
+use ferroce_device::Pairing;
 
 use super::{Cable, CableSpec, NodeId, Topology, TopologyError};
 
@@ -18,16 +19,18 @@ pub struct NamedCable {
 }
 
 impl Topology {
-    /// Creates a topology from lists of hosts, switches and cables.
+    /// Creates a topology from lists of hosts, switches and cables. With a pairing, hosts may have two.
     pub fn from_list(
         hosts: Vec<String>,
         switches: Vec<String>,
         cables: &[NamedCable],
+        pairing: Option<Pairing>,
     ) -> Result<Self, TopologyError> {
         let mut it = Self {
             // Too many are found by the check.
             hosts: u32::try_from(hosts.len()).unwrap_or(u32::MAX),
             names: hosts,
+            pairing,
             cables: Vec::new(),
         };
         it.names.extend(switches);
@@ -69,7 +72,7 @@ mod tests {
             };
             let cables: Vec<_> = ends.iter().map(cable).collect();
             let names = |names: &[&str]| names.iter().map(|it| String::from(*it)).collect();
-            Topology::from_list(names(&["a", "b"]), names(&["tor"]), &cables)
+            Topology::from_list(names(&["a", "b"]), names(&["tor"]), &cables, None)
         };
         let topology = list(&[["tor", "b"], ["a", "tor"]]).unwrap();
         assert_eq!(topology.cables[0].ends, [NodeId(2), NodeId(1)]);

@@ -229,7 +229,7 @@ impl<'a, R: ReactionPoint> Flows<'a, R> {
 }
 
 impl<R: ReactionPoint> Stations<Packet> for Flows<'_, R> {
-    fn transmit(&mut self, now: Time, host: u32, packet: &mut Packet) -> Option<Frame> {
+    fn transmit(&mut self, now: Time, host: u32, _: u8, packet: &mut Packet) -> Option<Frame> {
         self.now = now;
         let Some(index) = host.checked_sub(1) else {
             *packet = Packet::Cnp;
@@ -274,7 +274,7 @@ impl<R: ReactionPoint> Stations<Packet> for Flows<'_, R> {
 
     fn expire(&mut self, _: Time, _: u32) {}
 
-    fn set_paused(&mut self, _: Time, _: u32, _: u8) {}
+    fn set_paused(&mut self, _: Time, _: u32, _: u8, _: u8) {}
 
     fn collect(&mut self, now: Time, _: u32) {
         self.now = now;
@@ -285,7 +285,7 @@ impl<R: ReactionPoint> Stations<Packet> for Flows<'_, R> {
         (at > now).then_some(at)
     }
 
-    fn wants_transmit(&self, host: u32) -> bool {
+    fn wants_transmit(&self, host: u32, _: u8) -> bool {
         match self.flow(host) {
             Some(flow) => flow.sends_at <= self.now,
             None => !self.cnps.is_empty(),

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use ferroce_dcqcn::{CongestionPoint, Params, presets};
-use ferroce_device::{Mtu, Personality, Qos, QpAttr, Trust, VlanId};
+use ferroce_device::{Mtu, Pairing, Personality, Qos, QpAttr, Trust, VlanId};
 use ferroce_fabric::topology::CableSpec;
 use ferroce_fabric::{
     Fault, JobConfig, Loss, OnError, Schedule, Simulation, Span, Standing, SwitchConfig, Time,
@@ -97,7 +97,7 @@ impl Plan {
                 }
             }
         }
-        let mut lasts: BTreeMap<(u32, u32, u16), (Time, Time)> = BTreeMap::new();
+        let mut lasts: BTreeMap<Option<u32>, (Time, Time)> = BTreeMap::new();
         let mut by_start: Vec<_> = (0..self.workload.transfers.len()).collect();
         by_start.sort_by_key(|it| player.outcomes[*it].started);
         for index in by_start {
@@ -108,7 +108,8 @@ impl Plan {
             if !self.jobs[usize::from(it.job)].qp_per_transfer && outcome.delivered < Time::NEVER {
                 // Messages of a queue pair complete in order; the order of those at the same time
                 // is not checked here.
-                let last = lasts.entry((it.src, it.dst, it.job)).or_default();
+                let connection = player.connection_of(TransferId(index as u32));
+                let last = lasts.entry(connection).or_default();
                 assert!(
                     last.1 <= outcome.delivered || last.0 == outcome.started,
                     "{index} came before one that was posted earlier"
@@ -171,6 +172,14 @@ fn any_topology(dice: &mut Dice) -> Topology {
         _ => Topology::pair(link).unwrap(),
     };
     if dice.chance(30) {
+        let pairing = dice.pick(&[Pairing::Ports, Pairing::Bond]);
+        // Not with an odd number of leaves, nor without a switch.
+        topology = topology
+            .clone()
+            .with_second_links(pairing)
+            .unwrap_or(topology);
+    }
+    if dice.chance(30) {
         for cable in &mut topology.cables {
             let link = any_link(dice);
             (cable.rate, cable.delay) = (link.rate, link.delay);
@@ -197,8 +206,8 @@ fn any_switch(dice: &mut Dice, topology: &Topology) -> SwitchConfig {
     let weights = [0; 8].map(|_| dice.below(5) as u8);
     let ecn = CongestionPoint::new(2_000, 50_000, 500_000).unwrap();
     SwitchConfig {
-        // The largest number of ports in these topologies is 7.
-        buffer_bytes: shared + 7 * priorities * headroom_bytes,
+        // The largest number of ports in these topologies is 12.
+        buffer_bytes: shared + 12 * priorities * headroom_bytes,
         ecn: dice.chance(50).then_some(ecn),
         lossless,
         headroom_bytes,

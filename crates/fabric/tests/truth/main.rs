@@ -13,3 +13,4 @@ mod published;
 mod reaction;
 mod repeats;
 mod sharing;
+mod two_links;

@@ -38,6 +38,7 @@ impl Row {
             hosts: 2 * FLOWS,
             names: (0..nodes).map(|node| format!("n{node}")).collect(),
             cables: hosts.chain(row).collect(),
+            ..Topology::default()
         };
         topology.check().unwrap();
         Self { topology }

@@ -86,6 +86,7 @@ pub(crate) fn chain(links: &[CableSpec]) -> Topology {
         hosts: 2,
         names: (0..2 + switches).map(|node| format!("n{node}")).collect(),
         cables: cables.collect(),
+        ..Topology::default()
     }
 }
 

@@ -476,7 +476,7 @@ impl Pair {
 
 /// Both ends of the network.
 impl Stations<Packet> for Pair {
-    fn transmit(&mut self, now: Time, host: u32, packet: &mut Packet) -> Option<Frame> {
+    fn transmit(&mut self, now: Time, host: u32, _: u8, packet: &mut Packet) -> Option<Frame> {
         self.now = now;
         let id = Id::of(host);
         if !self[id].ready || self[id].free_at > now || self.is_stalled(id) {
@@ -522,7 +522,7 @@ impl Stations<Packet> for Pair {
         }
     }
 
-    fn set_paused(&mut self, _: Time, _: u32, _: u8) {}
+    fn set_paused(&mut self, _: Time, _: u32, _: u8, _: u8) {}
 
     fn collect(&mut self, now: Time, host: u32) {
         self[Id::of(host)].qp.audit(now, RD_ATOMIC_MAX);
@@ -537,7 +537,7 @@ impl Stations<Packet> for Pair {
         Some(next.min()?.max(side.stalled_until))
     }
 
-    fn wants_transmit(&self, _: u32) -> bool {
+    fn wants_transmit(&self, _: u32, _: u8) -> bool {
         false
     }
 }
