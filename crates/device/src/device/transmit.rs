@@ -32,26 +32,24 @@ impl Hca {
     /// [`Self::poll_transmit`] for hosts that make bytes of each packet at once, and keep the room
     /// for one: packets are large. False: there is none, and `out` holds nothing of use.
     pub fn poll_transmit_into(&mut self, now: Time, out: &mut Outgoing) -> bool {
-        self.poll_links(self.link_numbers(), now, out)
+        self.poll_by(None, now, out)
     }
 
     /// The same for one link, from 1: hosts whose links have a rate can send by each independently.
     #[inline]
     pub fn poll_link_into(&mut self, link: u8, now: Time, out: &mut Outgoing) -> bool {
-        self.poll_links(link..=link, now, out)
+        self.poll_by(Some(link), now, out)
     }
 
-    fn poll_links(
-        &mut self,
-        links: RangeInclusive<LinkNumber>,
-        now: Time,
-        out: &mut Outgoing,
-    ) -> bool {
+    /// The next packet for a link, or for any.
+    #[inline]
+    fn poll_by(&mut self, link: Option<LinkNumber>, now: Time, out: &mut Outgoing) -> bool {
         self.common.now = now;
         self.refresh(); // timers are armed here
         let made = if self.second.is_none() && self.first.egress.is_clear() {
             self.next_packet(1, now, out)
         } else {
+            let links = link.map_or(self.link_numbers(), |link| link..=link);
             self.poll_impaired(links, now, out)
         };
         if made {

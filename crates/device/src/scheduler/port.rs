@@ -39,6 +39,11 @@ type Priorities = u8;
 /// the second.
 pub(crate) type Queues = u16;
 
+/// The queues of a link with these priorities.
+fn queues(link: LinkNumber, priorities: Priorities) -> Queues {
+    Queues::from(priorities) << lowest(link)
+}
+
 /// The first of a link's queues.
 fn lowest(link: LinkNumber) -> u8 {
     if link == 2 { PRIORITIES as u8 } else { 0 }
@@ -88,18 +93,14 @@ impl Port {
     /// waiting queue pairs.
     #[inline]
     pub(crate) fn highest(&self, link: LinkNumber, others: Queues) -> Option<u8> {
-        let lowest = lowest(link);
-        let ready = (self.ready.waiting | others) & !self.paused;
-        let of_link = (ready >> lowest) as Priorities;
-        let highest = of_link.checked_ilog2();
-        highest.map(|priority| lowest + priority as u8) // below 8
+        let ready = (self.ready.waiting | others) & !self.paused & queues(link, Priorities::MAX);
+        ready.checked_ilog2().map(|queue| queue as u8) // below 16
     }
 
     /// Pauses these priorities of a link and resumes all others.
     pub(crate) fn set_paused(&mut self, link: LinkNumber, paused: Priorities) {
-        let lowest = lowest(link);
-        self.paused &= !(Queues::from(Priorities::MAX) << lowest);
-        self.paused |= Queues::from(paused) << lowest;
+        self.paused &= !queues(link, Priorities::MAX);
+        self.paused |= queues(link, paused);
     }
 
     /// Priorities of a link that are paused.
