@@ -5,6 +5,7 @@ use std::process::Command;
 use clap::ValueEnum;
 use ferroce_dynlib::Version;
 
+use super::plan::What;
 use super::release::{Package, Release};
 use super::settings::Settings;
 use crate::output::{Failure, Output};
@@ -36,6 +37,14 @@ pub(super) trait Adapter {
     -> Vec<(String, String)>;
     /// What it can be expected to do.
     fn outlook(&self, version: Version, settings: &Settings<Self::Mode>) -> Outlook;
+    /// Why something cannot happen to hosts of this library; `None` if it can.
+    fn refusal(&self, _: &What) -> Option<&'static str> {
+        None
+    }
+    /// The `mpirun` that starts all hosts; `None` if the drill does. It may end them all if it sees fit.
+    fn launcher(&self, _: &Release) -> Result<Option<Command>, Failure> {
+        Ok(None)
+    }
     /// Starts a host, which is told its position by what is added to the command. Rails are named by
     /// device and port, `h0r0:1`.
     fn host(
@@ -60,10 +69,28 @@ pub(super) struct Outlook {
     pub(super) heeds_ports: bool,
     /// How often it tries when queue pairs give up, one attempt after the other.
     pub(super) attempts: u64,
+    /// Whether it ends the process if it gives up, in place of an error.
+    pub(super) aborts: bool,
     /// Whether traffic moves to other rails.
     pub(super) fails_over: bool,
     /// Whether it moves back.
     pub(super) recovers: bool,
+}
+
+impl Outlook {
+    /// Of a library with all rails in each connection, which returns an error when queue pairs give up.
+    pub(super) fn of(app: &'static str) -> Self {
+        Self {
+            app,
+            timeout: None,
+            is_merged: true,
+            heeds_ports: false,
+            attempts: 1,
+            aborts: false,
+            fails_over: false,
+            recovers: false,
+        }
+    }
 }
 
 /// Why a release that is older than this one cannot do something.

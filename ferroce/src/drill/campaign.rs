@@ -101,6 +101,11 @@ impl Campaign {
             )));
         }
         let plans = self.trouble.plans(self.hosts.into(), self.rails.into())?;
+        for event in plans.iter().flat_map(|plan| &plan.events) {
+            if let Some(reason) = library.refusal(&event.what) {
+                return Err(Failure::input(format_args!("{}: {reason}", event.what)));
+            }
+        }
         let pcap = self.pcap.as_deref().map(put::place).transpose()?;
         let page_file = self.output.as_deref().map(put::place).transpose()?;
         let policies = self.policies()?;
@@ -205,6 +210,10 @@ impl Campaign {
             true => Forecast::heeding(&it, fails_over),
             false => Forecast::of(&it, outage, fails_over, outlook.attempts),
         });
+        let forecast = forecast.map(|it| Forecast {
+            aborts: outlook.aborts,
+            ..it
+        });
         let gives_up = endurance.map_or(Span::from_secs(60), |it| it.gives_up_last);
         // Sender and receiver of a connection may notice one after the other.
         let ends = if fails_over { 2 } else { 1 };
@@ -275,6 +284,15 @@ struct Ring<'a, A: Adapter> {
 }
 
 impl<A: Adapter> Hosts for Ring<'_, A> {
+    fn launcher(&self) -> Result<Option<process::Command>, Failure> {
+        let launcher = self.library.launcher(self.case.release)?;
+        let variables = self.variables.iter().map(|(name, value)| (name, value));
+        Ok(launcher.map(|mut launcher| {
+            launcher.envs(variables);
+            launcher
+        }))
+    }
+
     fn command(&self, host: usize) -> Result<process::Command, Failure> {
         let rails = 0..usize::from(self.campaign.rails);
         let ports = self.campaign.ports();

@@ -95,13 +95,10 @@ impl Adapter for Drill {
 
     fn outlook(&self, _: Version, _: &Settings<Nothing>) -> Outlook {
         Outlook {
-            app: "mooncake",
-            timeout: None,
-            is_merged: true,
             heeds_ports: true,
             attempts: ATTEMPTS,
             fails_over: true,
-            recovers: false,
+            ..Outlook::of("mooncake")
         }
     }
 
