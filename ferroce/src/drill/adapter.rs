@@ -42,7 +42,7 @@ pub(super) trait Adapter {
         None
     }
     /// The `mpirun` that starts all hosts; `None` if the drill does. It may end them all if it sees fit.
-    fn launcher(&self, _: &Release) -> Result<Option<Command>, Failure> {
+    fn launcher(&self, _: &Release, _: &Settings<Self::Mode>) -> Result<Option<Command>, Failure> {
         Ok(None)
     }
     /// Starts a host, which is told its position by what is added to the command. Rails are named by
@@ -69,8 +69,8 @@ pub(super) struct Outlook {
     pub(super) heeds_ports: bool,
     /// How often it tries when queue pairs give up, one attempt after the other.
     pub(super) attempts: u64,
-    /// Whether it ends the process if it gives up, in place of an error.
-    pub(super) aborts: bool,
+    /// Whether its hosts are one job: a process that cannot go on ends, and all others with it.
+    pub(super) is_a_job: bool,
     /// Whether traffic moves to other rails.
     pub(super) fails_over: bool,
     /// Whether it moves back.
@@ -86,7 +86,7 @@ impl Outlook {
             is_merged: true,
             heeds_ports: false,
             attempts: 1,
-            aborts: false,
+            is_a_job: false,
             fails_over: false,
             recovers: false,
         }

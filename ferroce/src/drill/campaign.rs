@@ -202,7 +202,8 @@ impl Campaign {
         )?;
         let rails = usize::from(self.rails);
         let leaves_a_rail = plan.leaves_a_rail(rails, outlook.recovers);
-        let heeds_it = outlook.heeds_ports && plan.downs_a_port();
+        let heeds_it = (outlook.heeds_ports && plan.downs_a_port())
+            || (outlook.is_a_job && plan.kills_a_host());
         let is_noticed = heeds_it || !outlook.heeds_ports;
         let fails_over = outlook.is_merged && outlook.fails_over && leaves_a_rail && is_noticed;
         let forecast = endurance.zip(plan.outage());
@@ -211,7 +212,7 @@ impl Campaign {
             false => Forecast::of(&it, outage, fails_over, outlook.attempts),
         });
         let forecast = forecast.map(|it| Forecast {
-            aborts: outlook.aborts,
+            aborts: outlook.is_a_job,
             ..it
         });
         let gives_up = endurance.map_or(Span::from_secs(60), |it| it.gives_up_last);
@@ -285,7 +286,9 @@ struct Ring<'a, A: Adapter> {
 
 impl<A: Adapter> Hosts for Ring<'_, A> {
     fn launcher(&self) -> Result<Option<process::Command>, Failure> {
-        let launcher = self.library.launcher(self.case.release)?;
+        let launcher = self
+            .library
+            .launcher(self.case.release, self.case.settings)?;
         let variables = self.variables.iter().map(|(name, value)| (name, value));
         Ok(launcher.map(|mut launcher| {
             launcher.envs(variables);

@@ -32,7 +32,7 @@ pub(super) struct Forecast {
     pub(super) gives_up: (Span, Span),
     /// Whether the library can move its traffic to another rail.
     pub(super) fails_over: bool,
-    /// Whether it ends the process where others return an error.
+    /// Whether it ends its processes where others return an error.
     pub(super) aborts: bool,
 }
 

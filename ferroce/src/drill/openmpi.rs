@@ -6,7 +6,7 @@ use std::process::Command;
 use clap::{Args, ValueEnum};
 use ferroce_dynlib::Version;
 
-use super::adapter::{Adapter, Outlook};
+use super::adapter::{Adapter, Outlook, too_old};
 use super::campaign::Campaign;
 use super::plan::What;
 use super::python;
@@ -18,8 +18,8 @@ use crate::output::{Failure, Output, exit_codes};
 const EXAMPLES: &str = exit_codes!(
     "Examples:
   ferroce drill openmpi --openmpi 5.0.9,5.0.11 --outage 300ms,3s
-  ferroce drill openmpi --openmpi 5.0.11 --pml ucx,ob1 --outage forever
-  ferroce drill openmpi --openmpi 5.0.11 --peer kill
+  ferroce drill openmpi --openmpi 5.0.11 --ft off,ulfm --peer kill
+  ferroce drill openmpi --openmpi 5.0.11 --profile link-flap --outage forever
   ferroce drill openmpi --openmpi 5.0.11 --env UCX_RC_TIMEOUT=50ms"
 );
 
@@ -59,27 +59,36 @@ pub(crate) struct Drill {
     /// A library of your own, libmpi.so.40, with bin/mpirun in a directory above it
     #[arg(long, value_name = "FILE")]
     library: Vec<PathBuf>,
-    /// What messages use, comma-separated: a run for each
+    /// The job's fault tolerance, comma-separated: a run for each
     #[arg(
         long,
-        value_name = "PML",
+        value_name = "MODE",
         value_delimiter = ',',
         value_enum,
-        default_value = "ucx"
+        default_value = "off"
     )]
-    pml: Vec<Pml>,
+    ft: Vec<FaultTolerance>,
     #[command(flatten)]
     campaign: Campaign,
 }
 
-/// What messages use.
+/// The job's fault tolerance.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(in crate::drill) enum Pml {
-    /// UCX's tagged messages
-    Ucx,
-    /// Open MPI's own protocols, over UCX's transports
-    Ob1,
+pub(in crate::drill) enum FaultTolerance {
+    /// mpirun ends all processes if one of them ends
+    Off,
+    /// User-level failure mitigation: the others go on
+    Ulfm,
 }
+
+/// The first release that has user-level failure mitigation.
+const ULFM: Version = Version {
+    major: 5,
+    minor: 0,
+    patch: 0,
+};
+/// What the hosts need besides what UCX's do: all rails, also for messages that UCX does not announce.
+const DEFAULTS: [(&str, &str); 2] = [("OMPI_MCA_pml", "ucx"), ("UCX_MAX_EAGER_RAILS", "4")];
 
 impl Drill {
     pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
@@ -88,10 +97,10 @@ impl Drill {
 }
 
 impl Adapter for Drill {
-    type Mode = Pml;
+    type Mode = FaultTolerance;
 
     const PACKAGE: &'static Package = &PACKAGE;
-    const OPTION: &'static str = "pml";
+    const OPTION: &'static str = "ft";
     const PREFIXES: &'static [&'static str] = &["OMPI_MCA_", "UCX_"];
     const VARIABLE: &'static str = "UCX_RC_TIMEOUT=2s";
 
@@ -102,25 +111,22 @@ impl Adapter for Drill {
         PACKAGE.releases(&self.versions, &self.library, command, to)
     }
 
-    fn modes(&self) -> &[Pml] {
-        &self.pml
+    fn modes(&self) -> &[FaultTolerance] {
+        &self.ft
     }
 
-    fn lacking(&self, _: Version, _: &Pml) -> Option<String> {
-        None
+    fn lacking(&self, version: Version, mode: &FaultTolerance) -> Option<String> {
+        let is_too_old = *mode == FaultTolerance::Ulfm && version < ULFM;
+        is_too_old.then(|| too_old(Self::TITLE, version, ULFM))
     }
 
-    fn variables(&self, _: Version, settings: &Settings<Pml>) -> Vec<(String, String)> {
-        let of_mode: &[_] = match settings.mode {
-            Some(Pml::Ob1) => &[("OMPI_MCA_pml", "ob1"), ("OMPI_MCA_btl", "self,uct")],
-            _ => &[("OMPI_MCA_pml", "ucx")],
-        };
-        settings.variables(&ucx::DEFAULTS, of_mode)
+    fn variables(&self, _: Version, settings: &Settings<FaultTolerance>) -> Vec<(String, String)> {
+        settings.variables(&[&DEFAULTS, &ucx::DEFAULTS[..]].concat(), &[])
     }
 
-    fn outlook(&self, _: Version, _: &Settings<Pml>) -> Outlook {
+    fn outlook(&self, _: Version, _: &Settings<FaultTolerance>) -> Outlook {
         Outlook {
-            aborts: true,
+            is_a_job: true,
             ..Outlook::of("ucx")
         }
     }
@@ -130,28 +136,28 @@ impl Adapter for Drill {
         is_restart.then_some("a job of MPI does not take a process back; have it stopped or killed")
     }
 
-    fn launcher(&self, release: &Release) -> Result<Option<Command>, Failure> {
+    fn launcher(
+        &self,
+        release: &Release,
+        settings: &Settings<FaultTolerance>,
+    ) -> Result<Option<Command>, Failure> {
         let mut command = Command::new(mpirun(&release.file)?);
-        command.args([
-            "--allow-run-as-root",
-            "--oversubscribe",
-            "--bind-to",
-            "none",
-        ]);
+        command.args(["--allow-run-as-root", "--oversubscribe"]);
+        command.args(["--bind-to", "none"]);
+        if settings.mode == Some(FaultTolerance::Ulfm) {
+            command.args(["--with-ft", "ulfm"]);
+        }
         Ok(Some(command))
     }
 
     fn host(
         &self,
         release: &Release,
-        _: &Settings<Pml>,
+        _: &Settings<FaultTolerance>,
         rails: &[String],
     ) -> Result<Command, Failure> {
         let mut command = command(&release.file)?;
         command.env("UCX_NET_DEVICES", rails.join(","));
-        let mut devices: Vec<_> = rails.iter().filter_map(|it| it.split(':').next()).collect();
-        devices.dedup();
-        command.env("OMPI_MCA_btl_uct_memory_domains", devices.join(","));
         Ok(command)
     }
 }
