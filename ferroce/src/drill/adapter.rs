@@ -20,7 +20,7 @@ pub(super) trait Adapter {
     /// Its name in text.
     const TITLE: &'static str = Self::PACKAGE.title;
     /// What an option for the mode is called.
-    const OPTION: &'static str;
+    const OPTION: &'static str = "";
     /// Prefixes of variables that go without saying.
     const PREFIXES: &'static [&'static str];
     /// A variable with a value, for messages.
@@ -29,9 +29,13 @@ pub(super) trait Adapter {
     /// The releases that are asked for. What is not there is downloaded.
     fn releases(&self, to: &mut Output<'_>) -> Result<Vec<Release>, Failure>;
     /// The modes that are asked for; none if the library decides.
-    fn modes(&self) -> &[Self::Mode];
+    fn modes(&self) -> &[Self::Mode] {
+        &[]
+    }
     /// Why a release cannot run with a mode; `None` if it can.
-    fn lacking(&self, version: Version, mode: &Self::Mode) -> Option<String>;
+    fn lacking(&self, _: Version, _: &Self::Mode) -> Option<String> {
+        None
+    }
     /// All variables of a host's process but those that only one host has.
     fn variables(&self, version: Version, settings: &Settings<Self::Mode>)
     -> Vec<(String, String)>;
@@ -42,7 +46,7 @@ pub(super) trait Adapter {
         None
     }
     /// The `mpirun` that starts all hosts; `None` if the drill does. It may end them all if it sees fit.
-    fn launcher(&self, _: &Release, _: &Settings<Self::Mode>) -> Result<Option<Command>, Failure> {
+    fn launcher(&self, _: &Release) -> Result<Option<Command>, Failure> {
         Ok(None)
     }
     /// Starts a host, which is told its position by what is added to the command. Rails are named by
@@ -54,6 +58,10 @@ pub(super) trait Adapter {
         rails: &[String],
     ) -> Result<Command, Failure>;
 }
+
+/// The mode of a library that has none.
+#[derive(Clone, Debug, ValueEnum)]
+pub(super) enum NoMode {}
 
 /// What a library can be expected to do when queue pairs fail.
 #[derive(Clone, Copy, Debug)]

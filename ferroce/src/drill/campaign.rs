@@ -286,9 +286,7 @@ struct Ring<'a, A: Adapter> {
 
 impl<A: Adapter> Hosts for Ring<'_, A> {
     fn launcher(&self) -> Result<Option<process::Command>, Failure> {
-        let launcher = self
-            .library
-            .launcher(self.case.release, self.case.settings)?;
+        let launcher = self.library.launcher(self.case.release)?;
         let variables = self.variables.iter().map(|(name, value)| (name, value));
         Ok(launcher.map(|mut launcher| {
             launcher.envs(variables);

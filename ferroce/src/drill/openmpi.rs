@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf, absolute};
 use std::process::Command;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use ferroce_dynlib::Version;
 
-use super::adapter::{Adapter, Outlook, too_old};
+use super::adapter::{Adapter, NoMode, Outlook};
 use super::campaign::Campaign;
 use super::plan::What;
 use super::python;
@@ -18,7 +18,7 @@ use crate::output::{Failure, Output, exit_codes};
 const EXAMPLES: &str = exit_codes!(
     "Examples:
   ferroce drill openmpi --openmpi 5.0.9,5.0.11 --outage 300ms,3s
-  ferroce drill openmpi --openmpi 5.0.11 --ft off,ulfm --peer kill
+  ferroce drill openmpi --openmpi 5.0.11 --peer kill
   ferroce drill openmpi --openmpi 5.0.11 --profile link-flap --outage forever
   ferroce drill openmpi --openmpi 5.0.11 --env UCX_RC_TIMEOUT=50ms"
 );
@@ -59,34 +59,10 @@ pub(crate) struct Drill {
     /// A library of your own, libmpi.so.40, with bin/mpirun in a directory above it
     #[arg(long, value_name = "FILE")]
     library: Vec<PathBuf>,
-    /// The job's fault tolerance, comma-separated: a run for each
-    #[arg(
-        long,
-        value_name = "MODE",
-        value_delimiter = ',',
-        value_enum,
-        default_value = "off"
-    )]
-    ft: Vec<FaultTolerance>,
     #[command(flatten)]
     campaign: Campaign,
 }
 
-/// The job's fault tolerance.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(in crate::drill) enum FaultTolerance {
-    /// mpirun ends all processes if one of them ends
-    Off,
-    /// User-level failure mitigation: the others go on
-    Ulfm,
-}
-
-/// The first release that has user-level failure mitigation.
-const ULFM: Version = Version {
-    major: 5,
-    minor: 0,
-    patch: 0,
-};
 /// What the hosts need besides what UCX's do: all rails, also for messages that UCX does not announce.
 const DEFAULTS: [(&str, &str); 2] = [("OMPI_MCA_pml", "ucx"), ("UCX_MAX_EAGER_RAILS", "4")];
 
@@ -97,34 +73,25 @@ impl Drill {
 }
 
 impl Adapter for Drill {
-    type Mode = FaultTolerance;
+    type Mode = NoMode;
 
     const PACKAGE: &'static Package = &PACKAGE;
-    const OPTION: &'static str = "ft";
     const PREFIXES: &'static [&'static str] = &["OMPI_MCA_", "UCX_"];
     const VARIABLE: &'static str = "UCX_RC_TIMEOUT=2s";
 
     fn releases(&self, to: &mut Output<'_>) -> Result<Vec<Release>, Failure> {
-        for library in &self.library {
-            mpirun(library)?;
+        let releases = PACKAGE.releases(&self.versions, &self.library, command, to)?;
+        for release in &releases {
+            mpirun(&release.file)?;
         }
-        PACKAGE.releases(&self.versions, &self.library, command, to)
+        Ok(releases)
     }
 
-    fn modes(&self) -> &[FaultTolerance] {
-        &self.ft
-    }
-
-    fn lacking(&self, version: Version, mode: &FaultTolerance) -> Option<String> {
-        let is_too_old = *mode == FaultTolerance::Ulfm && version < ULFM;
-        is_too_old.then(|| too_old(Self::TITLE, version, ULFM))
-    }
-
-    fn variables(&self, _: Version, settings: &Settings<FaultTolerance>) -> Vec<(String, String)> {
+    fn variables(&self, _: Version, settings: &Settings<NoMode>) -> Vec<(String, String)> {
         settings.variables(&[&DEFAULTS, &ucx::DEFAULTS[..]].concat(), &[])
     }
 
-    fn outlook(&self, _: Version, _: &Settings<FaultTolerance>) -> Outlook {
+    fn outlook(&self, _: Version, _: &Settings<NoMode>) -> Outlook {
         Outlook {
             is_a_job: true,
             ..Outlook::of("ucx")
@@ -136,24 +103,17 @@ impl Adapter for Drill {
         is_restart.then_some("a job of MPI does not take a process back; have it stopped or killed")
     }
 
-    fn launcher(
-        &self,
-        release: &Release,
-        settings: &Settings<FaultTolerance>,
-    ) -> Result<Option<Command>, Failure> {
+    fn launcher(&self, release: &Release) -> Result<Option<Command>, Failure> {
         let mut command = Command::new(mpirun(&release.file)?);
         command.args(["--allow-run-as-root", "--oversubscribe"]);
         command.args(["--bind-to", "none"]);
-        if settings.mode == Some(FaultTolerance::Ulfm) {
-            command.args(["--with-ft", "ulfm"]);
-        }
         Ok(Some(command))
     }
 
     fn host(
         &self,
         release: &Release,
-        _: &Settings<FaultTolerance>,
+        _: &Settings<NoMode>,
         rails: &[String],
     ) -> Result<Command, Failure> {
         let mut command = command(&release.file)?;
