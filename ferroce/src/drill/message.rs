@@ -73,7 +73,8 @@ fn last_words(text: &str) -> Option<Message<'_>> {
     let (place, text) = rest.trim_start().split_once(' ')?;
     let is_it = from.split(':').count() == 4 && place.contains(".c:");
     is_it.then_some(Message {
-        is_warning: true,
+        // Details follow in brackets.
+        is_warning: !text.trim_start().starts_with('['),
         text,
     })
 }

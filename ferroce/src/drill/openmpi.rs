@@ -133,10 +133,12 @@ fn command(library: &Path) -> Result<Command, Failure> {
 /// The launcher that belongs to a library.
 fn mpirun(library: &Path) -> Result<PathBuf, Failure> {
     let library = absolute(library)?;
-    let mut all = library.ancestors().map(|above| above.join("bin/mpirun"));
+    // What is in the root is not of the same installation.
+    let above = library.ancestors().filter(|it| it.parent().is_some());
+    let mut all = above.map(|it| it.join("bin/mpirun"));
     all.find(|file| file.is_file()).ok_or_else(|| {
         Failure::input(format_args!(
-            "{}: no bin/mpirun in a directory above it; give libmpi.so.40 of a whole installation",
+            "{}: there is no bin/mpirun in a directory above it; give libmpi.so.40 of a whole installation",
             library.display()
         ))
     })

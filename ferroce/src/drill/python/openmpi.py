@@ -19,7 +19,7 @@ def load(arguments):
     text = text.value.decode(errors="replace")
     version = re.match(r"Open MPI v((4\.1|5\.0)\.\d+)", text)
     if not version:
-        raise ValueError(f"it is {text.split(',')[0]}, which is not known; known is Open MPI 4.1 and 5.0")
+        raise ValueError(f"it is {text.split(',')[0]}; known is Open MPI 4.1 and 5.0")
     return version[1]
 
 
