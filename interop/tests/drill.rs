@@ -6,6 +6,7 @@ mod schema;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{self, Command, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ferroce_interop::lab::{Lab, program, until};
 use ferroce_testing::{Words, has, skip};
@@ -116,13 +117,17 @@ fn a_release_of_openmpi_waits_an_outage_out() {
     assert_eq!(killed["outcome"], "died", "{killed}");
     assert_eq!(killed["failed_host"], 0);
     assert_eq!(killed["as_expected"], true, "{killed}");
-    let mark = format!("{test}-{}", process::id());
-    let args = format!("--outage forever --openmpi 5.0.11 --env MARK={mark}");
-    let is_marked = |pid: &u32| variable(*pid, "MARK").as_ref() == Some(&mark);
-    // Two hosts and mpirun.
-    interrupt(&mut drill("openmpi", args.as_str()), 3, || {
-        processes().filter(is_marked).collect()
-    });
+    interrupt_job(&mut drill("openmpi", "--outage forever --openmpi 5.0.11"));
+}
+
+#[test]
+fn ctrl_c_ends_hosts_that_mpirun_has_started() {
+    let lab = Lab::new("drill-job");
+    let library = compiled(&lab, "fake_mpi", "fake", "");
+    fs::create_dir(lab.path().join("bin")).unwrap();
+    let mpirun = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/fake_mpirun");
+    fs::copy(mpirun, lab.path().join("bin/mpirun")).unwrap();
+    interrupt_job(drill("openmpi", "--library").arg(library));
 }
 
 fn is_out_of_reach(line: &str) -> bool {
@@ -238,6 +243,17 @@ fn interrupt(drill: &mut Command, number: usize, all: impl Fn() -> Vec<u32>) {
     has(&text(&stderr), ["interrupted"]);
     until("all hosts have ended", || all().is_empty().then_some(()));
     assert!(!Path::new(&directory).exists(), "{directory}");
+}
+
+/// The same with two hosts that an mpirun has started.
+fn interrupt_job(drill: &mut Command) {
+    static JOBS: AtomicUsize = AtomicUsize::new(0);
+    let job = JOBS.fetch_add(1, Ordering::Relaxed);
+    let mark = format!("{}-{job}", process::id());
+    let is_marked = |pid: &u32| variable(*pid, "MARK").as_ref() == Some(&mark);
+    interrupt(drill.args(["--env", &format!("MARK={mark}")]), 3, || {
+        processes().filter(is_marked).collect()
+    });
 }
 
 /// A library that looks like NCCL.
