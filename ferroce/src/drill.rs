@@ -24,7 +24,7 @@
 //! | `document` | the same as JSON |
 //! | `page` | the same as a page with pictures |
 //! | `progress` | the line on a terminal |
-//! | `python` | libraries with an interface for Python |
+//! | `python` | libraries that a Python program uses |
 //! | `nccl`, `ucx`, `mooncake`, `nixl`, `openmpi` | each library |
 //!
 //! A library has a module of its own, with an [`adapter::Adapter`] and what its processes do; everything

@@ -39,7 +39,7 @@ pub(super) enum Line {
 #[derive(Debug)]
 pub(super) struct Crew {
     members: Vec<Member>,
-    /// What has started them, if the drill has not.
+    /// What has started them, if the drill has not. It ends after their pipes, by which they do.
     job: Option<Job>,
     to: Sender<Said>,
     said: Receiver<Said>,

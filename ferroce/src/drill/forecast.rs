@@ -150,6 +150,11 @@ mod tests {
         let failing = |attempts| Forecast::of(&endurance, Span::NEVER, false, attempts).to_string();
         assert_eq!(failing(1), "error, 2.1 s");
         assert_eq!(failing(10), "error, 19-21 s");
+        let aborting = Forecast {
+            aborts: true,
+            ..Forecast::of(&endurance, Span::NEVER, false, 1)
+        };
+        assert_eq!(aborting.to_string(), "abort, 2.1 s");
         let retrying = Forecast::of(&endurance, Span::from_secs(10), false, 10);
         assert_eq!(retrying.kind, Kind::Retries);
         let heeding = |fails_over| Forecast::heeding(&endurance, fails_over).to_string();

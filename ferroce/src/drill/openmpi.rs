@@ -37,7 +37,7 @@ const PACKAGE: Package = Package {
     library: ("lib", "libmpi.so."),
     python: Python::None,
     examples: "5.0.9,5.0.11",
-    known: "4.1 from 4.1.7 and 5.0 from 5.0.8",
+    known: "releases of 4.1 from 4.1.7 on and of 5.0 from 5.0.8 on",
     download: "7 MB",
     room_bytes: 50_000_000,
 };

@@ -1,4 +1,4 @@
-# A host of a drill whose library has an interface for Python. The drill runs this together with a class
+# A host of a drill whose library is used from Python. The drill runs this together with a class
 # Library, which comes before it, and speaks its protocol: JSON, a line each.
 #
 # Each step is written into the next host's memory, and then a flag. Steps are not acknowledged. The place
