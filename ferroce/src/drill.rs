@@ -11,6 +11,8 @@
 //! | `plan` | what happens, and when |
 //! | `site` | the devices of a drill |
 //! | `crew` | its processes |
+//! | `job` | those that `mpirun` starts |
+//! | `pipes` | the pipes to them |
 //! | `protocol` | what the processes and the command tell each other |
 //! | `worker` | the processes' side of it |
 //! | `rehearse` | one run |
@@ -22,8 +24,8 @@
 //! | `document` | the same as JSON |
 //! | `page` | the same as a page with pictures |
 //! | `progress` | the line on a terminal |
-//! | `python` | libraries with an interface for Python |
-//! | `nccl`, `ucx`, `mooncake`, `nixl` | each library |
+//! | `python` | libraries that a Python program uses |
+//! | `nccl`, `ucx`, `mooncake`, `nixl`, `openmpi` | each library |
 //!
 //! A library has a module of its own, with an [`adapter::Adapter`] and what its processes do; everything
 //! else is the same for all libraries.
@@ -33,11 +35,14 @@ mod campaign;
 mod crew;
 mod document;
 mod forecast;
+mod job;
 mod message;
 mod mooncake;
 mod nccl;
 mod nixl;
+mod openmpi;
 mod page;
+mod pipes;
 mod plan;
 mod progress;
 mod protocol;
@@ -72,6 +77,7 @@ enum Library {
     NcclHost(nccl::Host),
     Mooncake(Box<mooncake::Drill>),
     Nixl(Box<nixl::Drill>),
+    Openmpi(Box<openmpi::Drill>),
     Ucx(Box<ucx::Drill>),
     #[command(hide = true)]
     UcxHost(ucx::Host),
@@ -84,6 +90,7 @@ impl Command {
             Library::NcclHost(host) => host.run(to),
             Library::Mooncake(drill) => drill.run(to),
             Library::Nixl(drill) => drill.run(to),
+            Library::Openmpi(drill) => drill.run(to),
             Library::Ucx(drill) => drill.run(to),
             Library::UcxHost(host) => host.run(to),
         }

@@ -107,7 +107,7 @@ documents! {
     device::Cards: "dev.cards" 1, "dev cards";
     device::Removed: "dev.del" 1, "dev del";
     device::Devices: "dev.show" 2, "dev show, dev add, dev set, dev reset";
-    drill::Drill: "drill" 1, "drill nccl, drill mooncake, drill nixl, drill ucx";
+    drill::Drill: "drill" 1, "drill nccl, drill mooncake, drill nixl, drill openmpi, drill ucx";
     run::Env: "env" 1, "env";
     explain::Causes: "explain.error" 1, "explain error";
     explain::Seen: "explain.error.device" 1, "explain error DEV";

@@ -120,6 +120,7 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("drill mooncake", "drill", "interop/tests/drill.rs"),
     ("drill nccl", "drill", "interop/tests/drill.rs"),
     ("drill nixl", "drill", "interop/tests/drill.rs"),
+    ("drill openmpi", "drill", "interop/tests/drill.rs"),
     ("drill ucx", "drill", "interop/tests/drill.rs"),
     ("env", "env", "run.rs"),
     ("run", "run", "run.rs"),

@@ -5,7 +5,8 @@ mod schema;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{self, Command, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ferroce_interop::lab::{Lab, program, until};
 use ferroce_testing::{Words, has, skip};
@@ -19,9 +20,9 @@ fn drill(library: &str, args: impl Words) -> Command {
     command
 }
 
-/// The runs of a drill, all of which survive as expected with all rails in use. `None` if the library
-/// cannot be had here, which downloads it if it is not cached.
-fn runs(test: &str, library: &str, args: &str) -> Option<Vec<Value>> {
+/// The document of a drill. `None` if the library cannot be had here, which downloads it if it is not
+/// cached.
+fn document(test: &str, library: &str, args: &str) -> Option<Value> {
     let output = drill(library, args).arg("--json").output().unwrap();
     let stderr = text(&output.stderr);
     if let Some(reason) = stderr.lines().find(|it| is_out_of_reach(it)) {
@@ -30,7 +31,12 @@ fn runs(test: &str, library: &str, args: &str) -> Option<Vec<Value>> {
     }
     assert!(output.status.success(), "{stderr}");
     assert_eq!(schema::check_output(&text(&output.stdout)), 1);
-    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    Some(serde_json::from_slice(&output.stdout).unwrap())
+}
+
+/// The runs of a drill, all of which survive as expected with all rails in use.
+fn runs(test: &str, library: &str, args: &str) -> Option<Vec<Value>> {
+    let document = document(test, library, args)?;
     let runs = document["runs"].as_array().unwrap();
     for run in runs {
         assert_eq!(run["outcome"], "survived", "{run}");
@@ -98,6 +104,32 @@ fn a_release_of_nixl_waits_an_outage_out() {
     assert_eq!(runs[0]["expected"]["outcome"], "waits");
 }
 
+/// Its mpirun starts the hosts, ends them all if one is killed, and ends with the drill.
+#[test]
+fn a_release_of_openmpi_waits_an_outage_out() {
+    let test = "a_release_of_openmpi_waits_an_outage_out";
+    let Some(runs) = runs(test, "openmpi", "--outage 300ms --openmpi 5.0.11") else {
+        return;
+    };
+    assert_eq!(runs[0]["expected"]["outcome"], "waits");
+    let killed = document(test, "openmpi", "--peer kill --openmpi 5.0.11").unwrap();
+    let killed = &killed["runs"][0];
+    assert_eq!(killed["outcome"], "died", "{killed}");
+    assert_eq!(killed["failed_host"], 0);
+    assert_eq!(killed["as_expected"], true, "{killed}");
+    interrupt_job(&mut drill("openmpi", "--outage forever --openmpi 5.0.11"));
+}
+
+#[test]
+fn ctrl_c_ends_hosts_that_mpirun_has_started() {
+    let lab = Lab::new("drill-job");
+    let library = compiled(&lab, "fake_mpi", "fake", "");
+    fs::create_dir(lab.path().join("bin")).unwrap();
+    let mpirun = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/fake_mpirun");
+    fs::copy(mpirun, lab.path().join("bin/mpirun")).unwrap();
+    interrupt_job(drill("openmpi", "--library").arg(library));
+}
+
 fn is_out_of_reach(line: &str) -> bool {
     let line = line.trim_start_matches("error: ");
     line.starts_with("cannot download") || line.starts_with("no room")
@@ -115,7 +147,7 @@ fn unusable_libraries_are_refused() {
     };
     let refusal = |library: &Path, expected: &str| refusal_of("nccl", library, expected);
     let no_table = fake(&lab, "no_table", "-DNO_TABLE");
-    for name in ["nccl", "ucx", "mooncake", "nixl"] {
+    for name in ["nccl", "ucx", "mooncake", "nixl", "openmpi"] {
         refusal_of(name, Path::new("/nowhere"), "No such file");
         refusal_of(name, Path::new("/etc/passwd"), "it is not a shared library");
     }
@@ -124,6 +156,7 @@ fn unusable_libraries_are_refused() {
         ("ucx", "ucp_get_version_string"),
         ("mooncake", "PyInit_engine"),
         ("nixl", "PyInit__bindings"),
+        ("openmpi", "MPI_Get_library_version"),
     ] {
         refusal_of(name, &no_table, &format!("it has no symbol {symbol}"));
     }
@@ -136,7 +169,7 @@ fn unusable_libraries_are_refused() {
     // The field e_machine of ELF's header: SPARC.
     bytes[18..20].copy_from_slice(&2_u16.to_le_bytes());
     fs::write(&other, bytes).unwrap();
-    for name in ["nccl", "ucx", "mooncake", "nixl"] {
+    for name in ["nccl", "ucx", "mooncake", "nixl", "openmpi"] {
         refusal_of(name, &other, "it is built for another processor");
     }
     let ucx = compiled(&lab, "fake_ucx", "ucx", "");
@@ -144,6 +177,18 @@ fn unusable_libraries_are_refused() {
         "ucx",
         &ucx,
         "it is UCX 1.99.0, whose interface is not known; known is 1.15 to 1.23",
+    );
+    let other_mpi = compiled(&lab, "fake_mpi", "other_mpi", "-DOTHER");
+    refusal_of(
+        "openmpi",
+        &other_mpi,
+        "it is MPICH Version: 5.0.2; known is Open MPI 4.1 and 5.0",
+    );
+    let alone = compiled(&lab, "fake_mpi", "alone", "");
+    refusal_of(
+        "openmpi",
+        &alone,
+        "there is no bin/mpirun in a directory above it",
     );
 }
 
@@ -175,14 +220,18 @@ fn ctrl_c_leaves_no_process_and_no_device() {
     let lab = Lab::new("drill-interrupted");
     let library = fake(&lab, "fake", "");
     let mut command = drill("nccl", "--hosts 3 --library");
-    let drill = command.arg(&library).stderr(Stdio::piped());
-    let drill = drill.stdout(Stdio::piped()).spawn().unwrap();
-    let hosts = until("the hosts have connected", || {
-        let hosts = hosts(&library);
-        (hosts.len() == 3).then_some(hosts)
+    interrupt(command.arg(&library), 3, || hosts(&library));
+}
+
+/// Sends Ctrl-C to a drill that has this number of processes, which leaves nothing of it.
+fn interrupt(drill: &mut Command, number: usize, all: impl Fn() -> Vec<u32>) {
+    let drill = drill.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let drill = drill.spawn().unwrap();
+    let hosts = until("the hosts have started", || {
+        Some(all()).filter(|all| all.len() == number)
     });
     let directory = until("a host knows the directory of its devices", || {
-        variable(hosts[0], "FERROCE_DIR")
+        hosts.iter().find_map(|pid| variable(*pid, "FERROCE_DIR"))
     });
     assert!(Path::new(&directory).is_dir());
     let interrupted = Command::new("kill")
@@ -192,10 +241,19 @@ fn ctrl_c_leaves_no_process_and_no_device() {
     let Output { status, stderr, .. } = drill.wait_with_output().unwrap();
     assert!(!status.success());
     has(&text(&stderr), ["interrupted"]);
-    until("all hosts have ended", || {
-        self::hosts(&library).is_empty().then_some(())
-    });
+    until("all hosts have ended", || all().is_empty().then_some(()));
     assert!(!Path::new(&directory).exists(), "{directory}");
+}
+
+/// The same with two hosts that an mpirun has started.
+fn interrupt_job(drill: &mut Command) {
+    static JOBS: AtomicUsize = AtomicUsize::new(0);
+    let job = JOBS.fetch_add(1, Ordering::Relaxed);
+    let mark = format!("{}-{job}", process::id());
+    let is_marked = |pid: &u32| variable(*pid, "MARK").as_ref() == Some(&mark);
+    interrupt(drill.args(["--env", &format!("MARK={mark}")]), 3, || {
+        processes().filter(is_marked).collect()
+    });
 }
 
 /// A library that looks like NCCL.
@@ -214,14 +272,18 @@ fn compiled(lab: &Lab, source: &str, name: &str, option: &str) -> PathBuf {
 /// The processes of a drill's hosts that use this library.
 fn hosts(library: &Path) -> Vec<u32> {
     let library = library.as_os_str().as_encoded_bytes();
-    let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
-    let pids = processes.filter_map(|it| it.file_name().to_str()?.parse().ok());
     let is_host = |pid: &u32| {
         let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let has = |wanted: &[u8]| words.split(|byte| *byte == 0).any(|word| word == wanted);
         has(b"nccl-host") && has(b"--host") && has(library)
     };
-    pids.filter(is_host).collect()
+    processes().filter(is_host).collect()
+}
+
+/// All processes of the machine.
+fn processes() -> impl Iterator<Item = u32> {
+    let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    processes.filter_map(|it| it.file_name().to_str()?.parse().ok())
 }
 
 fn variable(pid: u32, name: &str) -> Option<String> {

@@ -101,6 +101,11 @@ impl Campaign {
             )));
         }
         let plans = self.trouble.plans(self.hosts.into(), self.rails.into())?;
+        for event in plans.iter().flat_map(|plan| &plan.events) {
+            if let Some(reason) = library.refusal(&event.what) {
+                return Err(Failure::input(format_args!("{}: {reason}", event.what)));
+            }
+        }
         let pcap = self.pcap.as_deref().map(put::place).transpose()?;
         let page_file = self.output.as_deref().map(put::place).transpose()?;
         let policies = self.policies()?;
@@ -197,13 +202,18 @@ impl Campaign {
         )?;
         let rails = usize::from(self.rails);
         let leaves_a_rail = plan.leaves_a_rail(rails, outlook.recovers);
-        let heeds_it = outlook.heeds_ports && plan.downs_a_port();
+        let heeds_it = (outlook.heeds_ports && plan.downs_a_port())
+            || (outlook.is_a_job && plan.kills_a_host());
         let is_noticed = heeds_it || !outlook.heeds_ports;
         let fails_over = outlook.is_merged && outlook.fails_over && leaves_a_rail && is_noticed;
         let forecast = endurance.zip(plan.outage());
         let forecast = forecast.map(|(it, outage)| match heeds_it {
             true => Forecast::heeding(&it, fails_over),
             false => Forecast::of(&it, outage, fails_over, outlook.attempts),
+        });
+        let forecast = forecast.map(|it| Forecast {
+            aborts: outlook.is_a_job,
+            ..it
         });
         let gives_up = endurance.map_or(Span::from_secs(60), |it| it.gives_up_last);
         // Sender and receiver of a connection may notice one after the other.
@@ -275,6 +285,15 @@ struct Ring<'a, A: Adapter> {
 }
 
 impl<A: Adapter> Hosts for Ring<'_, A> {
+    fn launcher(&self) -> Result<Option<process::Command>, Failure> {
+        let launcher = self.library.launcher(self.case.release)?;
+        let variables = self.variables.iter().map(|(name, value)| (name, value));
+        Ok(launcher.map(|mut launcher| {
+            launcher.envs(variables);
+            launcher
+        }))
+    }
+
     fn command(&self, host: usize) -> Result<process::Command, Failure> {
         let rails = 0..usize::from(self.campaign.rails);
         let ports = self.campaign.ports();

@@ -32,6 +32,8 @@ pub(super) struct Forecast {
     pub(super) gives_up: (Span, Span),
     /// Whether the library can move its traffic to another rail.
     pub(super) fails_over: bool,
+    /// Whether it ends its processes where others return an error.
+    pub(super) aborts: bool,
 }
 
 impl Forecast {
@@ -55,12 +57,17 @@ impl Forecast {
             survives: endurance.survives,
             gives_up,
             fails_over,
+            aborts: false,
         }
     }
 
     /// Whether a run went as expected.
     pub(super) fn agrees(&self, verdict: &Verdict) -> bool {
-        let has_failed = matches!(verdict.end, End::Failed { .. });
+        let has_failed = match verdict.end {
+            End::Failed { .. } => true,
+            End::Died { .. } => self.aborts,
+            End::Survived | End::Stuck => false,
+        };
         let is_over = verdict.end == End::Survived;
         if verdict.bytes == 0 {
             return false;
@@ -109,13 +116,14 @@ impl fmt::Display for Forecast {
             (first, last) if first == last => format!("{first} s"),
             (first, last) => format!("{first}-{last} s"),
         };
+        let error = if self.aborts { "abort" } else { "error" };
         match self.kind {
             Kind::Waits => f.write_str("waits"),
             Kind::Retries => f.write_str("tries again"),
             Kind::Depends if self.fails_over => write!(f, "waits or over, {range}"),
-            Kind::Depends => write!(f, "waits or error, {range}"),
+            Kind::Depends => write!(f, "waits or {error}, {range}"),
             Kind::FailsOver => write!(f, "over, {range}"),
-            Kind::Fails => write!(f, "error, {range}"),
+            Kind::Fails => write!(f, "{error}, {range}"),
         }
     }
 }
@@ -142,6 +150,11 @@ mod tests {
         let failing = |attempts| Forecast::of(&endurance, Span::NEVER, false, attempts).to_string();
         assert_eq!(failing(1), "error, 2.1 s");
         assert_eq!(failing(10), "error, 19-21 s");
+        let aborting = Forecast {
+            aborts: true,
+            ..Forecast::of(&endurance, Span::NEVER, false, 1)
+        };
+        assert_eq!(aborting.to_string(), "abort, 2.1 s");
         let retrying = Forecast::of(&endurance, Span::from_secs(10), false, 10);
         assert_eq!(retrying.kind, Kind::Retries);
         let heeding = |fails_over| Forecast::heeding(&endurance, fails_over).to_string();

@@ -1,8 +1,9 @@
 //! Messages of libraries, in the forms that these print.
 //!
 //! NCCL and UCX name themselves and a level: `host:1:2 [0] file.cc:3 NCCL WARN text`,
-//! `[4.5] [host:6:0] file.c:7  UCX  ERROR text`. Mooncake and NIXL print as Google's and Abseil's logging
-//! does: `E0102 03:04:05.678901 9 file.cpp:10] text`.
+//! `[4.5] [host:6:0] file.c:7  UCX  ERROR text`. Without both, UCX is about to end the process:
+//! `[host:6:0:6] file.c:7  text`. Mooncake and NIXL print as Google's and Abseil's logging does:
+//! `E0102 03:04:05.678901 9 file.cpp:10] text`.
 
 /// Libraries that name themselves.
 const NAMES: [&str; 2] = ["NCCL", "UCX"];
@@ -33,7 +34,9 @@ pub(super) fn plain(text: &str) -> &str {
 
 fn read(text: &str) -> Option<Message<'_>> {
     let named = NAMES.iter().find_map(|name| of_level(text, name));
-    named.or_else(|| of_letter(text))
+    named
+        .or_else(|| of_letter(text))
+        .or_else(|| last_words(text))
 }
 
 /// A message with the name of the library, and a level.
@@ -60,6 +63,18 @@ fn of_letter(text: &str) -> Option<Message<'_>> {
     let (_, text) = rest.split_once("] ")?;
     Some(Message {
         is_warning: level != "I",
+        text,
+    })
+}
+
+/// UCX's message before it ends the process, with host, process, thread and process again.
+fn last_words(text: &str) -> Option<Message<'_>> {
+    let (from, rest) = text.strip_prefix('[')?.split_once("] ")?;
+    let (place, text) = rest.trim_start().split_once(' ')?;
+    let is_it = from.split(':').count() == 4 && place.contains(".c:");
+    is_it.then_some(Message {
+        // Details follow in brackets.
+        is_warning: !text.trim_start().starts_with('['),
         text,
     })
 }
@@ -91,6 +106,16 @@ mod tests {
                 "E1127 22:44:00.123456 77 w.cpp:284] retry exceeded",
                 true,
                 "retry exceeded",
+            ),
+            (
+                "[vm:14 :0:14] rc.c:124  send completion with error",
+                true,
+                "send completion with error",
+            ),
+            (
+                "[vm:14] *** Process received signal ***",
+                false,
+                "[vm:14] *** Process received signal ***",
             ),
             ("I1127 22:44:00.123456 77 w.cpp:284] ready", false, "ready"),
             ("Error", false, "Error"),

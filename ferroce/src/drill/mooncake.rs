@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use ferroce_dynlib::Version;
 
-use super::adapter::{Adapter, Outlook};
+use super::adapter::{Adapter, NoMode, Outlook};
 use super::campaign::Campaign;
 use super::python;
 use super::release::{Package, Python, Release};
@@ -56,10 +56,6 @@ pub(crate) struct Drill {
     campaign: Campaign,
 }
 
-/// There is nothing to choose.
-#[derive(Clone, Debug, ValueEnum)]
-pub(in crate::drill) enum Nothing {}
-
 /// How often a part of a write is tried: `MC_RETRY_CNT` by default.
 const ATTEMPTS: u64 = 9;
 
@@ -70,10 +66,9 @@ impl Drill {
 }
 
 impl Adapter for Drill {
-    type Mode = Nothing;
+    type Mode = NoMode;
 
     const PACKAGE: &'static Package = &PACKAGE;
-    const OPTION: &'static str = "";
     const PREFIXES: &'static [&'static str] = &["MC_"];
     const VARIABLE: &'static str = "MC_RETRY_CNT=3";
 
@@ -81,34 +76,23 @@ impl Adapter for Drill {
         PACKAGE.releases(&self.versions, &self.library, command, to)
     }
 
-    fn modes(&self) -> &[Nothing] {
-        &[]
-    }
-
-    fn lacking(&self, _: Version, mode: &Nothing) -> Option<String> {
-        match *mode {}
-    }
-
-    fn variables(&self, _: Version, settings: &Settings<Nothing>) -> Vec<(String, String)> {
+    fn variables(&self, _: Version, settings: &Settings<NoMode>) -> Vec<(String, String)> {
         settings.variables(&[], &[])
     }
 
-    fn outlook(&self, _: Version, _: &Settings<Nothing>) -> Outlook {
+    fn outlook(&self, _: Version, _: &Settings<NoMode>) -> Outlook {
         Outlook {
-            app: "mooncake",
-            timeout: None,
-            is_merged: true,
             heeds_ports: true,
             attempts: ATTEMPTS,
             fails_over: true,
-            recovers: false,
+            ..Outlook::of("mooncake")
         }
     }
 
     fn host(
         &self,
         release: &Release,
-        _: &Settings<Nothing>,
+        _: &Settings<NoMode>,
         rails: &[String],
     ) -> Result<Command, Failure> {
         let mut command = command(&release.file)?;

@@ -100,13 +100,11 @@ impl Adapter for Drill {
 
     fn outlook(&self, version: Version, settings: &Settings<Failover>) -> Outlook {
         Outlook {
-            app: "nccl",
             timeout: Some(settings::timeout(version)),
             is_merged: !self.separate && Interface::of(version) > Some(Interface::V8),
-            heeds_ports: false,
-            attempts: 1,
             fails_over: settings::fails_over(settings),
             recovers: settings::recovers(settings),
+            ..Outlook::of("nccl")
         }
     }
 

@@ -99,15 +99,7 @@ impl Adapter for Drill {
     }
 
     fn outlook(&self, _: Version, _: &Settings<Errors>) -> Outlook {
-        Outlook {
-            app: "nixl",
-            timeout: None,
-            is_merged: true,
-            heeds_ports: false,
-            attempts: 1,
-            fails_over: false,
-            recovers: false,
-        }
+        Outlook::of("nixl")
     }
 
     fn host(

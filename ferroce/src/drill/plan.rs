@@ -234,6 +234,12 @@ impl Plan {
         self.events.iter().any(|it| is_port(&it.what))
     }
 
+    /// Whether a process is killed.
+    pub(super) fn kills_a_host(&self) -> bool {
+        let mut events = self.events.iter();
+        events.any(|it| matches!(it.what, What::Kill(_)))
+    }
+
     /// When the first outage begins; random loss is none.
     pub(super) fn first_outage(&self) -> Option<Span> {
         let first = self.events.iter().find(|it| it.what.length().is_some());

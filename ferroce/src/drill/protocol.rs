@@ -12,6 +12,8 @@ pub(super) enum Report {
     Loaded {
         /// Its version.
         version: String,
+        /// The process.
+        pid: i32,
     },
     /// The library cannot be used.
     Refused {

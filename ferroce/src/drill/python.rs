@@ -1,4 +1,4 @@
-//! Libraries with an interface for Python: their hosts are a Python program of ours.
+//! Libraries that are used from Python: their hosts are a Python program of ours.
 
 use std::env;
 use std::path::Path;

@@ -35,6 +35,8 @@ const SETTLED_NS: u64 = 1_000_000_000;
 
 /// Starts the processes of a drill, which speak the [`super::protocol`].
 pub(super) trait Hosts {
+    /// The command that starts all hosts; `None` if the drill does.
+    fn launcher(&self) -> Result<Option<process::Command>, Failure>;
     /// The command of a host, without the variables that show it its devices.
     fn command(&self, host: usize) -> Result<process::Command, Failure>;
 }
@@ -98,7 +100,8 @@ pub(super) fn run(
     show: &mut dyn FnMut(&Record),
 ) -> Result<Record, Failure> {
     let commands = (0..site.hosts()).map(|host| command(site, hosts, host));
-    let crew = Crew::start(commands.collect::<Result<_, Failure>>()?)?;
+    let commands = commands.collect::<Result<_, Failure>>()?;
+    let crew = Crew::start(commands, hosts.launcher()?)?;
     let mut run = Rehearsal {
         site,
         crew,
@@ -415,6 +418,7 @@ impl Rehearsal<'_> {
                 return (!self.is_restarting).then_some(end);
             }
             Line::Report(Report::Closed) => state.is_closed = true,
+            Line::JobEnded => {}
             Line::Ended if state.deaths > 0 => {
                 state.deaths -= 1;
                 state.is_closed = state.is_killed;

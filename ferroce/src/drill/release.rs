@@ -56,6 +56,8 @@ pub(super) enum Python {
     Fixed(&'static str),
     /// The one that runs here.
     Own,
+    /// None: the package has libraries and programs only.
+    None,
 }
 
 impl Package {
@@ -177,7 +179,16 @@ impl Package {
         if let Python::Fixed(version) = self.python {
             command.args(["--only-binary", ":all:", "--python-version", version]);
         }
-        command.arg("--target").arg(place.join("unpacked"));
+        let unpacked = place.join("unpacked");
+        match self.python {
+            // With a target, pip leaves out the libraries that are not modules. Debian's Python has a
+            // layout of its own for a prefix, unless it is asked for the usual one.
+            Python::None => command
+                .args(["--ignore-installed", "--prefix"])
+                .env("DEB_PYTHON_INSTALL_LAYOUT", "deb_system"),
+            _ => command.arg("--target"),
+        };
+        command.arg(unpacked);
         command.arg(requirement).args(self.needs);
         // What it downloads goes onto the same disk.
         command.env("TMPDIR", place).stdin(Stdio::null());
@@ -268,7 +279,7 @@ fn probe(file: &Path, mut command: Command) -> Result<Version, Failure> {
         .filter_map(|line| serde_json::from_str(line).ok());
     for report in reports {
         match report {
-            Report::Loaded { version } => {
+            Report::Loaded { version, .. } => {
                 if let Some(version) = Version::parse(&version) {
                     return Ok(version);
                 }

@@ -176,13 +176,8 @@ impl Adapter for Drill {
 
     fn outlook(&self, _: Version, settings: &Settings<Errors>) -> Outlook {
         Outlook {
-            app: "ucx",
-            timeout: None,
-            is_merged: true,
-            heeds_ports: false,
-            attempts: 1,
             fails_over: settings.mode == Some(Errors::Failover),
-            recovers: false,
+            ..Outlook::of("ucx")
         }
     }
 

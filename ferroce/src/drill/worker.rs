@@ -2,6 +2,7 @@
 
 use std::io::{self, BufRead, Write};
 use std::path::PathBuf;
+use std::process;
 use std::sync::mpsc::{self, Receiver as Orders, TryRecvError};
 use std::thread;
 use std::time::Duration;
@@ -67,7 +68,8 @@ impl Position {
             }
         };
         let version = version(&library);
-        tell(&Report::Loaded { version });
+        let pid = process::id().cast_signed();
+        tell(&Report::Loaded { version, pid });
         if self.probe {
             leave(0);
         }

@@ -3,7 +3,7 @@
 engine = None
 
 
-def load():
+def load(arguments):
     """Imports the library; its version."""
     global engine
     from importlib import metadata
@@ -40,6 +40,9 @@ class Library:
         if status < 0:
             self._check("transfer_check_status", status)
         return status == 1
+
+    def progress(self):
+        """Threads of its own see to what arrives."""
 
     @staticmethod
     def _check(call, code):

@@ -19,7 +19,7 @@ CODES = {
 }
 
 
-def load():
+def load(arguments):
     """Imports the library; its version."""
     global api
     # Older releases import it, for tensors, which are not used here.
@@ -60,6 +60,9 @@ class Library:
         state = self._call("check_xfer_state", write)
         self._check("check_xfer_state", state)
         return state == "DONE"
+
+    def progress(self):
+        """Threads of its own see to what arrives."""
 
     def _call(self, name, *arguments):
         try:

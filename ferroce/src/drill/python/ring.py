@@ -1,4 +1,4 @@
-# A host of a drill whose library has an interface for Python. The drill runs this together with a class
+# A host of a drill whose library is used from Python. The drill runs this together with a class
 # Library, which comes before it, and speaks its protocol: JSON, a line each.
 #
 # Each step is written into the next host's memory, and then a flag. Steps are not acknowledged. The place
@@ -123,6 +123,10 @@ class Link:
     def is_complete(self, write):
         return self.library.is_complete(write)
 
+    def flag(self, place):
+        self.library.progress()
+        return self.memory.read(place, WORD)
+
 
 class Channel:
     def __init__(self, arguments, link, place, channel):
@@ -147,7 +151,7 @@ class Channel:
         """Whether the greeting has left, and the one of the host before is there."""
         if self.greeting is not None and self.link.is_complete(self.greeting):
             self.greeting = None
-        there = self.link.memory.read(self.place.greeting(self.channel), WORD)
+        there = self.link.flag(self.place.greeting(self.channel))
         return self.greeting is None and there == GREETING
 
     def drive(self):
@@ -187,7 +191,7 @@ class Channel:
 
     def receive(self):
         step, memory = self.received, self.link.memory
-        if memory.read(self.place.flag(self.channel, step), WORD) != flag_of(step):
+        if self.link.flag(self.place.flag(self.channel, step)) != flag_of(step):
             return False
         there = memory.read(self.place.step(self.channel, step), STEP_BYTES)
         self.bytes += STEP_BYTES
@@ -313,11 +317,11 @@ def main():
     parser.add_argument("--probe", action="store_true")
     for name in ["host", "hosts", "channels", "pace-ns"]:
         parser.add_argument(f"--{name}", type=int, default=0)
-    for name in ["rails", "errors"]:
+    for name in ["library", "rails", "errors"]:
         parser.add_argument(f"--{name}", default="")
     arguments = parser.parse_args()
     try:
-        tell("loaded", version=load())
+        tell("loaded", version=load(arguments), pid=os.getpid())
     except Exception as error:
         tell("refused", reason=(str(error) or repr(error)).splitlines()[0])
         os._exit(1)
