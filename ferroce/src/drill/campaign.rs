@@ -163,6 +163,7 @@ impl Campaign {
             library: A::PACKAGE.name,
             hosts: self.hosts,
             rails: self.rails,
+            two_ports: self.two_ports,
             channels: self.channels,
             runs: rows.iter().map(Row::json).collect(),
         };

@@ -14,6 +14,8 @@ pub(crate) struct Drill {
     pub(crate) hosts: u8,
     /// Rails of each host.
     pub(crate) rails: u8,
+    /// Whether two rails are the ports of one card.
+    pub(crate) two_ports: bool,
     /// Channels from each host to the next.
     pub(crate) channels: u8,
     /// Each run.
