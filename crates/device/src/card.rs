@@ -37,6 +37,8 @@ pub enum Feature {
     AckDscp,
     /// Profiles of adaptive retransmission, in ROCE_ACCL.
     Profiles,
+    /// Selective repeat, a field of ROCE_ACCL and an option of ECE.
+    SelectiveRepeat,
     /// The histogram of timeouts, two registers of its own.
     Histogram,
 }
@@ -141,6 +143,7 @@ const TABLE: [Facts; Model::ALL.len()] = [
             None,
             None,
             None,
+            None,
         ],
     },
     Facts {
@@ -155,6 +158,7 @@ const TABLE: [Facts; Model::ALL.len()] = [
             Some(version(22, 35, 1012)),
             Some(version(22, 39, 1000)),
             Some(version(22, 45, 1020)),
+            Some(version(22, 35, 1012)),
             None,
         ],
     },
@@ -170,6 +174,7 @@ const TABLE: [Facts; Model::ALL.len()] = [
             Some(version(28, 35, 1012)),
             Some(version(28, 39, 1000)),
             Some(version(28, 45, 1020)),
+            Some(version(28, 35, 1012)),
             Some(version(28, 47, 1000)),
         ],
     },
@@ -185,6 +190,7 @@ const TABLE: [Facts; Model::ALL.len()] = [
             Some(version(40, 44, 1036)),
             Some(version(40, 44, 1036)),
             Some(version(40, 45, 1020)),
+            Some(version(40, 44, 1036)),
             Some(version(40, 47, 1000)),
         ],
     },
@@ -200,6 +206,7 @@ const TABLE: [Facts; Model::ALL.len()] = [
             Some(version(32, 37, 1014)),
             Some(version(32, 39, 1000)),
             Some(version(32, 45, 1020)),
+            Some(version(32, 37, 1014)),
             Some(version(32, 47, 1000)),
         ],
     },
@@ -343,11 +350,12 @@ impl FromStr for Firmware {
 
 impl Feature {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::AdaptiveRetransmission,
         Self::MinAckTimeout,
         Self::AckDscp,
         Self::Profiles,
+        Self::SelectiveRepeat,
         Self::Histogram,
     ];
 
@@ -358,6 +366,7 @@ impl Feature {
             Self::MinAckTimeout => "min_ack_timeout",
             Self::AckDscp => "ack_dscp",
             Self::Profiles => "profiles",
+            Self::SelectiveRepeat => "selective_repeat",
             Self::Histogram => "histogram",
         }
     }

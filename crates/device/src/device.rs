@@ -90,6 +90,8 @@ pub struct Hca {
     pub(crate) cm_told: bool,
     /// The DSCP of acknowledgements, if the settings say one.
     ack_dscp: Option<u8>,
+    /// New queue pairs repeat selectively.
+    pub(crate) selective_repeat: bool,
     pub(crate) scheduler: Scheduler,
     pub(crate) congestion: Congestion,
     pub(crate) config: HcaConfig,
@@ -151,6 +153,7 @@ impl Hca {
                 second: None,
                 port: 1,
                 link: 1,
+                kept_bytes: 0,
                 serializer: Serializer::new(config.host.port_rate, config.qos.tag_len()),
                 keys: KeyTable::new(limits.max_mr, limits.max_mw, secret),
                 cqs: Table::new(limits.max_cq),
@@ -162,6 +165,7 @@ impl Hca {
             },
             generation,
             ack_dscp: None,
+            selective_repeat: false,
             pds: Table::new(limits.max_pd),
             xrcds: Table::new(limits.max_xrcd),
             qps: Table::new(limits.max_qp),

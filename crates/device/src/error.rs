@@ -5,7 +5,7 @@ use std::{fmt, io};
 
 use ferroce_adp::InvalidProfile;
 use ferroce_prm::Status;
-use ferroce_transport::{ModifyError, PostError, QpType};
+use ferroce_transport::{ModifyError, PostError, QpState, QpType};
 use ferroce_wire::Qpn;
 use thiserror::Error;
 
@@ -162,6 +162,14 @@ pub enum VerbsError {
     NotUnicast {
         /// The address given.
         dest: IpAddr,
+    },
+    /// The options of a connection are set before its queue pair can send (`EINVAL`).
+    #[error("the queue pair {qpn} is in state {state:?}: set its ECE options before RTS")]
+    EceTooLate {
+        /// The queue pair.
+        qpn: Qpn,
+        /// Its state.
+        state: QpState,
     },
     /// See [`ModifyError`].
     #[error(transparent)]

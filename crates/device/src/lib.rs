@@ -139,4 +139,4 @@ pub use srq::{SrqAttr, SrqId, SrqModify, XrcObjects};
 pub use state::{
     DeviceState, LocalSettings, MappedState, SettingError, SettingsStore, StateBlock, VfBlock,
 };
-pub use verbs::{CqLook, MrModify, MwBindWr, QpInit, QpLook, RegFlags, SrqLook};
+pub use verbs::{CqLook, Ece, MrModify, MwBindWr, QpInit, QpLook, RegFlags, SrqLook};

@@ -21,6 +21,8 @@ pub(crate) struct QpEntry {
     pub(crate) used: bool,
     /// The GID that it was bound to is gone: it neither sends nor receives any more (F21).
     pub(crate) is_severed: bool,
+    /// Its ECE options have been set.
+    pub(crate) has_ece: bool,
     /// The link of a bond that the program has chosen for it; 0: none.
     pub(crate) lag_port: u8,
     pub(crate) path: Option<Path>,
@@ -39,7 +41,7 @@ pub(crate) struct QpEntry {
     /// How many times it is open (`ibv_open_qp`).
     pub(crate) handles: u32,
     /// The address from which its own multicasts come back, if it wants none of them.
-    pub(crate) blocked_echo: Option<IpAddr>,
+    pub(crate) blocked_echo: Option<Box<IpAddr>>,
 }
 
 const _: () = {
@@ -66,6 +68,7 @@ impl QpEntry {
             used: false,
             is_severed: false,
             lag_port: 0,
+            has_ece: false,
         }
     }
 

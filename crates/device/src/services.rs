@@ -21,6 +21,11 @@ use crate::srq::{Srq, SrqId, XrcObjects};
 use crate::state::DeviceState;
 use crate::table::Table;
 
+/// Bytes of packets that a device keeps because they have come before their turn.
+const KEPT_MAX: u32 = 64 << 20;
+/// Those of one queue pair: a window.
+const KEPT_OF_QP_MAX: u32 = 4 << 20;
+
 /// The objects a queue pair is tied to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QpObjects {
@@ -62,6 +67,8 @@ pub(crate) struct Common {
     /// The link of the packet at hand: that of its port, or one of a bond.
     pub(crate) link: u8,
     pub(crate) serializer: Serializer,
+    /// Bytes of packets that all queue pairs keep, which have come before their turn.
+    pub(crate) kept_bytes: u32,
     pub(crate) numbers: Numbers,
     /// Every timer expiry is an event.
     pub(crate) trace_timers: bool,
@@ -312,6 +319,18 @@ impl Services for QpServices<'_> {
 
     fn opens_target(&self, key: u64) -> bool {
         self.objects.dc_key == Some(key)
+    }
+
+    fn may_keep(&mut self, has: u32, bytes: u32) -> bool {
+        let fits = has + bytes <= KEPT_OF_QP_MAX && self.common.kept_bytes + bytes <= KEPT_MAX;
+        if fits {
+            self.common.kept_bytes += bytes;
+        }
+        fits
+    }
+
+    fn keeps_no_more(&mut self, bytes: u32) {
+        self.common.kept_bytes -= bytes;
     }
 
     fn event(&mut self, event: QpEvent) {

@@ -51,6 +51,8 @@ pub(crate) struct InForce {
     pub(crate) floor: AckTimeoutFloor,
     /// The DSCP with which acknowledgements leave, if it is not that of their queue pair.
     pub(crate) ack_dscp: Option<u8>,
+    /// Whether those that are created now repeat selectively.
+    pub(crate) selective_repeat: bool,
 }
 
 impl Settings {
@@ -194,6 +196,7 @@ impl Settings {
             policy: registers.policy_kind(&self.personality),
             floor: registers.ack_timeout_floor(function, &self.personality),
             ack_dscp: registers.ack_dscp(),
+            selective_repeat: registers.selective_repeat(),
         }
     }
 

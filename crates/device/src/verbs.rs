@@ -3,6 +3,7 @@
 mod audit;
 mod cq;
 mod domain;
+mod ece;
 mod group;
 mod look;
 mod mr;
@@ -10,6 +11,7 @@ mod mw;
 mod qp;
 mod srq;
 
+pub use ece::Ece;
 pub use look::{CqLook, QpLook, SrqLook};
 pub use mr::{MrModify, RegFlags};
 pub use mw::MwBindWr;

@@ -8,7 +8,7 @@ use std::io;
 use ferroce_base::time::Time;
 use ferroce_dcqcn::Rate;
 use ferroce_device::{
-    Attr, Completion, Counter, Data, Event, Hca, Outgoing, Qos, QpAttr, QpModify, QpState,
+    Attr, Completion, Counter, Data, Event, Hca, Outgoing, Payload, Qos, QpAttr, QpModify, QpState,
     Received, Trust, VerbsError,
 };
 use ferroce_transport::Qp;
@@ -343,7 +343,10 @@ impl Stations<Outgoing> for Cards<'_> {
                 traffic_class: frame.ecn.on(packet.path.traffic_class),
                 sl: packet.path.sl,
                 headers: &packet.headers,
-                data: Data::Length(packet.payload_len.into()),
+                data: match &packet.payload {
+                    Payload::Carried(bytes) => Data::Bytes(bytes),
+                    _ => Data::Length(packet.payload_len.into()),
+                },
                 port: if frame.dest == host { 1 } else { 2 },
             };
             it.hca.handle_packet(now, &received);

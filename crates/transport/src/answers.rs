@@ -277,6 +277,21 @@ impl Answers {
         })
     }
 
+    /// A NAK of a gap that has been filled since asks for nothing any more; what it acknowledges stays.
+    pub(crate) fn drop_gaps(&mut self, before: Serial) {
+        for answer in &mut self.queue {
+            if let Answer::Nak {
+                psn,
+                syndrome: Syndrome::Nak(NakCode::SequenceError),
+            } = *answer
+                && psn < before
+            {
+                let psn = psn.previous();
+                *answer = Answer::Ack { psn };
+            }
+        }
+    }
+
     /// Makes the next response packet and tells its PSN; `None` if there is none. `ack` is the AETH of
     /// a positive answer at this moment. An error: the memory of a READ under way is no longer
     /// accessible, at this PSN.

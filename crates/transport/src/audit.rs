@@ -77,6 +77,9 @@ impl Requester {
             RequesterTimer::Rnr { until } => until.since(now) <= RNR_WAIT_MAX,
         };
         assert!(is_bounded, "{self:?}");
+        if let Some(repair) = self.selective.repair() {
+            repair.audit(self.in_flight());
+        }
     }
 }
 
@@ -84,5 +87,6 @@ impl Responder {
     fn audit(&self, rd_atomic_max: u8) {
         self.resources.audit(rd_atomic_max);
         self.answers.audit(rd_atomic_max);
+        self.kept.audit();
     }
 }

@@ -50,24 +50,40 @@ impl Requester {
         if headers.aeth().is_some() {
             host.heard();
         }
+        let is_report = headers.opcode() == Opcode::RcAcknowledgeReport;
+        if is_report && !self.selective.is_on() {
+            host.count(Counter::RxUnexpectedResponse, 1); // nobody has asked for it
+            return Ok(());
+        }
         let una_before = self.una;
         let demand = match headers.opcode().operation() {
-            Opcode::RcAcknowledge => self.take_acknowledge(headers, qpn, host),
+            Opcode::RcAcknowledge | Opcode::RcAcknowledgeReport => {
+                self.take_acknowledge(headers, attr, qpn, host)
+            }
             _ => self.take_data(headers, data, attr, qpn, host)?,
         };
+        self.pass_done(qpn, host);
         // Progress comes first: it resets the counts that the demand then draws on. It also ends
         // the wait for a receiver, which turns out to have been ready.
         if self.una != una_before {
             self.retry.on_progress(host.policy(), now);
             self.recovery.on_progress(self.una, self.high);
+            self.conclude_asking(attr);
             self.arm(now, host);
             if let Some(rtt) = self.take_round_trip(now) {
                 host.round_trip(rtt, self.retry.wait(host.policy(), now));
             }
         }
         match demand {
+            Demand::Nothing | Demand::Repeat if self.selective.is_repairing() => {
+                self.repeat_missing(now, attr, host);
+                Ok(())
+            }
             Demand::Nothing => Ok(()),
             Demand::Repeat => self.repeat_lost(now, host),
+            Demand::Nak(NakCode::SequenceError) if !self.selective.is_off() => {
+                self.handle_gap(now, psn, is_report.then_some(data), attr, host)
+            }
             Demand::Nak(code) => self.handle_nak(now, code, host),
             Demand::Wait { timer_code } => self.wait_for_receiver(now, timer_code, attr, host),
         }
@@ -103,6 +119,7 @@ impl Requester {
     fn take_acknowledge<H: Services>(
         &mut self,
         headers: &Headers,
+        attr: &QpAttr,
         qpn: Qpn,
         host: &mut H,
     ) -> Demand {
@@ -121,8 +138,13 @@ impl Requester {
                 return Demand::Nothing;
             }
         };
+        let is_gap = demand == Demand::Nak(NakCode::SequenceError);
         if !self.acknowledge(through, qpn, host) {
-            Demand::Repeat
+            self.note_executed(through, attr);
+            match is_gap && self.selective.is_on() {
+                true => demand,
+                false => Demand::Repeat,
+            }
         } else if demand != Demand::Nothing && self.una != psn {
             // Refused in the middle of a READ whose responses up to there are lost.
             Demand::Repeat
@@ -140,8 +162,7 @@ impl Requester {
         qpn: Qpn,
         host: &mut H,
     ) -> Result<Demand, Fault> {
-        let psn = headers.psn;
-        let opcode = headers.opcode();
+        let (psn, opcode) = (headers.psn, headers.opcode());
         match headers.aeth().map(|aeth| (aeth.syndrome, aeth.msn)) {
             Some((Syndrome::Ack { credit }, msn)) => self.grant(msn, credit.credits()),
             None if !opcode.has_aeth() => {}
@@ -151,10 +172,31 @@ impl Requester {
             }
         }
         if !self.acknowledge(psn.wrapping_sub(1), qpn, host) || self.una != psn {
+            if !self.selective.is_off() {
+                self.take_early(headers, data, attr, host)?;
+            }
             return Ok(Demand::Repeat);
         }
-        let wqe = &self.queue[0];
-        let index = psn.since(wqe.first_psn);
+        self.place_response(0, headers, data, attr, host)?;
+        if psn == self.queue[0].last_psn() {
+            self.complete_front(host, qpn);
+        }
+        self.advance(psn.next());
+        Ok(Demand::Nothing)
+    }
+
+    /// Writes a response to the memory that the WQE at `at` gives for it.
+    pub(crate) fn place_response<H: Services>(
+        &mut self,
+        at: usize,
+        headers: &Headers,
+        data: Data<'_>,
+        attr: &QpAttr,
+        host: &mut H,
+    ) -> Verdict {
+        let opcode = headers.opcode();
+        let wqe = &self.queue[at];
+        let index = headers.psn.since(wqe.first_psn);
         let is_last = index + 1 == wqe.packets;
         let written = match (wqe.op, headers.atomic_ack()) {
             (SendOp::Read { .. }, None) if opcode.is_read_response() => {
@@ -162,7 +204,9 @@ impl Requester {
                 let offset = index * mtu;
                 let expected = (wqe.length - offset).min(mtu);
                 let ends = is_last || (index + 1).is_multiple_of(self.read_packets(attr));
-                if data.len() != expected || opcode.ends_message() != ends {
+                // Some of a piece may have been asked for again.
+                let any_end = !self.selective.is_off() && !ends;
+                if data.len() != expected || opcode.ends_message() != ends && !any_end {
                     return Err(WcStatus::BadRespErr.into());
                 }
                 scatter(&wqe.sges, Key::Local, host, offset, data)
@@ -176,12 +220,7 @@ impl Requester {
             ),
             _ => return Err(WcStatus::BadRespErr.into()),
         };
-        written.map_err(|_| Fault::RESPONSE)?;
-        if is_last {
-            self.complete_front(host, qpn);
-        }
-        self.advance(psn.next());
-        Ok(Demand::Nothing)
+        written.map_err(|_| Fault::RESPONSE)
     }
 
     /// Completes everything up to and including `through`, as far as no READ or atomic in there
@@ -240,7 +279,7 @@ impl Requester {
         }
     }
 
-    fn retry_after_nak<H: Services>(&mut self, now: Time, host: &mut H) -> Verdict {
+    pub(crate) fn retry_after_nak<H: Services>(&mut self, now: Time, host: &mut H) -> Verdict {
         if !self.retry.on_sequence_nak(host.policy()) {
             host.count(Counter::ReqTransportRetriesExceeded, 1);
             return Err(WcStatus::RetryExcErr.into());
@@ -270,6 +309,9 @@ impl Requester {
         // A wait without end must not fail for sequence NAKs that come late, a few in a second:
         // some responders refuse what follows in the burst by one of those.
         self.retry.on_receiver_not_ready(host.policy());
+        // What it kept it has forgotten.
+        self.selective.forget();
+        self.selective.stop_asking();
         self.go_back();
         let wait = Span::from_nanos(rnr_timer_ns(timer_code));
         self.timer = RequesterTimer::Rnr {
@@ -328,6 +370,7 @@ impl Requester {
             host.count(Counter::RoceSlowRestartCnps, 1);
         }
         self.implied_nak_at = None;
+        self.selective.stop_asking();
         let mut recovery = self.recovery;
         self.go_back();
         host.lost(Some(wait));

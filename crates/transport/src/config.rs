@@ -69,6 +69,9 @@ pub struct QpConfig {
     pub in_bursts: bool,
     /// Replaces the attribute `retry_cnt` and its limit of 7.
     pub extended_retry_count: Option<u8>,
+    /// It keeps packets that come before their turn, and sends again only what its peer misses, if the peer
+    /// does the same; see [`Qp::agree_on_selective_repeat`](crate::Qp::agree_on_selective_repeat).
+    pub selective_repeat: bool,
     /// Differs between queue pairs that have this number one after the other. A DCI tells it to its
     /// targets.
     pub incarnation: u32,

@@ -16,6 +16,7 @@ use crate::packet::Outgoing;
 use crate::recv::ReceiveQueue;
 use crate::requester::Requester;
 use crate::responder::{Context, Failed, ReceiveSource, Responder};
+use crate::selective::{Asked, How, Selective};
 use crate::service::{Path, QpType, UdAddress};
 use crate::services::{QpEvent, Services};
 use crate::work::{PostError, RecvWr, SendFlags, SendWr};
@@ -71,10 +72,11 @@ impl Qp {
             window_bytes,
             read_bytes,
             incarnation,
+            selective_repeat,
             ..
         } = config;
         let is_dci = qp_type == QpType::Dci;
-        Self {
+        let mut qp = Self {
             config,
             state: QpState::Reset,
             attr: first_attr(&config),
@@ -88,7 +90,37 @@ impl Qp {
             turn: SendTurn::FIRST,
             communication_established: false,
             initiator: is_dci.then(|| Box::new(Initiator::new(qpn, incarnation))),
-        }
+        };
+        qp.repeat_selectively(selective_repeat.then_some(How::Unknown));
+        qp
+    }
+
+    /// Both ends of the connection, before RTR, have agreed to repeat selectively, or not to.
+    pub fn agree_on_selective_repeat(&mut self, agreed: bool) {
+        let on = How::On(Asked::No);
+        self.repeat_selectively(agreed.then_some(on));
+        self.responder.reports = agreed && self.repeats_selectively();
+    }
+
+    /// Returns the bytes of packets that it keeps because they have come before their turn.
+    pub fn kept_bytes(&self) -> u32 {
+        self.responder.kept.bytes()
+    }
+
+    /// Returns whether it repeats selectively, if its peer does.
+    pub fn repeats_selectively(&self) -> bool {
+        !self.requester.selective.is_off()
+    }
+
+    /// Returns whether it could: reliable connections can.
+    pub fn can_repeat_selectively(&self) -> bool {
+        self.config.qp_type == QpType::Rc
+    }
+
+    fn repeat_selectively(&mut self, how: Option<How>) {
+        let how = how.filter(|_| self.can_repeat_selectively());
+        (self.responder.keeps, self.responder.reports) = (how.is_some(), false);
+        self.requester.selective = Selective::new(how);
     }
 
     /// Creates the part of a DC target that answers one initiator. It expects the connect request.
@@ -254,9 +286,11 @@ impl Qp {
         Ok(())
     }
 
-    fn reset<H: Services>(&mut self, host: &H) {
+    fn reset<H: Services>(&mut self, host: &mut H) {
         self.requester.clear();
-        self.responder.clear();
+        self.responder.clear(host);
+        let selective = self.config.selective_repeat;
+        self.repeat_selectively(selective.then_some(How::Unknown));
         self.receives.clear();
         self.attr = first_attr(&self.config);
         self.requester

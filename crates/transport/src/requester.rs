@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use ferroce_adp::{Policy, QpTimeouts, RetryState};
 use ferroce_base::time::{Span, Time};
-use ferroce_wire::{Psn, Qpn};
+use ferroce_wire::{BthFlags, Psn, Qpn};
 
 use crate::attr::QpAttr;
 use crate::config::{Allowance, HeldBack, QpConfig};
@@ -14,6 +14,7 @@ use crate::fault::Fault;
 use crate::packet::Outgoing;
 use crate::recovery::Recovery;
 use crate::request::{Request, SendWqe};
+use crate::selective::{Selective, insert_due};
 use crate::serial::Serial;
 use crate::service::{DctAddress, QpType, SendTo, UdAddress};
 use crate::services::Services;
@@ -24,7 +25,7 @@ use crate::work::{
 /// The number of the first request.
 const FIRST_SSN: Serial = Serial::first(Psn::new(1));
 
-/// The sending half of a queue pair: the send queue and go-back-N.
+/// The sending half of a queue pair: the send queue, going back and repeating.
 ///
 /// PSNs divide as follows, each not after the next: `una` (oldest not acknowledged), `snd` (next
 /// to send; goes back on a retransmission), `high` (one past the highest ever sent), `next`
@@ -71,6 +72,7 @@ pub(crate) struct Requester {
     /// Last PSN sent that makes the peer answer, while its answer is due; of a READ that of its last
     /// response.
     asked: Option<Psn>,
+    pub(crate) selective: Selective,
     /// The PSN from which a lost response has been requested again already; further proof of
     /// the same loss changes nothing.
     pub(crate) implied_nak_at: Option<Psn>,
@@ -141,6 +143,7 @@ impl Requester {
             recovery: Recovery::default(),
             local_error: None,
             read_bytes,
+            selective: Selective::OFF,
             window_bytes,
             share_bytes: window_bytes,
             allowance: Allowance::ALL,
@@ -283,12 +286,16 @@ impl Requester {
         debug_assert!(self.is_consistent(), "{self:?}");
         self.held_back = None;
         self.keep_time(now, host);
-        if self.waits_for_receiver() || self.recovery.is_waiting() || self.local_error.is_some() {
+        let is_waiting = self.recovery.is_waiting() || self.selective.is_waiting();
+        if self.waits_for_receiver() || is_waiting || self.local_error.is_some() {
             return false;
         }
         if self.recovery.wants_new() {
             let passes_over = self.pass_over(draining);
             self.recovery.choose(passes_over);
+        }
+        if self.selective.is_repairing() {
+            self.skip_arrived(attr);
         }
         if !draining {
             self.execute_local(host, config.qpn);
@@ -313,12 +320,15 @@ impl Requester {
             self.local_error = Some(fault);
             return false;
         }
+        if self.selective.is_on() {
+            out.headers.flags.insert(BthFlags::SELECTIVE);
+        }
         if starts {
             self.start(attr);
         }
         let departure = host.departure(now, out);
         if ack_req {
-            self.asked = Some(self.snd.wrapping_add(span - 1));
+            self.ask(self.snd.wrapping_add(span - 1));
             self.time(departure);
         }
         let restarts = self.recovery.is_due() || self.timer == RequesterTimer::Departure;
@@ -431,7 +441,8 @@ impl Requester {
     /// pieces lie on a grid from the start of the READ: one that is asked for again ends where it
     /// ended before, or the peer would not know it for a duplicate.
     pub(crate) fn read_packets(&self, attr: &QpAttr) -> u32 {
-        (self.read_bytes.min(self.window_bytes / 2) / attr.path_mtu.bytes()).max(1)
+        let packets = self.read_bytes.min(self.window_bytes / 2) / attr.path_mtu.bytes();
+        packets.clamp(1, self.selective.read_packets_max())
     }
 
     /// How many PSNs the packet at `snd` stands for, which is of this WQE.
@@ -440,10 +451,16 @@ impl Requester {
             SendOp::Read { .. } => {
                 let index = self.snd.since(wqe.first_psn);
                 let piece = self.read_packets(attr);
-                (wqe.packets - index).min(piece - index % piece)
+                self.lost_span((wqe.packets - index).min(piece - index % piece))
             }
             _ => 1,
         }
+    }
+
+    /// The request that ends at `last` asks for an answer. One behind it may have before.
+    fn ask(&mut self, last: Psn) {
+        let is_later = |asked: &Psn| asked.is_after(last);
+        self.asked = self.asked.filter(is_later).or(Some(last));
     }
 
     /// Whether something outstanding asked for an answer.
@@ -483,7 +500,9 @@ impl Requester {
             || self.snd.since(self.una) + span >= window
             || wqe.op.needs_response()
             || beyond_credit
-            || self.recovery.is_due();
+            || self.recovery.is_due()
+            || self.is_last_lost(span)
+            || self.selective.asks_next();
         Some(Request {
             wqe,
             psn: self.snd,
@@ -505,9 +524,12 @@ impl Requester {
         if self.is_repetition() {
             self.repeated = last.next();
         }
+        if !self.selective.is_off() {
+            self.note_sent(self.snd, span, response_due);
+        }
         self.snd = last.next();
         if response_due {
-            self.responses_due.push_back(last);
+            insert_due(&mut self.responses_due, last);
         }
         if !self.snd.is_before(self.high) {
             self.high = self.snd;
@@ -563,6 +585,9 @@ impl Requester {
 
     /// Go-back-N: the next packet is the oldest unacknowledged one.
     pub(crate) fn go_back(&mut self) {
+        if let Some(repair) = self.selective.repair_mut() {
+            repair.lose_all();
+        }
         self.snd = self.una;
         self.repeated = self.una;
         self.timed = None;
@@ -587,6 +612,9 @@ impl Requester {
         if started.any(|wqe| wqe.op.needs_response()) {
             return false;
         }
+        if let Some(repair) = self.selective.repair_mut() {
+            repair.lose_nothing();
+        }
         self.snd = self.high;
         let cursor = (0..self.started).find(|at| self.queue[*at].covers(self.high));
         self.cursor = cursor.unwrap_or(self.started);
@@ -596,6 +624,13 @@ impl Requester {
     /// Moves `una` forward. WQEs that end before it must have been taken off already.
     #[inline]
     pub(crate) fn advance(&mut self, una: Psn) {
+        if let Some(repair) = self.selective.repair_mut() {
+            repair.on_acknowledged(una.since(self.una));
+            if repair.is_idle() {
+                self.selective.forget();
+            }
+        }
+        self.selective.note_heard(una);
         self.una = una;
         self.asked = self.asked.filter(|asked| !asked.is_before(una));
         self.implied_nak_at = None;
@@ -712,6 +747,8 @@ impl Requester {
         self.timer = RequesterTimer::Idle;
         self.implied_nak_at = None;
         self.recovery = Recovery::default();
+        self.selective.forget();
+        self.selective.stop_asking();
         self.local_error = None;
         self.rnr_tries = 0;
         self.held_back = None;

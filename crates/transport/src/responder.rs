@@ -2,15 +2,18 @@
 
 use std::cmp::Ordering;
 
-use ferroce_wire::{Aeth, CreditCode, Headers, NakCode, Opcode, Psn, Qpn, Reth, Srqn, Syndrome};
+use ferroce_wire::{
+    Aeth, BthFlags, CreditCode, Headers, NakCode, Opcode, Psn, Qpn, Reth, Srqn, Syndrome,
+};
 
 use crate::answers::{Answers, REVOKED, ReadAnswer};
 use crate::attr::{AccessFlags, QpAttr};
 use crate::counter::Counter;
 use crate::fault::Fault;
+use crate::kept::Kept;
 use crate::memory::{AccessError, AtomicOp, Data, Key, Segment};
 use crate::owed::Owed;
-use crate::packet::Outgoing;
+use crate::packet::{Outgoing, Payload};
 use crate::recv::ReceiveQueue;
 use crate::resource::{Resource, Resources};
 use crate::serial::Serial;
@@ -26,6 +29,13 @@ pub(crate) struct Responder {
     msn: u32,
     /// A NAK for `epsn` is out; nothing more is said until that PSN arrives.
     nak_sent: bool,
+    /// It said that there is no receive WQE: what follows is merely too early.
+    not_ready: bool,
+    /// It keeps what comes before its turn.
+    pub(crate) keeps: bool,
+    /// The peer asks for reports of that.
+    pub(crate) reports: bool,
+    pub(crate) kept: Kept,
     message: Message,
     /// Shared receive queue that the message of XRC is for.
     srqn: Option<Srqn>,
@@ -178,6 +188,10 @@ impl Responder {
             epsn: Serial::first(Psn::ZERO),
             msn: 0,
             nak_sent: false,
+            not_ready: false,
+            keeps: false,
+            reports: false,
+            kept: Kept::default(),
             message: Message::None,
             srqn: None,
             resources: Resources::default(),
@@ -190,7 +204,7 @@ impl Responder {
     pub(crate) fn connect(&mut self, rq_psn: Psn) {
         self.epsn = Serial::first(rq_psn);
         self.msn = 0;
-        self.nak_sent = false;
+        (self.nak_sent, self.not_ready) = (false, false);
     }
 
     pub(crate) fn expected_psn(&self) -> Psn {
@@ -217,29 +231,42 @@ impl Responder {
         data: Data<'_>,
         cx: &mut Context<'_, H>,
     ) -> Result<(), Failed> {
+        self.reports |= self.keeps && headers.flags.contains(BthFlags::SELECTIVE);
         let psn = self.epsn.near(headers.psn);
         match psn.cmp(&self.epsn) {
-            Ordering::Less => {
-                self.handle_duplicate(psn, headers, cx);
-                return Ok(());
+            Ordering::Less => self.handle_duplicate(psn, headers, cx),
+            Ordering::Greater => self.handle_gap(psn, headers, data, cx.host),
+            Ordering::Equal => {
+                self.handle_next(headers, data, cx)?;
+                if !self.kept.is_empty() {
+                    let opcode = headers.opcode();
+                    let asks = headers.asks_for_ack() && (opcode.is_send() || opcode.is_write());
+                    self.handle_kept(psn, asks, cx)?;
+                }
             }
-            Ordering::Greater => {
-                self.handle_gap(cx.host);
-                return Ok(());
-            }
-            Ordering::Equal => {}
         }
+        Ok(())
+    }
+
+    /// Executes the packet that is due, or refuses it.
+    fn handle_next<H: Services>(
+        &mut self,
+        headers: &Headers,
+        data: Data<'_>,
+        cx: &mut Context<'_, H>,
+    ) -> Result<(), Failed> {
+        let psn = self.epsn;
         match self.execute(headers, data, cx) {
             Ok(()) => {
-                self.nak_sent = false;
+                (self.nak_sent, self.not_ready) = (false, false);
                 Ok(())
             }
             Err(Refusal::NotReady) => {
                 cx.host.count(Counter::OutOfBuffer, 1);
                 let timer = cx.attr.min_rnr_timer;
                 self.answers.nak(psn, Syndrome::Rnr { timer });
-                // Later packets of this burst are not out of sequence, merely too early.
-                self.nak_sent = true;
+                (self.nak_sent, self.not_ready) = (true, true);
+                self.forget_kept(cx.host);
                 Ok(())
             }
             Err(Refusal::Receive(fault)) => {
@@ -269,14 +296,72 @@ impl Responder {
         }
     }
 
-    /// A packet is missing: say so once.
-    fn handle_gap<H: Services>(&mut self, host: &mut H) {
+    /// A packet is missing: says so once, or each time that there is more to report.
+    fn handle_gap<H: Services>(
+        &mut self,
+        psn: Serial,
+        headers: &Headers,
+        data: Data<'_>,
+        host: &mut H,
+    ) {
         host.count(Counter::OutOfSequence, 1);
-        if !self.nak_sent {
-            self.answers
-                .nak(self.epsn, Syndrome::Nak(NakCode::SequenceError));
-            self.nak_sent = true;
+        let ahead = self.epsn.until(psn);
+        if self.keeps
+            && !self.not_ready
+            && self.kept.wants(ahead)
+            && host.may_keep(self.kept.bytes(), data.len())
+        {
+            self.kept.keep(ahead, headers, data);
         }
+        if !self.nak_sent || self.reports && !self.not_ready {
+            self.say_what_is_missing();
+        }
+    }
+
+    fn say_what_is_missing(&mut self) {
+        let gap = Syndrome::Nak(NakCode::SequenceError);
+        self.answers.nak(self.epsn, gap);
+        self.nak_sent = true;
+    }
+
+    /// Executes what was kept behind the packet at `psn`, which has been executed, as far as it is there.
+    /// An answer that one of them `asks` for is one to those behind it, too.
+    fn handle_kept<H: Services>(
+        &mut self,
+        psn: Serial,
+        asks: bool,
+        cx: &mut Context<'_, H>,
+    ) -> Result<(), Failed> {
+        let mut before = psn;
+        let mut acknowledged = asks.then_some(psn);
+        while self.epsn != before {
+            let bytes = self.kept.bytes();
+            let early = self.kept.advance(before.until(self.epsn) as u32); // what one request stands for
+            cx.host.keeps_no_more(bytes - self.kept.bytes());
+            before = self.epsn;
+            let Some(early) = early else { break };
+            self.handle_next(&early.headers, early.data(), cx)?;
+            let opcode = early.headers.opcode();
+            // A READ or an atomic has an answer of its own.
+            let is_plain = opcode.is_send() || opcode.is_write();
+            let follows = acknowledged.is_some_and(|psn| psn.next() == before);
+            let asks = early.headers.asks_for_ack() || follows;
+            if asks && is_plain && self.epsn != before {
+                acknowledged = Some(before);
+            }
+        }
+        if let Some(psn) = acknowledged {
+            self.answers.ack(psn);
+        }
+        if !self.kept.is_empty() && !self.not_ready {
+            self.say_what_is_missing();
+        }
+        Ok(())
+    }
+
+    fn forget_kept<H: Services>(&mut self, host: &mut H) {
+        host.keeps_no_more(self.kept.bytes());
+        self.kept = Kept::default();
     }
 
     /// Executes the packet that is due.
@@ -621,6 +706,7 @@ impl Responder {
     /// Completes as flushed what the responder holds: the receive WQE of a half-received SEND,
     /// then the QP's own queue.
     pub(crate) fn flush<H: Services>(&mut self, cx: &mut Context<'_, H>) {
+        self.forget_kept(cx.host);
         let mut held = self.end_message();
         if held.is_some() {
             self.enter_own_srq(cx.host);
@@ -643,13 +729,14 @@ impl Responder {
     }
 
     /// Forgets everything (RESET).
-    pub(crate) fn clear(&mut self) {
+    pub(crate) fn clear<H: Services>(&mut self, host: &mut H) {
+        self.forget_kept(host);
         self.epsn = Serial::first(Psn::ZERO);
         self.message = Message::None;
         self.resources.clear();
         self.answers.clear();
         self.owed = Owed::default();
-        self.nak_sent = false;
+        (self.nak_sent, self.not_ready) = (false, false);
     }
 
     /// Makes the next response packet; false if there is none. An error: the memory of a READ under way
@@ -671,10 +758,21 @@ impl Responder {
             syndrome: Syndrome::Ack { credit },
             msn: self.msn,
         };
+        if self.keeps {
+            self.answers.drop_gaps(self.epsn);
+        }
         let made = self.answers.poll_transmit(ack, attr, host, out);
         if let Ok(Some(psn)) = made {
             let more = !self.answers.is_empty();
             self.owed.answered(psn, more);
+            if self.reports
+                && let Some(aeth) = out.headers.aeth().filter(is_gap)
+            {
+                let report = self.kept.report();
+                out.headers = Headers::acknowledge_report(aeth).to(attr.dest_qpn, psn.psn());
+                out.payload_len = report.len() as u16; // a bit for each packet
+                out.payload = Payload::Carried(report);
+            }
         }
         made.map(|sent| sent.is_some()).map_err(|psn| {
             self.answers.clear();
@@ -682,6 +780,10 @@ impl Responder {
             Failed
         })
     }
+}
+
+fn is_gap(aeth: &Aeth) -> bool {
+    aeth.syndrome == Syndrome::Nak(NakCode::SequenceError)
 }
 
 /// A READ of nothing touches no memory, so its key is not looked at (IBA vol 1, 9.7.4.1.5).

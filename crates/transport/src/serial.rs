@@ -42,6 +42,11 @@ impl Serial {
         self + 1
     }
 
+    /// How far it is to a later one.
+    pub(crate) fn until(self, later: Self) -> u64 {
+        later.0.wrapping_sub(self.0)
+    }
+
     pub(crate) fn previous(self) -> Self {
         Self(self.0.wrapping_sub(1))
     }

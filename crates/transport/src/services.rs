@@ -72,6 +72,15 @@ pub trait Services {
         false
     }
 
+    /// Whether the queue pair may keep this much more of what has come before its turn; it has some
+    /// already.
+    fn may_keep(&mut self, _has: u32, _bytes: u32) -> bool {
+        true
+    }
+
+    /// It does not keep this much any more.
+    fn keeps_no_more(&mut self, _bytes: u32) {}
+
     /// An asynchronous event of this QP.
     fn event(&mut self, event: QpEvent);
 

@@ -5,6 +5,7 @@ use ferroce_wire::Psn;
 
 use crate::attr::QpAttr;
 use crate::config::{Allowance, HeldBack};
+use crate::kept::KEPT_MAX;
 use crate::requester::Requester;
 
 /// Largest window. Everything in flight must fit in less than half of the PSN circle, with room
@@ -64,7 +65,11 @@ impl Requester {
 
     #[inline]
     pub(crate) fn window_packets(&self, attr: &QpAttr) -> u32 {
-        (self.share_bytes / attr.path_mtu.bytes()).clamp(2, WINDOW_PACKETS_MAX)
+        let max = match self.selective.is_on() {
+            true => KEPT_MAX,
+            false => WINDOW_PACKETS_MAX,
+        };
+        (self.share_bytes / attr.path_mtu.bytes()).clamp(2, max)
     }
 
     /// Whether `span` more PSNs may be outstanding, which stand for responses if the request
@@ -80,6 +85,9 @@ impl Requester {
         attr: &QpAttr,
         in_bursts: bool,
     ) -> bool {
+        if self.selective.is_repairing() && self.snd.is_before(self.high) {
+            return true; // it takes the place of what is lost
+        }
         let window = self.window_packets(attr);
         let outstanding = self.snd.since(self.una);
         let full = if self.window_shut && in_bursts {

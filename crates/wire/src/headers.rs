@@ -33,6 +33,10 @@ bitflags! {
         const FECN = 0x08;
         /// Backward explicit congestion notification; set on a CNP.
         const BECN = 0x04;
+        /// The sender repeats selectively, and takes NAKs that report which later packets have
+        /// arrived. Ferroce's own, in the highest of the bits that are reserved beside the PSN; sent
+        /// only to peers that have shown or agreed that they keep such packets.
+        const SELECTIVE = 0x02;
         /// Asks the responder for an acknowledge.
         const ACK_REQ = 0x01;
     }
@@ -42,8 +46,8 @@ bitflags! {
 /// vol 1, 9.2) and the extension headers that its opcode carries.
 ///
 /// The extension headers always match the opcode. The pad count is not stored, because it follows
-/// from the payload's length; nor is the version of the transport header, which is 0. Reserved bits
-/// are sent as zero and ignored on receipt.
+/// from the payload's length; nor is the version of the transport header, which is 0. Other reserved
+/// bits are sent as zero and ignored on receipt.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Headers {
     /// Destination queue pair.
@@ -246,6 +250,13 @@ impl Headers {
         Self::new(Opcode::RcAcknowledge, Extensions::Aeth(aeth))
     }
 
+    /// Creates a NAK of RC that says, in its payload, which packets behind the missing one the responder
+    /// keeps.
+    #[inline]
+    pub const fn acknowledge_report(aeth: Aeth) -> Self {
+        Self::new(Opcode::RcAcknowledgeReport, Extensions::Aeth(aeth))
+    }
+
     /// Creates an RC acknowledge with the original value that an atomic operation found.
     #[inline]
     pub const fn atomic_acknowledge(aeth: Aeth, original: u64) -> Self {
@@ -368,7 +379,9 @@ impl Headers {
             dest_qp: Qpn::from_bytes([q0, q1, q2]),
             psn: Psn::from_bytes([s0, s1, s2]),
             pkey: u16::from_be_bytes([p0, p1]),
-            flags: BthFlags::from_bits_retain(flags & 0xc0 | (ecn & 0xc0) >> 4 | ack >> 7),
+            flags: BthFlags::from_bits_retain(
+                flags & 0xc0 | (ecn & 0xc0) >> 4 | (ack & 0x40) >> 5 | ack >> 7,
+            ),
             opcode,
             extensions,
         }
@@ -597,7 +610,7 @@ impl Headers {
             q0,
             q1,
             q2,
-            flags << 7,
+            flags << 7 | flags << 5 & 0x40,
             s0,
             s1,
             s2,

@@ -43,7 +43,8 @@ impl Service {
 
 macro_rules! opcodes {
     ($($name:ident = $value:literal, $text:literal;)*) => {
-        /// Operation of a packet: all opcodes of RC, UC, UD and XRC, the CNP, and those of DC.
+        /// Operation of a packet: all opcodes of RC, UC, UD and XRC, the CNP, those of DC, and the
+        /// report of selective repeat.
         ///
         /// Opcodes of RD and the reserved ones have no value here.
         #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -159,6 +160,7 @@ opcodes! {
     DcSendOnlyInvalidate = 0xd7, "DC SEND only with invalidate";
     DcConnect = 0xd8, "DC connect";
     DcDisconnect = 0xd9, "DC disconnect";
+    RcAcknowledgeReport = 0xfa, "RC acknowledge with report";
 }
 
 // Every packet asks several of the questions below, some of them more than once: each answer is a
@@ -238,6 +240,7 @@ impl Properties {
     const ONLY: u16 = 1 << 6;
     const RESPONSE: u16 = 1 << 7;
     const CNP: u16 = 1 << 8;
+    const REPORT: u16 = 1 << 9;
 
     const fn of(opcode: Opcode) -> Self {
         use Opcode::*;
@@ -258,6 +261,7 @@ impl Properties {
             RcReadResponseLast => Self::RESPONSE | Self::READ_RESPONSE | Self::LAST,
             RcReadResponseOnly => Self::RESPONSE | Self::READ_RESPONSE | Self::ONLY,
             RcAcknowledge | RcAtomicAcknowledge => Self::RESPONSE,
+            RcAcknowledgeReport => Self::RESPONSE | Self::REPORT,
             _ => 0,
         })
     }
@@ -307,8 +311,8 @@ impl Opcode {
         Self::from_u8(self.as_u8() & 0x1f | service.bits())
     }
 
-    /// Returns the same operation of RC; a CNP and the two operations that only DC has are returned
-    /// unchanged.
+    /// Returns the same operation of RC; a CNP, a report and the two operations that only DC has are
+    /// returned unchanged.
     #[inline]
     pub const fn operation(self) -> Self {
         OPERATIONS[self as usize]
@@ -318,7 +322,8 @@ impl Opcode {
     #[inline]
     pub const fn service(self) -> Service {
         match self.as_u8() {
-            0x00..=0x1f => Service::Rc,
+            // The latter in Ferroce's own format, among those that manufacturers define.
+            0x00..=0x1f | 0xe0..=0xff => Service::Rc,
             0x20..=0x3f => Service::Uc,
             0x60..=0x7f => Service::Ud,
             0xa0..=0xbf => Service::Xrc,
@@ -333,7 +338,7 @@ impl Opcode {
         !self.has(Properties::RESPONSE | Properties::CNP)
     }
 
-    /// Travels from responder to requester: READ responses and both acknowledges.
+    /// Travels from responder to requester: READ responses and acknowledges.
     #[inline]
     pub const fn is_response(self) -> bool {
         self.has(Properties::RESPONSE)
@@ -467,7 +472,8 @@ impl Opcode {
     /// May carry payload (possibly of length 0).
     #[inline]
     pub const fn has_payload(self) -> bool {
-        self.has(Properties::SEND | Properties::WRITE | Properties::READ_RESPONSE)
+        let any = Properties::SEND | Properties::WRITE | Properties::READ_RESPONSE;
+        self.has(any | Properties::REPORT)
     }
 
     #[inline]
@@ -577,14 +583,14 @@ mod tests {
             }
         }
         assert_eq!(known, Opcode::ALL);
-        assert_eq!(known.len(), 23 + 12 + 2 + 23 + 1 + 23 + 2);
+        assert_eq!(known.len(), 23 + 12 + 2 + 23 + 1 + 23 + 2 + 1);
     }
 
     #[test]
     fn services_follow_the_upper_three_bits() {
         for &opcode in Opcode::ALL {
             let expected = match opcode.as_u8() >> 5 {
-                0 => Service::Rc,
+                0 | 7 => Service::Rc,
                 1 => Service::Uc,
                 3 => Service::Ud,
                 4 => Service::Cnp,
@@ -598,15 +604,19 @@ mod tests {
 
     #[test]
     fn an_operation_keeps_its_name_in_another_service() {
+        use Opcode::{DcConnect, DcDisconnect, RcAcknowledgeReport};
         for &opcode in Opcode::ALL {
-            assert_eq!(opcode.of_service(opcode.service()), Some(opcode));
+            let own = [DcConnect, DcDisconnect, RcAcknowledgeReport];
+            if opcode != RcAcknowledgeReport {
+                assert_eq!(opcode.of_service(opcode.service()), Some(opcode));
+            }
             let operation = |opcode: Opcode| opcode.name().split_once(' ').unwrap().1;
             for service in [Service::Uc, Service::Xrc, Service::Dc] {
                 if let Some(other) = opcode.of_service(service) {
                     assert_eq!(operation(other), operation(opcode));
                 }
             }
-            if [Opcode::DcConnect, Opcode::DcDisconnect].contains(&opcode) {
+            if own.contains(&opcode) {
                 assert_eq!(opcode.operation(), opcode);
             } else if opcode != Opcode::Cnp {
                 assert_eq!(operation(opcode.operation()), operation(opcode));
@@ -661,7 +671,7 @@ mod tests {
                 16,
                 &[
                     0x03, 0x05, 0x09, 0x0d, 0x0f, 0x10, 0x11, 0x16, 0x17, 0x23, 0x29, 0xa0, 0xa1,
-                    0xa7, 0xad, 0xb1, 0xc0, 0xd1, 0xd9,
+                    0xa7, 0xad, 0xb1, 0xc0, 0xd1, 0xd9, 0xfa,
                 ],
             ),
             (20, &[0x64, 0xa5, 0xa9, 0xb6]),

@@ -79,6 +79,8 @@ impl Hca {
             let max_wr = srq.attr().max_wr as usize;
             assert!(srq.len() <= max_wr, "SRQ {index}: {}", srq.len());
         }
+        let kept = self.qps.iter().map(|(_, entry)| entry.qp.kept_bytes());
+        assert_eq!(kept.sum::<u32>(), self.common.kept_bytes);
         for held in self.links().flat_map(Link::held) {
             assert!(held <= Impairment::HELD_MAX, "{held} packets on the link");
         }

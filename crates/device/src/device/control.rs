@@ -121,6 +121,7 @@ impl Hca {
         self.common.policy.change(in_force.policy, in_force.floor);
         self.congestion.set(&settings);
         self.ack_dscp = in_force.ack_dscp;
+        self.selective_repeat = in_force.selective_repeat;
         self.impair(1, &settings);
         self.settings = settings;
         if is_followed {

@@ -111,7 +111,9 @@ impl Hca {
 
     /// Whether a multicast is the queue pair's own and it does not want to hear those.
     fn is_blocked_echo(&self, qpn: Qpn, packet: &Received<'_>) -> bool {
-        let blocked = self.qp_entry(qpn).and_then(|entry| entry.blocked_echo);
+        let blocked = self
+            .qp_entry(qpn)
+            .and_then(|entry| entry.blocked_echo.as_deref().copied());
         let sender = packet.headers.deth().map(|deth| deth.src_qp);
         blocked == Some(packet.source) && sender == Some(qpn)
     }

@@ -49,7 +49,10 @@ impl Hca {
         let made = if self.second.is_none() && self.first.egress.is_clear() {
             self.next_packet(1, now, out)
         } else {
-            let links = link.map_or(self.link_numbers(), |link| link..=link);
+            let links = match link {
+                Some(link) => link..=link,
+                None => self.link_numbers(),
+            };
             self.poll_impaired(links, now, out)
         };
         if made {

@@ -14,7 +14,7 @@ pub const ROCE_ACCL_BYTES: usize = reg::ROCE_ACCL.size();
 
 /// What devices have, unless their card does not have it: each does what it says. The others are told
 /// to be missing, and refused.
-const FEATURES: [(&Field, Feature); 4] = [
+const FEATURES: [(&Field, Feature); 5] = [
     (
         &reg::ROCE_ADP_RETRANS_FIELD_SELECT,
         Feature::AdaptiveRetransmission,
@@ -22,6 +22,10 @@ const FEATURES: [(&Field, Feature); 4] = [
     (
         &reg::MIN_ACK_TIMEOUT_LIMIT_DISABLED_FIELD_SELECT,
         Feature::MinAckTimeout,
+    ),
+    (
+        &reg::SELECTIVE_REPEAT_FORCED_EN_FIELD_SELECT,
+        Feature::SelectiveRepeat,
     ),
     (&reg::ACK_DSCP_FORCE_FIELD_SELECT, Feature::AckDscp),
     (PROFILE, Feature::Profiles),
@@ -282,6 +286,11 @@ impl Accelerations {
     pub(crate) fn ack_dscp(&self) -> Option<u8> {
         let is_forced = self.image.is_set(&reg::ACK_DSCP_FORCE);
         is_forced.then(|| self.image.get(&reg::ACK_DSCP) as u8)
+    }
+
+    /// Whether queue pairs that are created now repeat selectively.
+    pub(crate) fn selective_repeat(&self) -> bool {
+        self.image.is_set(&reg::SELECTIVE_REPEAT_FORCED_EN)
     }
 
     /// Whether a DCI sends to a target before that has accepted the connection.

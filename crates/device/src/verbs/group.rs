@@ -51,7 +51,7 @@ impl Hca {
     /// Prevents a UD queue pair from receiving its own multicasts if it is attached to the group
     /// (`IBV_QP_CREATE_BLOCK_SELF_MCAST_LB` of ibv_create_qp_ex(3)). `own` is the device's address.
     pub fn block_own_mcast(&mut self, qpn: Qpn, own: IpAddr) -> Result<(), VerbsError> {
-        self.check_datagrams(qpn)?.blocked_echo = Some(own);
+        self.check_datagrams(qpn)?.blocked_echo = Some(Box::new(own));
         Ok(())
     }
 

@@ -148,6 +148,7 @@ impl Hca {
                 read_bytes: host.read_bytes,
                 in_bursts: host.in_bursts,
                 extended_retry_count,
+                selective_repeat: self.selective_repeat,
                 incarnation,
             };
             Box::new(QpEntry::new(Qp::new(config, policy), objects))
@@ -229,6 +230,7 @@ impl Hca {
             self.disconnect_all(qpn);
         }
         let mut entry = self.qps.remove(index).ok_or_else(unknown)?;
+        self.common.kept_bytes -= entry.qp.kept_bytes();
         self.scheduler.forget(self.common.now, index, &mut entry);
         self.conclude();
         self.forget_completions(qpn, entry.objects);

@@ -15,7 +15,7 @@ use ferroce_prm::nic_cap_reg::{self, NIC_CAP_REG};
 use ferroce_prm::roce_accl::{self as reg, ROCE_ACCL};
 use ferroce_prm::{Field, Image, Register};
 
-const SELECTS: [(&Field, Feature); 4] = [
+const SELECTS: [(&Field, Feature); 5] = [
     (
         &reg::ROCE_ADP_RETRANS_FIELD_SELECT,
         Feature::AdaptiveRetransmission,
@@ -23,6 +23,10 @@ const SELECTS: [(&Field, Feature); 4] = [
     (
         &reg::MIN_ACK_TIMEOUT_LIMIT_DISABLED_FIELD_SELECT,
         Feature::MinAckTimeout,
+    ),
+    (
+        &reg::SELECTIVE_REPEAT_FORCED_EN_FIELD_SELECT,
+        Feature::SelectiveRepeat,
     ),
     (&reg::ACK_DSCP_FORCE_FIELD_SELECT, Feature::AckDscp),
     (&reg::ADP_RETX_PROFILE_SELECT, Feature::Profiles),

@@ -16,4 +16,5 @@ mod phantom;
 mod policy;
 mod queues;
 mod registers;
+mod selective;
 mod xrc;

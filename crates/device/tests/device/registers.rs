@@ -17,6 +17,7 @@ fn after_reset() -> Vec<u8> {
     image(&[
         (&reg::ROCE_ADP_RETRANS_FIELD_SELECT, 1),
         (&reg::MIN_ACK_TIMEOUT_LIMIT_DISABLED_FIELD_SELECT, 1),
+        (&reg::SELECTIVE_REPEAT_FORCED_EN_FIELD_SELECT, 1),
         (&reg::ACK_DSCP_FORCE_FIELD_SELECT, 1),
         (&reg::ADP_RETX_PROFILE_SELECT, 1),
         (&reg::ROCE_ADP_RETRANS_EN, 1),
@@ -92,6 +93,10 @@ const FEATURES: &[(&Field, Values)] = &[
         &[(&reg::MIN_ACK_TIMEOUT_LIMIT_DISABLED, 1)],
     ),
     (
+        &reg::SELECTIVE_REPEAT_FORCED_EN_FIELD_SELECT,
+        &[(&reg::SELECTIVE_REPEAT_FORCED_EN, 1)],
+    ),
+    (
         &reg::ACK_DSCP_FORCE_FIELD_SELECT,
         &[(&reg::ACK_DSCP_FORCE, 1), (&reg::ACK_DSCP, 26)],
     ),
@@ -114,10 +119,6 @@ const OTHERS: &[(&Field, Values)] = &[
     (
         &reg::ADAPTIVE_ROUTING_FORCED_EN_FIELD_SELECT,
         &[(&reg::ADAPTIVE_ROUTING_FORCED_EN, 1)],
-    ),
-    (
-        &reg::SELECTIVE_REPEAT_FORCED_EN_FIELD_SELECT,
-        &[(&reg::SELECTIVE_REPEAT_FORCED_EN, 1)],
     ),
     (
         &reg::DC_HALF_HANDSHAKE_EN_FIELD_SELECT,

@@ -54,6 +54,17 @@ impl Id {
     }
 }
 
+/// How one side repeats what is lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Repeat {
+    /// Everything from there on.
+    GoBack,
+    /// Selectively, whatever the peer does.
+    Forced,
+    /// Selectively, as both have agreed.
+    Agreed,
+}
+
 /// The parameters of a pair.
 #[derive(Clone, Debug)]
 pub struct Setup {
@@ -72,6 +83,8 @@ pub struct Setup {
     pub dest_rd_atomic: u8,
     pub access: AccessFlags,
     pub srq: bool,
+    /// How A repeats, and how B does.
+    pub repeat: [Repeat; 2],
     pub signal_all: bool,
     pub cap: QpCap,
     pub policy: Policy,
@@ -103,6 +116,7 @@ impl Default for Setup {
             dest_rd_atomic: 4,
             access: AccessFlags::all(),
             srq: false,
+            repeat: [Repeat::GoBack; 2],
             signal_all: false,
             cap: QpCap::default(),
             policy: Policy::new(PolicyKind::IB),
@@ -155,9 +169,14 @@ impl Setup {
             in_bursts: true,
             extended_retry_count: self.extended_retry_count,
             incarnation: 0,
+            selective_repeat: self.repeat[id as usize] == Repeat::Forced,
         };
+        let mut qp = Qp::new(config, &self.policy);
+        if self.repeat[id as usize] == Repeat::Agreed {
+            qp.agree_on_selective_repeat(true);
+        }
         Side {
-            qp: Qp::new(config, &self.policy),
+            qp,
             local: host.register(self.memory_bytes, AccessFlags::LOCAL_WRITE),
             remote: host.register(self.memory_bytes, AccessFlags::all()),
             host,

@@ -156,6 +156,7 @@ impl Stage {
             rd_atomic: scenario.rd_atomic,
             dest_rd_atomic: scenario.rd_atomic,
             srq: scenario.srq,
+            repeat: scenario.repeat,
             qp_type: match scenario.xrc {
                 true => QpType::XrcSend,
                 false => QpType::Rc,

@@ -5,6 +5,8 @@ use ferroce_testing::message::Kind;
 use ferroce_transport::Mtu;
 use proptest::prelude::*;
 
+use crate::common::Repeat;
+
 #[derive(Clone, Debug)]
 pub(crate) struct Scenario {
     pub(crate) seed: u64,
@@ -13,6 +15,7 @@ pub(crate) struct Scenario {
     pub(crate) window_packets: u32,
     pub(crate) rd_atomic: u8,
     pub(crate) srq: bool,
+    pub(crate) repeat: [Repeat; 2],
     /// A sends over XRC, and B does not send.
     pub(crate) xrc: bool,
     pub(crate) timeout: u8,
@@ -125,6 +128,7 @@ pub(crate) fn scenario() -> impl Strategy<Value = Scenario> {
             any::<bool>(),
             prop::bool::weighted(0.25),
             prop_oneof![Just(0_u64), 0..3000_u64],
+            repeat(),
         ),
         (6..10_u8, 3..8_u8, prop_oneof![1 => 1..7_u8, 3 => Just(7)]),
         (0..POLICIES, prop::option::of((0..4000_u64, 0..POLICIES))),
@@ -148,6 +152,7 @@ pub(crate) fn scenario() -> impl Strategy<Value = Scenario> {
                 srq: shape.4 || shape.5,
                 xrc: shape.5,
                 gap_ns: shape.6,
+                repeat: shape.7,
                 timeout: retries.0,
                 retry_cnt: retries.1,
                 rnr_retry: retries.2,
@@ -162,6 +167,20 @@ pub(crate) fn scenario() -> impl Strategy<Value = Scenario> {
                 messages: [from_a, if shape.5 { Vec::new() } else { from_b }],
             },
         )
+}
+
+/// Mostly selectively; also with a peer that does not.
+fn repeat() -> impl Strategy<Value = [Repeat; 2]> {
+    use Repeat::{Agreed, Forced, GoBack};
+    prop::sample::select(vec![
+        [GoBack, GoBack],
+        [Forced, GoBack],
+        [GoBack, Forced],
+        [Forced, Forced],
+        [Forced, Forced],
+        [Agreed, Agreed],
+        [Agreed, Agreed],
+    ])
 }
 
 const POLICIES: u8 = 4;
