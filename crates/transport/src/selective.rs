@@ -164,6 +164,12 @@ impl Selective {
         self.0.as_mut()?.repair.as_mut()
     }
 
+    /// How many PSNs in flight are not on the wire any more.
+    #[inline]
+    pub(crate) fn arrived(&self) -> u32 {
+        self.repair().map_or(0, Repair::arrived)
+    }
+
     /// Forgets what is known of single packets.
     pub(crate) fn forget(&mut self) {
         if let Some(state) = &mut self.0 {
