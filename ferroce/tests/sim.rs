@@ -549,6 +549,12 @@ fn answers_about_congestion_are_what_the_files_say() {
     let lossy = summary("incast-lossy");
     assert!(total(&lossy, "dropped_full") > 1_000);
     about(took_ms(&lossy), 67.0);
+    let selective = summary("incast-selective");
+    about(took_ms(&selective), 11.2);
+    assert_eq!(
+        total(&selective, "dropped_full"),
+        total(&selective, "retransmitted")
+    );
     let (defaults, tuned) = (summary("dcqcn-defaults"), summary("dcqcn-barre"));
     about(took_ms(&defaults), 11.1);
     about(took_ms(&tuned), 11.6);

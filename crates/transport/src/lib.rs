@@ -22,8 +22,10 @@
 //! | `request` | turns a send WQE into request packets |
 //! | `completer` | handles acknowledgements and responses, completes WQEs, decides about retries |
 //! | `recovery` | what to retransmit after a timeout, and whether it was necessary |
+//! | `selective`, `repair`, `missing` | selective repeat: what is known of the peer and of each packet, and what is sent again |
 //! | `responder` | executes requests, recognises duplicates |
 //! | `answers` | the responder's pending answers |
+//! | `kept` | packets that came before their turn |
 //! | `owed` | requests that wait for their first answer |
 //! | `serial` | sequence numbers that are stored for longer than packets are in flight |
 //! | `dc` | the initiator of the dynamically connected transport |
@@ -46,6 +48,7 @@ mod dc;
 mod fault;
 mod kept;
 mod memory;
+mod missing;
 mod owed;
 mod packet;
 mod qp;

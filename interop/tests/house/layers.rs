@@ -37,13 +37,14 @@ const LAYERS: &[(&str, &[&str])] = &[
     (
         "ferroce-transport",
         &[
-            "attr owed packet resource",
-            "config work",
+            "attr kept owed packet resource",
+            "config selective work",
             "dc services",
             "answers fault recv",
             "request",
             "requester responder",
             "completer unreliable window",
+            "missing",
             "qp",
             "audit datagram",
         ],

@@ -11,7 +11,7 @@ use crate::verbs::no_such;
 /// Options of a queue pair, as mlx5 cards and their programs encode them (`ibv_ece`).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Ece {
-    /// Who gives the options their meaning; 0: nobody, there are none.
+    /// The vendor that defines the options; 0 without options.
     pub vendor_id: u32,
     /// The version of the options in the upper four bits, and the options.
     pub options: u32,

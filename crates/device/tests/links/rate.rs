@@ -78,7 +78,7 @@ fn a_pause_is_of_one_link() {
 }
 
 #[test]
-fn what_waits_for_a_link_changes_with_it() {
+fn waiting_queue_pairs_change_links() {
     let mut world = cards(Pairing::Bond);
     let [source, sink] = memories(&mut world, BYTES);
     let qpns = on_both(&mut world, Pairing::Bond);

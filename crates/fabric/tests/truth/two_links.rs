@@ -119,7 +119,7 @@ fn a_bond_survives_the_reboot_of_a_leaf() {
 }
 
 #[test]
-fn queue_pairs_of_a_port_fail_with_it_and_may_come_back_by_the_other() {
+fn queue_pairs_fail_with_their_port_and_come_back_by_the_other() {
     let ports = reboot(Pairing::Ports, shared());
     let outcome = ports.player.job_outcomes[0];
     let (died, status) = outcome.died.unwrap();

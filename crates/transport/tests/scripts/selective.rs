@@ -82,7 +82,7 @@ fn a_long_message_with_holes_arrives_whole() {
 }
 
 #[test]
-fn what_is_lost_twice_goes_three_times() {
+fn a_packet_lost_twice_goes_three_times() {
     let mut pair = agreed();
     pair.lose_psn(2, A, true, 2);
     for wr_id in 0..6 {
@@ -276,7 +276,7 @@ fn stream(repeat: Repeat, seed: u64) -> (u64, u64) {
 }
 
 #[test]
-fn what_is_kept_has_a_bound() {
+fn kept_packets_have_a_bound() {
     let mut pair = agreed();
     let start = pair.attr(B).rq_psn;
     let write = |ahead: u32| {
