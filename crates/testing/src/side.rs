@@ -6,10 +6,11 @@ use std::net::IpAddr;
 use ferroce_admission::{Bounds, Shares};
 use ferroce_device::{
     AccessFlags, Attr, Buffer, Completion, CqId, Event, Hca, HcaConfig, HostProfile, Memory,
-    MrInfo, Mtu, MwBind, Path, PdId, Personality, QpAttr, QpInit, QpModify, QpState, QpType, Rate,
-    Received, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges, SrqId, SrqModify, Time,
-    TimerExpiry,
+    Method, MrInfo, Mtu, MwBind, Path, PdId, Personality, QpAttr, QpInit, QpModify, QpState,
+    QpType, Rate, Received, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges, SrqId, SrqModify,
+    Time, TimerExpiry,
 };
+use ferroce_prm::{Image, roce_accl as reg};
 use ferroce_wire::Qpn;
 
 use crate::direct::ready;
@@ -122,6 +123,21 @@ impl Side {
 }
 
 impl<T> Side<T> {
+    /// Has queue pairs that are created from now on repeat selectively, or not, by ROCE_ACCL.
+    pub fn repeat_selectively(&mut self, on: bool) {
+        let mut image = Image::new(&reg::ROCE_ACCL, vec![0; reg::ROCE_ACCL.size()]).unwrap();
+        for (field, value) in [
+            (&reg::SELECTIVE_REPEAT_FORCED_EN_FIELD_SELECT, true),
+            (&reg::SELECTIVE_REPEAT_FORCED_EN, on),
+        ] {
+            image.set(field, value.into()).unwrap();
+        }
+        let id = reg::ROCE_ACCL.id();
+        let mut bytes = image.into_inner();
+        let written = self.hca.access_register(id, Method::Write, &mut bytes);
+        written.unwrap();
+    }
+
     /// A side whose device there is, and what the test keeps beside it.
     pub fn with(number: u8, mut hca: Hca, own: T) -> Self {
         let pd = hca.alloc_pd().unwrap();

@@ -51,7 +51,7 @@ impl Requester {
             host.heard();
         }
         let is_report = headers.opcode() == Opcode::RcAcknowledgeReport;
-        if is_report && !self.selective.is_on() {
+        if is_report && !self.selective.hear_report() {
             host.count(Counter::RxUnexpectedResponse, 1); // nobody has asked for it
             return Ok(());
         }

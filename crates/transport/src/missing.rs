@@ -139,10 +139,12 @@ impl Requester {
         host: &mut H,
     ) -> Verdict {
         match self.selective.how() {
-            // It has seen a packet that asks for reports, and makes none.
+            // It has seen a packet that asks for reports. If this NAK is not merely late, it makes none.
             How::On(Asked::Heard) if report.is_none() => {
-                self.selective.set(How::GoingBack);
-                return self.go_back_after_nak(now, host);
+                if self.selective.doubt() == How::GoingBack {
+                    self.selective.set(How::GoingBack);
+                    return self.go_back_after_nak(now, host);
+                }
             }
             How::On(_) => {}
             How::Unknown => {

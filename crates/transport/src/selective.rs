@@ -101,6 +101,14 @@ impl Selective {
         self.0.is_some() && matches!(self.how(), How::On(_))
     }
 
+    /// A report has come, so the peer keeps packets. False if this side never asks for any.
+    pub(crate) fn hear_report(&mut self) -> bool {
+        if !self.is_on() {
+            self.set(How::On(Asked::Heard));
+        }
+        self.0.is_some()
+    }
+
     /// Whether the next packet goes alone, and must be answered.
     pub(crate) fn asks_next(&self) -> bool {
         self.how() == How::Asking(None)

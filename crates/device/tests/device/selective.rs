@@ -1,26 +1,11 @@
 //! Selective repeat of a device: which queue pairs have it, and how much they keep.
 
 use ferroce_device::{
-    AccessFlags, Card, Data, DeviceState, Ece, Hca, Method, Personality, QpInit, QpState, QpType,
-    Received, SendWr, Settings, WcStatus,
+    AccessFlags, Card, Data, DeviceState, Ece, Hca, Personality, QpInit, QpState, QpType, Received,
+    SendWr, Settings, WcStatus,
 };
-use ferroce_prm::roce_accl as reg;
 use ferroce_testing::{A, B, World, attr, config};
 use ferroce_wire::{ExtensionValues, Headers, Opcode, Psn, Qpn};
-
-fn force(hca: &mut Hca, on: bool) {
-    let bytes = vec![0; reg::ROCE_ACCL.size()];
-    let mut image = ferroce_prm::Image::new(&reg::ROCE_ACCL, bytes).unwrap();
-    image
-        .set(&reg::SELECTIVE_REPEAT_FORCED_EN_FIELD_SELECT, 1)
-        .unwrap();
-    image
-        .set(&reg::SELECTIVE_REPEAT_FORCED_EN, on.into())
-        .unwrap();
-    let id = reg::ROCE_ACCL.id();
-    hca.access_register(id, Method::Write, &mut image.into_inner())
-        .unwrap();
-}
 
 fn repeats(world: &World, id: usize, qpn: Qpn) -> bool {
     world.sides[id].hca.qp(qpn).unwrap().repeats_selectively()
@@ -30,7 +15,7 @@ fn repeats(world: &World, id: usize, qpn: Qpn) -> bool {
 fn queue_pairs_have_it_that_are_created_after_the_write() {
     let mut world = World::new([config(), config()]);
     let before = world.sides[A].create_qp();
-    force(&mut world.sides[A].hca, true);
+    world.sides[A].repeat_selectively(true);
     let after = world.sides[A].create_qp();
     world.sides[A].hca.reset_registers().unwrap();
     let later = world.sides[A].create_qp();
@@ -108,7 +93,7 @@ fn kept_packets_of_a_device_have_a_bound() {
     const QPS: usize = 80;
     const KEPT_MAX: u32 = 64 << 20;
     let mut world = World::new([config(), config()]);
-    force(&mut world.sides[B].hca, true);
+    world.sides[B].repeat_selectively(true);
     let connections: Vec<_> = (0..QPS)
         .map(|_| {
             let qpns = [A, B].map(|id| world.sides[id].create_qp());

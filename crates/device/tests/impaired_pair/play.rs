@@ -153,6 +153,9 @@ impl Stage {
             let (side, wanted) = (&mut pair.sides[id], scenario.srq[id]);
             wanted.then(|| side.hca.create_srq(side.pd, 256, 2).unwrap())
         });
+        for (side, on) in pair.sides.iter_mut().zip(scenario.selective) {
+            side.repeat_selectively(on);
+        }
         let mut stage = Self {
             pair,
             ends: Vec::new(),

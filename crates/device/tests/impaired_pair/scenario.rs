@@ -16,6 +16,8 @@ pub(crate) struct Scenario {
     pub(crate) configs: [(HcaConfig, Bounds); 2],
     /// Whether receives come from a shared queue.
     pub(crate) srq: [bool; 2],
+    /// Which side's queue pairs repeat selectively.
+    pub(crate) selective: [bool; 2],
     pub(crate) qps: Vec<Plan>,
     /// Events at the start and at any later time.
     pub(crate) cues: Vec<(u64, usize, Cue)>,
@@ -120,6 +122,7 @@ impl Scenario {
             cues,
             perfect,
             ages,
+            selective: [0, 1].map(|_| dice.chance(50)),
             cut_at: (!perfect && dice.chance(15)).then(|| dice.below(5_000_000)),
         }
     }
