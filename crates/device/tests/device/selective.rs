@@ -1,7 +1,7 @@
 //! Selective repeat of a device: which queue pairs have it, and how much they keep.
 
 use ferroce_device::{
-    AccessFlags, Card, Data, DeviceState, Ece, Hca, Method, Personality, QpInit, QpState, QpType,
+    AccessFlags, Attr, Card, Data, DeviceState, Ece, Hca, Method, Personality, QpInit, QpModify, QpState, QpType,
     Received, SendWr, Settings, WcStatus,
 };
 use ferroce_prm::roce_accl as reg;
@@ -63,6 +63,22 @@ fn both_ends_agree_by_ece() {
     world.post(A, qpns[A], SendWr::new(1, sink.write(), source.whole()));
     world.run();
     assert_eq!(world.sides[A].completions[0].status, WcStatus::Success);
+}
+
+#[test]
+fn a_reset_ends_what_was_agreed_and_offers_it_again() {
+    let mut world = World::new([config(), config()]);
+    let qpn = world.sides[A].create_qp();
+    world.sides[A].hca.set_ece(qpn, Ece::default()).unwrap();
+    let options = |world: &World| world.sides[A].hca.query_ece(qpn).unwrap().options;
+    assert_eq!(options(&world), 0x3000_0000);
+    let reset = QpModify {
+        mask: Attr::STATE,
+        state: QpState::Reset,
+        ..QpModify::default()
+    };
+    world.sides[A].hca.modify_qp(qpn, &reset, None).unwrap();
+    assert_eq!(options(&world), 0x3000_0001);
 }
 
 #[test]
