@@ -72,11 +72,7 @@ fn a_reset_ends_what_was_agreed_and_offers_it_again() {
     world.sides[A].hca.set_ece(qpn, Ece::default()).unwrap();
     let options = |world: &World| world.sides[A].hca.query_ece(qpn).unwrap().options;
     assert_eq!(options(&world), 0x3000_0000);
-    let reset = QpModify {
-        mask: Attr::STATE,
-        state: QpState::Reset,
-        ..QpModify::default()
-    };
+    let reset = QpModify::to(QpState::Reset, Attr::STATE, attr());
     world.sides[A].hca.modify_qp(qpn, &reset, None).unwrap();
     assert_eq!(options(&world), 0x3000_0001);
 }
