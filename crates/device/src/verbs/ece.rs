@@ -2,6 +2,7 @@
 
 use ferroce_transport::QpState;
 use ferroce_wire::Qpn;
+use ferroce_wire::cm::{Rep, Req};
 
 use crate::card::Feature;
 use crate::device::Hca;
@@ -41,6 +42,25 @@ impl Ece {
         self.vendor_id == Self::VENDOR
             && self.options >> 28 >= Self::VERSION_SINCE
             && self.options & Self::SELECTIVE_REPEAT != 0
+    }
+}
+
+impl From<&Req> for Ece {
+    fn from(req: &Req) -> Self {
+        Self {
+            vendor_id: req.vendor_id.value(),
+            options: req.vendor_options,
+        }
+    }
+}
+
+impl From<&Rep> for Ece {
+    fn from(rep: &Rep) -> Self {
+        let id = [0, rep.vendor_id_high, rep.vendor_id_middle, rep.vendor_id_low];
+        Self {
+            vendor_id: u32::from_be_bytes(id),
+            options: rep.vendor_options,
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use ferroce_device::cm::{
     CmError, CmEvent, CmEventKind, CmState, CommId, ConnectReply, ConnectRequest, SidrRequest,
     Transport, ack_timeout,
 };
-use ferroce_device::{Counter, Data, Event, Hca, HcaConfig, Mtu, Received, Secret, Span, Time};
+use ferroce_device::{Counter, Data, Ece, Event, Hca, HcaConfig, Mtu, Received, Secret, Span, Time};
 use ferroce_testing::flight::Flight;
 pub(crate) use ferroce_testing::{A, B, Fate};
 use ferroce_testing::{Side, World};
@@ -219,6 +219,7 @@ impl Net {
             packet_lifetime: 18,
             response_timeout: ConnectRequest::RESPONSE_TIMEOUT,
             max_retries: ConnectRequest::MAX_RETRIES,
+            ece: Ece::default(),
             private: Private::new(b"please").unwrap(),
             port: 1,
         }
@@ -244,6 +245,7 @@ impl Net {
             rnr_retry_count: 7,
             target_ack_delay: 16,
             ca_guid: 99,
+            ece: Ece::default(),
             private: Private::new(b"gladly").unwrap(),
         }
     }

@@ -141,12 +141,11 @@ messages! {
         qkey: u32 = at(8),
         /// The sender's queue pair, 0 if it is in `eecn`.
         qpn: Qpn = at(12),
-        /// Who gives `vendor_options` their meaning, in three parts that begin with the most
-        /// significant one; see [`Rep::vendor_id`].
+        /// Who gives `vendor_options` their meaning, in three parts: the most significant byte.
         vendor_id_high: u8 = at(15),
-        /// The second part.
+        /// The byte after it.
         vendor_id_middle: u8 = at(19),
-        /// The third part.
+        /// The least significant byte.
         vendor_id_low: u8 = at(23),
         /// Options of the connection that the sender has chosen.
         vendor_options: u32 = MODIFIER,
