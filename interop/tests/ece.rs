@@ -61,3 +61,26 @@ fn what_both_ends_agree_on_is_what_they_do_about_lost_packets() {
         assert_eq!(gaps(&lab) == 0, agreed == 1, "{card} {case}");
     }
 }
+
+#[test]
+fn rdma_cm_carries_options_and_agrees_on_those_of_its_queue_pairs() {
+    for (card, can) in [("cx5", 0), ("cx7", 1)] {
+        let lab = Lab::new("ece-cm");
+        let (program, address) = (lab.compile("cm_ece"), lab.address());
+        let words = [program.to_str().unwrap(), &address];
+        let output = lab.run_with(["--card", card], words).success();
+        let expected = format!(
+            "client offers: 0x3000000{can} of vendor 0x15b3\n\
+             server sees: 0x3000000{can} of vendor 0x15b3\n\
+             client has: 0x3000000{can} of vendor 0x15b3\n\
+             server has: 0x3000000{can} of vendor 0x15b3\n\
+             with a queue pair: EINVAL\n\
+             vendor 0: EINVAL\n\
+             another field: EINVAL\n\
+             before: 0 of vendor 0\n\
+             server sees: 0xfedcba98 of vendor 0x123456\n\
+             client sees: 0x98 of vendor 0x123456\n"
+        );
+        assert_eq!(output, expected, "{card}");
+    }
+}

@@ -41,6 +41,14 @@ pub(crate) struct Net {
     pub(crate) seen: Vec<Seen>,
 }
 
+/// What the side with this queue pair offers or chooses.
+pub(crate) fn ece(qpn: u32) -> Ece {
+    Ece {
+        vendor_id: 0x12_3456,
+        options: qpn << 20,
+    }
+}
+
 pub(crate) fn address(device: usize) -> IpAddr {
     IpAddr::from([127, 13, 0, 1 + device as u8])
 }
@@ -219,7 +227,7 @@ impl Net {
             packet_lifetime: 18,
             response_timeout: ConnectRequest::RESPONSE_TIMEOUT,
             max_retries: ConnectRequest::MAX_RETRIES,
-            ece: Ece::default(),
+            ece: ece(qpn),
             private: Private::new(b"please").unwrap(),
             port: 1,
         }
@@ -245,7 +253,7 @@ impl Net {
             rnr_retry_count: 7,
             target_ack_delay: 16,
             ca_guid: 99,
-            ece: Ece::default(),
+            ece: ece(qpn),
             private: Private::new(b"gladly").unwrap(),
         }
     }
