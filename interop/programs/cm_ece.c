@@ -126,6 +126,7 @@ static void of_the_program(struct sockaddr *to)
 	struct rdma_cm_id *server = request->id;
 	show_remote("server sees", server);
 	CHECK(!rdma_set_local_ece(server, &chosen));
+	param.qp_num++;
 	CHECK(!rdma_accept(server, &param));
 	rdma_ack_cm_event(request);
 	pass(RDMA_CM_EVENT_CONNECT_RESPONSE);
