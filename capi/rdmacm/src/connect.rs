@@ -5,10 +5,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use ferroce_abi::border;
-use ferroce_device::{Ece, Mtu};
 use ferroce_device::cm::{
     CmError, CommId, ConnectReply, ConnectRequest, SidrReply, SidrRequest, ack_timeout,
 };
+use ferroce_device::{Ece, Mtu};
 use ferroce_fault::Target;
 use ferroce_ibverbs::error::{Error, number};
 use ferroce_wire::cm::{AddressHeader, Private, RejectReason, ServiceId, SidrRep};

@@ -8,7 +8,7 @@ use ferroce_wire::{PKEY_DEFAULT, Psn, Qpn};
 
 use super::CmError;
 use super::bounds::WAIT_MAX;
-use crate::verbs::Ece;
+use crate::ece::Ece;
 
 /// Service that a connection's queue pairs give.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -6,7 +6,9 @@ use ferroce_device::cm::{
     CmError, CmEvent, CmEventKind, CmState, CommId, ConnectReply, ConnectRequest, SidrRequest,
     Transport, ack_timeout,
 };
-use ferroce_device::{Counter, Data, Ece, Event, Hca, HcaConfig, Mtu, Received, Secret, Span, Time};
+use ferroce_device::{
+    Counter, Data, Ece, Event, Hca, HcaConfig, Mtu, Received, Secret, Span, Time,
+};
 use ferroce_testing::flight::Flight;
 pub(crate) use ferroce_testing::{A, B, Fate};
 use ferroce_testing::{Side, World};

@@ -1,8 +1,8 @@
 //! Selective repeat of a device: which queue pairs have it, and how much they keep.
 
 use ferroce_device::{
-    AccessFlags, Attr, Card, Data, DeviceState, Ece, Hca, Method, Personality, QpInit, QpModify, QpState, QpType,
-    Received, SendWr, Settings, WcStatus,
+    AccessFlags, Attr, Card, Data, DeviceState, Ece, Hca, Method, Personality, QpInit, QpModify,
+    QpState, QpType, Received, SendWr, Settings, WcStatus,
 };
 use ferroce_prm::roce_accl as reg;
 use ferroce_testing::{A, B, World, attr, config};
