@@ -180,6 +180,16 @@ impl Answers {
         self.queue.push_back(Answer::Nak { psn, syndrome });
     }
 
+    /// Queues a NAK for what is missing, which acknowledges everything before as well: an
+    /// acknowledgement of that has nothing more to say.
+    pub(crate) fn gap(&mut self, psn: Serial) {
+        self.nak(psn, Syndrome::Nak(NakCode::SequenceError));
+        let last = self.queue.len() - 1;
+        if last > 0 && matches!(self.queue[last - 1], Answer::Ack { .. }) {
+            self.queue.remove(last - 1);
+        }
+    }
+
     pub(crate) fn read(&mut self, answer: ReadAnswer) {
         self.line_up();
         self.insert(self.queue.len(), Answer::Read(answer));

@@ -68,7 +68,8 @@ impl Requester {
         if self.una != una_before {
             self.retry.on_progress(host.policy(), now);
             self.recovery.on_progress(self.una, self.high);
-            self.conclude_asking(attr);
+            let is_gap = demand == Demand::Nak(NakCode::SequenceError);
+            self.conclude_asking(is_gap, attr);
             self.arm(now, host);
             if let Some(rtt) = self.take_round_trip(now) {
                 host.round_trip(rtt, self.retry.wait(host.policy(), now));

@@ -219,6 +219,11 @@ impl Repair {
         end.map_or(max, |end| end - offset)
     }
 
+    /// How many PSNs have arrived.
+    pub(crate) fn arrived(&self) -> u32 {
+        self.counts[State::Kept as usize] + self.counts[State::Done as usize]
+    }
+
     /// How many PSNs are to be sent again.
     pub(crate) fn lost(&self) -> u32 {
         self.counts[State::Lost as usize]

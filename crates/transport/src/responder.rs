@@ -319,8 +319,13 @@ impl Responder {
     }
 
     fn say_what_is_missing(&mut self) {
-        let gap = Syndrome::Nak(NakCode::SequenceError);
-        self.answers.nak(self.epsn, gap);
+        match self.keeps {
+            true => self.answers.gap(self.epsn),
+            false => {
+                let gap = Syndrome::Nak(NakCode::SequenceError);
+                self.answers.nak(self.epsn, gap);
+            }
+        }
         self.nak_sent = true;
     }
 

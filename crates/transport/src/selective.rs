@@ -30,9 +30,14 @@ pub(crate) struct Selective(Option<Box<State>>);
 #[derive(Debug)]
 struct State {
     how: How,
+    /// How often the peer seemed to keep nothing.
+    doubts: u8,
     /// What is known of single packets in flight, if anything.
     repair: Option<Repair>,
 }
+
+/// A peer that has kept nothing so often never will.
+const DOUBTS_MAX: u8 = 4;
 
 /// How it repeats, as far as it knows its peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,7 +68,13 @@ impl Selective {
     pub(crate) const OFF: Self = Self(None);
 
     pub(crate) fn new(how: Option<How>) -> Self {
-        Self(how.map(|how| Box::new(State { how, repair: None })))
+        Self(how.map(|how| {
+            Box::new(State {
+                how,
+                doubts: 0,
+                repair: None,
+            })
+        }))
     }
 
     fn how(&self) -> How {
@@ -73,6 +84,18 @@ impl Selective {
     fn set(&mut self, how: How) {
         if let Some(state) = &mut self.0 {
             state.how = how;
+        }
+    }
+
+    /// The peer has kept nothing, or there was nothing left to keep.
+    fn doubt(&mut self) -> How {
+        let Some(state) = &mut self.0 else {
+            return How::GoingBack;
+        };
+        state.doubts += 1;
+        match state.doubts < DOUBTS_MAX {
+            true => How::Unknown,
+            false => How::GoingBack,
         }
     }
 
@@ -139,6 +162,12 @@ impl Selective {
     #[inline]
     pub(crate) fn repair_mut(&mut self) -> Option<&mut Repair> {
         self.0.as_mut()?.repair.as_mut()
+    }
+
+    /// How many PSNs in flight are not on the wire any more.
+    #[inline]
+    pub(crate) fn arrived(&self) -> u32 {
+        self.repair().map_or(0, Repair::arrived)
     }
 
     /// Forgets what is known of single packets.
@@ -334,22 +363,25 @@ impl Requester {
         }
     }
 
-    /// Something has been acknowledged. What was asked may be known now.
-    pub(crate) fn conclude_asking(&mut self, attr: &QpAttr) {
+    /// Something has been acknowledged, by the report of a gap or otherwise. What was asked may be known
+    /// now.
+    pub(crate) fn conclude_asking(&mut self, is_gap: bool, attr: &QpAttr) {
         let How::Asking(Some(probe)) = self.selective.how() else {
             return;
         };
         if !self.una.is_after(probe) {
             return;
         }
-        let keeps = self.una.is_after(probe.next());
+        // A peer that keeps nothing has seen nothing behind the packet that went alone.
+        let keeps = is_gap || self.una.is_after(probe.next());
         let was_read = self.responses_due.front() == Some(&probe);
-        self.selective.set(match keeps {
+        let how = match keeps {
             true => How::On(Asked::No),
             // Nothing was behind it, or the answer to that comes for itself.
             false if self.una == self.high || was_read => How::Unknown,
-            false => How::GoingBack,
-        });
+            false => self.selective.doubt(),
+        };
+        self.selective.set(how);
         if self.selective.is_off() {
             self.selective.forget();
         }

@@ -44,7 +44,8 @@ impl Requester {
         let unsettled = self.recovery.unsettled();
         let unsettled = unsettled.filter(|end| end.is_after(first));
         let unsettled = unsettled.map_or(0, |end| end.since(first));
-        next.since(first).max(unsettled)
+        let arrived = self.selective.arrived();
+        next.since(first).saturating_sub(arrived).max(unsettled)
     }
 
     /// Those of them that stand for responses, and what lies between such.
@@ -89,7 +90,13 @@ impl Requester {
             return true; // it takes the place of what is lost
         }
         let window = self.window_packets(attr);
-        let outstanding = self.snd.since(self.una);
+        let in_flight = self.snd.since(self.una);
+        // What has arrived out of order is not on the wire, but takes a place among what is noted.
+        let outstanding = in_flight.saturating_sub(self.selective.arrived());
+        let is_noted = self.selective.is_repairing();
+        if is_noted && in_flight + span > KEPT_MAX && in_flight > 0 {
+            return false;
+        }
         let full = if self.window_shut && in_bursts {
             outstanding > window / 2
         } else {

@@ -54,7 +54,9 @@ impl Device {
     /// Sets another retransmission policy for all queue pairs, instead of the file's.
     pub fn set_policy(&mut self, name: &str, policy: Policy) {
         let mut parts = settings_of(&policy);
-        parts.congestion = self.settings.to_parts().congestion;
+        let own = self.settings.to_parts();
+        parts.congestion = own.congestion;
+        repeat_selectively(&mut parts.roce_accl, is_selective(&own.roce_accl));
         parts.personality.extended_retry_count = self.extended_retry_count();
         self.settings = Arc::new(Settings::from_parts(parts));
         name.clone_into(&mut self.policy_name);
@@ -67,7 +69,7 @@ impl Device {
         for cable in &topology.cables {
             for NodeId(node) in cable.ends {
                 if let Some(rate) = rates.get_mut(node as usize) {
-                    *rate = cable.rate;
+                    *rate = cable.rate.max(*rate);
                 }
             }
         }
@@ -123,6 +125,9 @@ pub(super) fn read<'t>(
     }
     let mut parts = settings_of(&policy);
     parts.congestion = congestion(reader, &section);
+    parts.personality.extended_retry_count = personality.extended_retry_count;
+    let is_selective = reader.flag(&section, "selective_repeat") == Some(true);
+    repeat_selectively(&mut parts.roce_accl, is_selective);
     let window = reader.size(&section, "window", (4096, 1 << 30));
     Device {
         settings: Arc::new(Settings::from_parts(parts)),
@@ -300,6 +305,19 @@ fn activate(register: &mut [u8], profile: &Profile) {
         let set = image.set(&reg::ADP_RETX_PROFILE_ID, 1);
         debug_assert!(set.is_ok(), "the field holds 1");
     }
+}
+
+/// Has queue pairs repeat selectively, or not, in the register ROCE_ACCL.
+fn repeat_selectively(register: &mut [u8], is_selective: bool) {
+    if let Ok(mut image) = Image::new(&reg::ROCE_ACCL, register) {
+        let set = image.set(&reg::SELECTIVE_REPEAT_FORCED_EN, is_selective.into());
+        debug_assert!(set.is_ok(), "a flag");
+    }
+}
+
+fn is_selective(register: &[u8]) -> bool {
+    let image = Image::new(&reg::ROCE_ACCL, register);
+    image.is_ok_and(|image| image.is_set(&reg::SELECTIVE_REPEAT_FORCED_EN))
 }
 
 /// `[device.dcqcn]`: its keys are the parameters' names.

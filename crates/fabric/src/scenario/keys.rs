@@ -316,6 +316,11 @@ pub(super) const DEVICE: &[Key] = &[
         "Retry count of all queue pairs in place of their own, 0 to 255; unset, as on a card.",
     ),
     key(
+        "selective_repeat",
+        Takes::Flag,
+        "Receivers keep what comes after a loss, and only what is missing is sent again; false.",
+    ),
+    key(
         "initial_exponent",
         Takes::Count,
         "firmware: first step of the ladder, 4.096 us doubled so many times; drawn from 10 to 14.",

@@ -46,6 +46,7 @@ impl Plan {
             ..Personality::default()
         };
         net.congestion = any_congestion(&mut dice);
+        net.selective = dice.chance(50);
         net.qos = Qos {
             trust: dice.pick(&Trust::ALL),
             vlan: VlanId::new(dice.pick(&[0, 1, 4094])),

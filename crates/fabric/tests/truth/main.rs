@@ -12,5 +12,6 @@ mod net;
 mod published;
 mod reaction;
 mod repeats;
+mod selective;
 mod sharing;
 mod two_links;

@@ -137,6 +137,8 @@ pub(crate) struct Net {
     /// DSCP of acknowledgements, if it differs from that of what they answer.
     pub(crate) ack_dscp: Option<u32>,
     pub(crate) personality: Personality,
+    /// Devices repeat selectively.
+    pub(crate) selective: bool,
     pub(crate) faults: Vec<(Time, Fault)>,
     pub(crate) until: Time,
     pub(crate) seed: u64,
@@ -156,6 +158,7 @@ impl Net {
             qos: Qos::default(),
             ack_dscp: None,
             personality: Personality::default(),
+            selective: false,
             faults: Vec::new(),
             until: Time::from_nanos(1_000_000_000_000),
             seed: 1,
@@ -169,12 +172,17 @@ impl Net {
         };
         let mut parts = Settings::new(self.personality).to_parts();
         parts.congestion = self.congestion.clone().unwrap_or_else(off);
+        let mut register = Image::new(&roce_accl::ROCE_ACCL, parts.roce_accl).unwrap();
         if let Some(dscp) = self.ack_dscp {
-            let mut register = Image::new(&roce_accl::ROCE_ACCL, parts.roce_accl).unwrap();
             register.set(&roce_accl::ACK_DSCP_FORCE, 1).unwrap();
             register.set(&roce_accl::ACK_DSCP, dscp).unwrap();
-            parts.roce_accl = register.into_inner();
         }
+        let selective = (
+            &roce_accl::SELECTIVE_REPEAT_FORCED_EN,
+            self.selective.into(),
+        );
+        register.set(selective.0, selective.1).unwrap();
+        parts.roce_accl = register.into_inner();
         Arc::new(Settings::from_parts(parts))
     }
 
