@@ -45,7 +45,7 @@ fn gaps(lab: &Lab) -> u64 {
 }
 
 #[test]
-fn what_both_ends_agree_on_is_what_they_do_about_lost_packets() {
+fn both_ends_repeat_lost_packets_as_agreed() {
     for (card, case, agreed) in [
         ("cx7", "agree", 1),
         ("cx7", "connect", 0),
@@ -63,7 +63,7 @@ fn what_both_ends_agree_on_is_what_they_do_about_lost_packets() {
 }
 
 #[test]
-fn rdma_cm_carries_options_and_agrees_on_those_of_its_queue_pairs() {
+fn rdma_cm_carries_and_sets_options() {
     for (card, can) in [("cx5", 0), ("cx7", 1)] {
         let lab = Lab::new("ece-cm");
         let (program, address) = (lab.compile("cm_ece"), lab.address());
