@@ -116,7 +116,7 @@ fn a_card_without_it_offers_nothing() {
 
 /// Queue pairs with a gap each keep no more together than a device has room for.
 #[test]
-fn what_a_device_keeps_has_a_bound() {
+fn kept_bytes_have_a_bound() {
     const QPS: usize = 80;
     const KEPT_MAX: u32 = 64 << 20;
     let mut world = World::new([config(), config()]);
