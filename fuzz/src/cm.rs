@@ -3,7 +3,7 @@
 use ferroce_device::cm::{
     CmEventKind, CommId, ConnectReply, ConnectRequest, SidrReply, SidrRequest, Transport,
 };
-use ferroce_device::{Data, Hca, HcaConfig, Mtu, Secret, Span};
+use ferroce_device::{Data, Ece, Hca, HcaConfig, Mtu, Secret, Span};
 use ferroce_testing::{Side, World};
 use ferroce_wire::cm::{Mad, Private, RejectReason, ServiceId, headers};
 use ferroce_wire::{Psn, Qpn};
@@ -155,6 +155,7 @@ impl Stage {
                 packet_lifetime: 18,
                 response_timeout: input.u8() % 34,
                 max_retries: input.u8() % 18,
+                ece: Ece::default(),
                 private: Private::default(),
                 port: 1,
             };
@@ -188,6 +189,7 @@ impl Stage {
                     rnr_retry_count: 7,
                     target_ack_delay: 16,
                     ca_guid: 1,
+                    ece: Ece::default(),
                     private: Private::default(),
                 };
                 cm.accept(now, comm, &reply)

@@ -59,6 +59,8 @@ fn request() {
     };
     let req = Req {
         local_comm_id: LOCAL,
+        vendor_id: Bits::saturating(0x81_8283),
+        vendor_options: 0x9192_9394,
         service_id: ServiceId::new(PortSpace::Tcp, 7174),
         ca_guid: 0x2122_2324_2526_2728,
         qkey: 0x3132_3334,
@@ -100,6 +102,7 @@ fn request() {
         mad.method => 0x03
         mad.transactionid => 0x0102030405060708
         mad.attributeid => 0x0010
+        mad.attributemodifier => 0x91929394
         cm.req => 0x01121314
         cm.req.serviceid.protocol => 0x06
         cm.req.serviceid.dport => 0x1c06
@@ -144,6 +147,10 @@ fn reply() {
         remote_comm_id: REMOTE,
         qkey: 0x3132_3334,
         qpn: Qpn::new(0x41_4243),
+        vendor_id_high: 0x81,
+        vendor_id_middle: 0x82,
+        vendor_id_low: 0x83,
+        vendor_options: 0x9192_9394,
         eecn: Qpn::new(0x44_4546),
         starting_psn: Psn::new(0x51_5253),
         responder_resources: 0x61,
@@ -158,6 +165,7 @@ fn reply() {
     };
     let expected = "
         mad.attributeid => 0x0013
+        mad.attributemodifier => 0x91929394
         cm.rep => 0x01121314
         cm.rep.remotecommid => 0x02212223
         cm.rep.localqkey => 0x31323334

@@ -47,6 +47,7 @@ mod cq_ex;
 mod devices;
 mod direct;
 mod dm;
+mod ece;
 pub mod error;
 mod events;
 pub mod faults;
@@ -88,6 +89,7 @@ pub use devices::{
     ibv_get_device_name,
 };
 pub use dm::{ibv_import_dm, ibv_unimport_dm};
+pub use ece::{ibv_query_ece, ibv_set_ece};
 pub use fork::{ibv_fork_init, ibv_is_fork_initialized};
 pub use kern::{
     ibv_copy_ah_attr_from_kern, ibv_copy_path_rec_from_kern, ibv_copy_path_rec_to_kern,

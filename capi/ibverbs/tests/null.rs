@@ -106,6 +106,8 @@ fn program() {
             ibv_query_port_speed(context, 1, null_mut()),
             ibv_modify_qp(qp, null_mut(), 1),
             ibv_query_qp(qp, null_mut(), 0, null_mut()),
+            ibv_query_ece(qp, null_mut()),
+            ibv_set_ece(qp, null_mut()),
             ibv_modify_srq(srq, null_mut(), 1),
             ibv_query_srq(srq, null_mut()),
             ibv_attach_mcast(qp, null(), 0),

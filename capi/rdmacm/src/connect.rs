@@ -5,10 +5,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use ferroce_abi::border;
-use ferroce_device::Mtu;
 use ferroce_device::cm::{
     CmError, CommId, ConnectReply, ConnectRequest, SidrReply, SidrRequest, ack_timeout,
 };
+use ferroce_device::{Ece, Mtu};
 use ferroce_fault::Target;
 use ferroce_ibverbs::error::{Error, number};
 use ferroce_wire::cm::{AddressHeader, Private, RejectReason, ServiceId, SidrRep};
@@ -98,6 +98,7 @@ unsafe fn connect(id: &Arc<Id>, given: *const rdma_conn_param) -> Result<(), Err
         packet_lifetime: terms.packet_lifetime,
         response_timeout: ConnectRequest::RESPONSE_TIMEOUT,
         max_retries: ConnectRequest::MAX_RETRIES,
+        ece: state.own_ece,
         private: private(&[&header.emit(), params.private])?,
         port: device.port,
     };
@@ -217,6 +218,10 @@ fn accept(id: &Id, params: &Params<'_>) -> Result<(), Error> {
         rnr_retry_count: params.rnr_retry_count,
         target_ack_delay: device.spec().ca_ack_delay,
         ca_guid: device.spec().guid(),
+        ece: Ece {
+            vendor_id: state.terms.peer_ece.vendor_id,
+            options: state.own_ece.options,
+        },
         private: private(&[params.private])?,
     };
     let accepted = device.with(|hca, now| hca.cm_mut().accept(now, comm, &reply));

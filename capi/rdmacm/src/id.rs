@@ -7,6 +7,7 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard};
 
+use ferroce_device::Ece;
 use ferroce_device::cm::{CmEvent, CmEventKind, CommId};
 use ferroce_fault::Target;
 use ferroce_ibverbs::EventQueue;
@@ -58,6 +59,8 @@ pub(crate) struct State {
     pub(crate) reuse_port: bool,
     pub(crate) only_own_family: bool,
     pub(crate) ack_timeout: Option<u8>,
+    /// Options of the connection that this side offers, or has chosen.
+    pub(crate) own_ece: Ece,
     pub(crate) terms: Terms,
     /// The connection failed on this side; what the peer says to that is no news.
     pub(crate) failed: bool,

@@ -12,7 +12,7 @@
 //! | [`abi`], `address`, `text`, `terms`, `verbs` | structures of the headers, socket addresses, what two sides agree on |
 //! | `process` | per-process state, which a forked child does not inherit |
 //! | `device`, `id`, `info` | the open devices; identifiers and the events that wait for them; names |
-//! | `attr`, `group`, `qp`, `srq`, `connection` | queue pairs of identifiers, and connections in the device |
+//! | `attr`, `ece`, `group`, `qp`, `srq`, `connection` | queue pairs of identifiers, and connections in the device |
 //! | `channel`, `life` | event channels; identifiers created, destroyed and moved to another channel |
 //! | `event`, `wait` | the device's events in the form of the header; waiting for them |
 //! | `port`, `resolve`, `params`, `connect`, `listen`, `multicast`, ... | the calls |
@@ -45,6 +45,7 @@ mod channel;
 mod connect;
 mod connection;
 mod device;
+mod ece;
 mod endpoint;
 mod event;
 mod group;
@@ -73,12 +74,13 @@ pub use connect::{
     rdma_reject_ece,
 };
 pub use device::{rdma_free_devices, rdma_get_devices};
+pub use ece::{rdma_get_remote_ece, rdma_set_local_ece};
 pub use endpoint::{rdma_create_ep, rdma_destroy_ep, rdma_get_request};
 pub use info::{rdma_freeaddrinfo, rdma_getaddrinfo};
 pub use life::{rdma_create_id, rdma_destroy_id, rdma_migrate_id};
 pub use listen::rdma_listen;
 pub use multicast::{rdma_join_multicast, rdma_join_multicast_ex, rdma_leave_multicast};
-pub use option::{rdma_get_remote_ece, rdma_set_local_ece, rdma_set_option};
+pub use option::rdma_set_option;
 pub use qp::{rdma_create_qp, rdma_create_qp_ex, rdma_destroy_qp, rdma_init_qp_attr};
 pub use resolve::{
     rdma_bind_addr, rdma_get_dst_port, rdma_get_src_port, rdma_resolve_addr, rdma_resolve_route,

@@ -1,9 +1,9 @@
-//! Options of identifiers, and unsupported features.
+//! Options of identifiers.
 
 use std::ffi::{c_int, c_void};
 
 use ferroce_abi::border;
-use ferroce_ibverbs::abi::{IBV_QPT_RC, IBV_QPT_XRC_SEND, ibv_ece};
+use ferroce_ibverbs::abi::{IBV_QPT_RC, IBV_QPT_XRC_SEND};
 use ferroce_ibverbs::error::{Error, number};
 
 use crate::abi::*;
@@ -103,36 +103,6 @@ unsafe fn read<T>(value: *const c_void, length: usize) -> Result<T, Error> {
     }
     // SAFETY: as the caller promises.
     Ok(unsafe { value.cast::<T>().read_unaligned() })
-}
-
-/// Enhanced connection establishment: the device has no options that a peer must agree to, so only
-/// none can be asked for (rdma_set_local_ece(3)).
-#[border(number)]
-pub unsafe extern "C" fn rdma_set_local_ece(id: *mut rdma_cm_id, ece: *mut ibv_ece) -> c_int {
-    let wanted = |_| {
-        // SAFETY: null or a structure of the program, valid during the call.
-        match unsafe { ece.as_ref() } {
-            None => Err(Error::Null("ece")),
-            Some(ece) if ece.vendor_id == 0 && ece.options == 0 => Ok(0),
-            Some(_) => Err(Error::Unsupported("enhanced connection establishment")),
-        }
-    };
-    let result = id::find(id).and_then(wanted);
-    number("rdma_set_local_ece", result)
-}
-
-/// What the peer asks for: nothing (rdma_get_remote_ece(3)).
-#[border(number)]
-pub unsafe extern "C" fn rdma_get_remote_ece(id: *mut rdma_cm_id, ece: *mut ibv_ece) -> c_int {
-    let result = id::find(id).and_then(|_| {
-        if ece.is_null() {
-            return Err(Error::Null("ece"));
-        }
-        // SAFETY: not null, and a variable that may be written to.
-        unsafe { ece.write(ibv_ece::default()) };
-        Ok(0)
-    });
-    number("rdma_get_remote_ece", result)
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use ferroce_ibverbs::{
 
 use crate::abi::rdma_cm_id;
 use crate::id::{self, Id};
-use crate::{attr, group, verbs};
+use crate::{attr, ece, group, verbs};
 
 /// States of `ibv_qp_state`.
 const INIT: c_int = 1;
@@ -153,7 +153,7 @@ unsafe fn create(id: &Id, init: &mut ibv_qp_init_attr_ex) -> Result<(), Error> {
     let qp = unsafe { verbs::create_qp(device.context, init) };
     let begun = match qp.is_null() {
         true => Err(Error::reported()),
-        false => begin(id, qp),
+        false => begin(id, qp).and_then(|()| ece::offer(id, qp)),
     };
     if let Err(error) = begun {
         if !qp.is_null() {
@@ -261,6 +261,7 @@ pub(crate) fn make_ready(id: &Id) -> Result<(), Error> {
     }
     // What the peer may do is known only now.
     to(id, qp, INIT)?;
+    ece::agree(id, qp)?;
     to(id, qp, RTR)?;
     to(id, qp, RTS)
 }

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use ferroce_device::Ece;
 use ferroce_device::cm::{Transport, ack_timeout};
 use ferroce_wire::Psn;
 use ferroce_wire::cm::{Rep, Req};
@@ -18,6 +19,8 @@ pub(crate) struct Terms {
     /// First PSN that this side sends, as the peer has chosen.
     pub(crate) sq_psn: u32,
     pub(crate) peer_qpn: u32,
+    /// Options that the peer offers, or has chosen.
+    pub(crate) peer_ece: Ece,
     /// Path MTU as `ibv_mtu`.
     pub(crate) mtu: u8,
     /// READs and atomics that this side takes at a time.
@@ -41,6 +44,7 @@ impl Terms {
             rq_psn: rq_psn.value(),
             sq_psn: req.starting_psn.value(),
             peer_qpn: req.qpn.value(),
+            peer_ece: req.into(),
             mtu: req.mtu.value() as u8,
             responder_resources: req.initiator_depth,
             initiator_depth: req.responder_resources,
@@ -54,6 +58,7 @@ impl Terms {
     /// What a peer answers.
     pub(crate) fn take_reply(&mut self, rep: &Rep, transport: Transport) {
         self.peer_qpn = transport.queue_pair(rep).value();
+        self.peer_ece = rep.into();
         self.sq_psn = rep.starting_psn.value();
         self.responder_resources = rep.initiator_depth;
         self.initiator_depth = rep.responder_resources;

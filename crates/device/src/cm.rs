@@ -518,7 +518,7 @@ fn bytes_of(tid: u64, message: impl Into<Message>) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Personality;
+    use crate::{Ece, Personality};
 
     fn cm(key: u128) -> Cm {
         let state = DeviceState::new(Personality::default());
@@ -548,6 +548,7 @@ mod tests {
             packet_lifetime: 18,
             response_timeout: 20,
             max_retries: 0,
+            ece: Ece::default(),
             private: ferroce_wire::cm::Private::default(),
         }
     }

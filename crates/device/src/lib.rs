@@ -66,6 +66,7 @@ mod cq;
 mod datagram_timers;
 mod dc;
 mod device;
+mod ece;
 mod error;
 mod error_log;
 mod event;
@@ -105,6 +106,7 @@ pub use card::{Card, CardError, Feature, Features, Firmware, Missing, Model};
 pub use counters::CounterSlab;
 pub use cq::{CqId, CqInit, Notify};
 pub use device::{FlowLook, Hca, HcaConfig, LimitLook, Shape, damage};
+pub use ece::Ece;
 pub use error::{Object, RegisterError, VerbsError, WriteLockError};
 pub use error_log::{Connection, ERRORS_MAX, ErrorLog, ErrorRecord};
 pub use event::{Event, Refusal};
@@ -139,4 +141,4 @@ pub use srq::{SrqAttr, SrqId, SrqModify, XrcObjects};
 pub use state::{
     DeviceState, LocalSettings, MappedState, SettingError, SettingsStore, StateBlock, VfBlock,
 };
-pub use verbs::{CqLook, Ece, MrModify, MwBindWr, QpInit, QpLook, RegFlags, SrqLook};
+pub use verbs::{CqLook, MrModify, MwBindWr, QpInit, QpLook, RegFlags, SrqLook};

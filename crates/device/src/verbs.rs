@@ -11,7 +11,6 @@ mod mw;
 mod qp;
 mod srq;
 
-pub use ece::Ece;
 pub use look::{CqLook, QpLook, SrqLook};
 pub use mr::{MrModify, RegFlags};
 pub use mw::MwBindWr;

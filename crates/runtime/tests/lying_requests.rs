@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use common::stranger::Stranger;
 use common::{Node, PATIENCE, Place, address, check_all_kinds, patient_attr};
 use ferroce_device::cm::{CmEventKind, ConnectRequest, Transport};
-use ferroce_device::{Counter, Hca, Mtu};
+use ferroce_device::{Counter, Ece, Hca, Mtu};
 use ferroce_registry::{DeviceSpec, LinkSetting};
 use ferroce_wire::cm::{
     AddressHeader, Bits, Mad, Message, PortSpace, Private, RejectReason, Req, ServiceId, SidrRep,
@@ -173,6 +173,7 @@ fn connect(from: &Node, to: IpAddr, private: Private<92>) {
         packet_lifetime: 18,
         response_timeout: ConnectRequest::RESPONSE_TIMEOUT,
         max_retries: ConnectRequest::MAX_RETRIES,
+        ece: Ece::default(),
         private,
         port: 1,
     };

@@ -161,14 +161,14 @@ impl Mad {
     }
 }
 
-/// Versions, class, method and status; transaction; attribute; body.
+/// Versions, class, method and status; transaction; attribute; message.
 type Parts<'a> = (&'a [u8; 8], &'a [u8; 8], &'a [u8; 2], &'a Body);
 
 fn split(bytes: &[u8]) -> Option<Parts<'_>> {
     let (common, rest) = bytes.split_first_chunk()?;
     let (tid, rest) = rest.split_first_chunk()?;
     let (attribute, rest) = rest.split_first_chunk()?;
-    let (_modifier, body) = rest.split_first_chunk::<6>()?;
+    let (_reserved, body) = rest.split_first_chunk::<2>()?;
     Some((common, tid, attribute, body.try_into().ok()?))
 }
 

@@ -8,6 +8,7 @@ use ferroce_wire::{PKEY_DEFAULT, Psn, Qpn};
 
 use super::CmError;
 use super::bounds::WAIT_MAX;
+use crate::ece::Ece;
 
 /// Service that a connection's queue pairs give.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -95,6 +96,8 @@ pub struct ConnectRequest {
     pub response_timeout: u8,
     /// How many times each side sends a message again, 0 to 15.
     pub max_retries: u8,
+    /// Options of the connection that this side offers; of the vendor, the lower 24 bits.
+    pub ece: Ece,
     /// Private data.
     pub private: Private<92>,
 }
@@ -120,6 +123,8 @@ impl ConnectRequest {
         bits::<5>("packet_lifetime", self.packet_lifetime)?;
         let response_timeout = bits("response_timeout", self.response_timeout)?;
         let req = Req {
+            vendor_id: Bits::saturating(self.ece.vendor_id & Bits::<24>::MAX.value()),
+            vendor_options: self.ece.options,
             service_id: self.service_id,
             ca_guid: self.ca_guid,
             qpn: self.qpn,
@@ -191,14 +196,21 @@ pub struct ConnectReply {
     pub target_ack_delay: u8,
     /// GUID of this device.
     pub ca_guid: u64,
+    /// Options of the connection that this side has chosen; of the vendor, the lower 24 bits.
+    pub ece: Ece,
     /// Private data.
     pub private: Private<196>,
 }
 
 impl ConnectReply {
     pub(super) fn message(&self, transport: Transport) -> Result<Rep, CmError> {
+        let [_, vendor_id_high, vendor_id_middle, vendor_id_low] = self.ece.vendor_id.to_be_bytes();
         let rep = Rep {
             qpn: self.qpn,
+            vendor_id_high,
+            vendor_id_middle,
+            vendor_id_low,
+            vendor_options: self.ece.options,
             starting_psn: self.starting_psn,
             responder_resources: self.responder_resources,
             initiator_depth: self.initiator_depth,

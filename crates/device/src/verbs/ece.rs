@@ -1,48 +1,13 @@
-//! Enhanced connection establishment: options that both ends of a connection agree on.
+//! The options of queue pairs.
 
 use ferroce_transport::QpState;
 use ferroce_wire::Qpn;
 
 use crate::card::Feature;
 use crate::device::Hca;
+use crate::ece::Ece;
 use crate::error::{Object, VerbsError};
 use crate::verbs::no_such;
-
-/// Options of a queue pair, as mlx5 cards and their programs encode them (`ibv_ece`).
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Ece {
-    /// The vendor that defines the options; 0 without options.
-    pub vendor_id: u32,
-    /// The version of the options in the upper four bits, and the options.
-    pub options: u32,
-}
-
-impl Ece {
-    /// The vendor of the cards.
-    pub const VENDOR: u32 = 0x15b3;
-    /// The version of its options.
-    const VERSION: u32 = 3 << 28;
-    /// Option of version 2 and later: the queue pair repeats selectively.
-    const SELECTIVE_REPEAT: u32 = 1;
-    const VERSION_SINCE: u32 = 2;
-
-    fn new(selective_repeat: bool) -> Self {
-        let option = match selective_repeat {
-            true => Self::SELECTIVE_REPEAT,
-            false => 0,
-        };
-        Self {
-            vendor_id: Self::VENDOR,
-            options: Self::VERSION | option,
-        }
-    }
-
-    fn selective_repeat(self) -> bool {
-        self.vendor_id == Self::VENDOR
-            && self.options >> 28 >= Self::VERSION_SINCE
-            && self.options & Self::SELECTIVE_REPEAT != 0
-    }
-}
 
 impl Hca {
     /// The options that a queue pair can have before it is connected; then those that it has.

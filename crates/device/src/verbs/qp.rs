@@ -322,6 +322,7 @@ impl Hca {
         }
         if changed.is_ok() && reset {
             found.entry.unpolled = Unpolled::default();
+            found.entry.has_ece = false;
         }
         let objects = found.entry.objects;
         self.conclude();

@@ -1,9 +1,9 @@
 use ferroce_device::cm::{CmError, CmEventKind, CmState, ConnectRequest, Transport};
-use ferroce_device::{Counter, Direction, Impairment};
+use ferroce_device::{Counter, Direction, Ece, Impairment};
 use ferroce_wire::cm::{Bits, Gid, Message, Private, RejectReason, Req};
 use ferroce_wire::{Psn, Qpn};
 
-use super::net::{A, B, MS, Net, SERVICE, address, req_of};
+use super::net::{A, B, MS, Net, SERVICE, address, ece, req_of};
 use super::{REJ, REP, REQ, RTU};
 
 #[test]
@@ -29,6 +29,7 @@ fn both_sides_learn_everything_about_each_other() {
     assert_eq!((req.mtu.value(), req.ack_timeout.value()), (3, 19));
     assert_eq!((req.service_id, req.traffic_class), (SERVICE, 0x68));
     assert_eq!(req.service_level.value(), 2);
+    assert_eq!(Ece::from(&*req), ece(0x111));
     assert_eq!(
         (req.local_gid, req.remote_gid),
         (Gid::from(address(A)), Gid::from(address(B)))
@@ -47,6 +48,7 @@ fn both_sides_learn_everything_about_each_other() {
     );
     assert_eq!((rep.responder_resources, rep.initiator_depth), (2, 1));
     assert_eq!((rep.target_ack_delay.value(), rep.srq), (16, true));
+    assert_eq!(Ece::from(&*rep), ece(0x222));
     assert_eq!(rep.private.0[..7], *b"gladly\0");
 
     net.ready(active);

@@ -196,6 +196,7 @@ fn our_request_is_linux_s() {
         retry_count: 7,
         rnr_retry_count: 7,
         mtu: ferroce_device::Mtu::Mtu4096,
+        ece: ferroce_device::Ece::default(),
         private: Private(private),
         ..foreign.net.request(A, B, 0x11)
     };

@@ -6,7 +6,9 @@ use ferroce_device::cm::{
     CmError, CmEvent, CmEventKind, CmState, CommId, ConnectReply, ConnectRequest, SidrRequest,
     Transport, ack_timeout,
 };
-use ferroce_device::{Counter, Data, Event, Hca, HcaConfig, Mtu, Received, Secret, Span, Time};
+use ferroce_device::{
+    Counter, Data, Ece, Event, Hca, HcaConfig, Mtu, Received, Secret, Span, Time,
+};
 use ferroce_testing::flight::Flight;
 pub(crate) use ferroce_testing::{A, B, Fate};
 use ferroce_testing::{Side, World};
@@ -39,6 +41,14 @@ pub(crate) struct Net {
     pub(crate) world: World,
     /// Everything that was sent, to any destination.
     pub(crate) seen: Vec<Seen>,
+}
+
+/// What the side with this queue pair offers or chooses.
+pub(crate) fn ece(qpn: u32) -> Ece {
+    Ece {
+        vendor_id: 0x12_3456,
+        options: qpn << 20,
+    }
 }
 
 pub(crate) fn address(device: usize) -> IpAddr {
@@ -219,6 +229,7 @@ impl Net {
             packet_lifetime: 18,
             response_timeout: ConnectRequest::RESPONSE_TIMEOUT,
             max_retries: ConnectRequest::MAX_RETRIES,
+            ece: ece(qpn),
             private: Private::new(b"please").unwrap(),
             port: 1,
         }
@@ -244,6 +255,7 @@ impl Net {
             rnr_retry_count: 7,
             target_ack_delay: 16,
             ca_guid: 99,
+            ece: ece(qpn),
             private: Private::new(b"gladly").unwrap(),
         }
     }

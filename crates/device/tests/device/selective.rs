@@ -1,8 +1,8 @@
 //! Selective repeat of a device: which queue pairs have it, and how much they keep.
 
 use ferroce_device::{
-    AccessFlags, Card, Data, DeviceState, Ece, Hca, Personality, QpInit, QpState, QpType, Received,
-    SendWr, Settings, WcStatus,
+    AccessFlags, Attr, Card, Data, DeviceState, Ece, Hca, Personality, QpInit, QpModify, QpState,
+    QpType, Received, SendWr, Settings, WcStatus,
 };
 use ferroce_testing::{A, B, World, attr, config};
 use ferroce_wire::{ExtensionValues, Headers, Opcode, Psn, Qpn};
@@ -51,6 +51,18 @@ fn both_ends_agree_by_ece() {
 }
 
 #[test]
+fn a_reset_ends_what_was_agreed_and_offers_it_again() {
+    let mut world = World::new([config(), config()]);
+    let qpn = world.sides[A].create_qp();
+    world.sides[A].hca.set_ece(qpn, Ece::default()).unwrap();
+    let options = |world: &World| world.sides[A].hca.query_ece(qpn).unwrap().options;
+    assert_eq!(options(&world), 0x3000_0000);
+    let reset = QpModify::to(QpState::Reset, Attr::STATE, attr());
+    world.sides[A].hca.modify_qp(qpn, &reset, None).unwrap();
+    assert_eq!(options(&world), 0x3000_0001);
+}
+
+#[test]
 fn options_of_others_are_none() {
     let mut world = World::new([config(), config()]);
     for (vendor_id, options, expected) in [
@@ -89,7 +101,7 @@ fn a_card_without_it_offers_nothing() {
 
 /// Queue pairs with a gap each keep no more together than a device has room for.
 #[test]
-fn kept_packets_of_a_device_have_a_bound() {
+fn kept_bytes_have_a_bound() {
     const QPS: usize = 80;
     const KEPT_MAX: u32 = 64 << 20;
     let mut world = World::new([config(), config()]);

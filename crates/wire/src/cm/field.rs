@@ -7,25 +7,31 @@ use thiserror::Error;
 
 use crate::ids::{Psn, Qpn};
 
-/// Bytes of a CM message behind the MAD header.
-pub(super) const BODY_LEN: usize = 232;
+/// Bytes of the attribute modifier, the last field of the MAD header.
+const MODIFIER_LEN: usize = 4;
 
-/// A CM message behind the MAD header.
+/// Bytes of a CM message: the attribute modifier, and all behind the MAD header.
+pub(super) const BODY_LEN: usize = MODIFIER_LEN + 232;
+
+/// A CM message.
 pub(super) type Body = [u8; BODY_LEN];
 
 /// First bit of a field, counted from the most significant bit of the body's first byte.
 #[derive(Clone, Copy)]
 pub(super) struct Place(usize);
 
-/// The field begins with a byte.
+/// The field begins with a byte behind the MAD header.
 pub(super) const fn at(byte: usize) -> Place {
-    Place(8 * byte)
+    bit(byte, 0)
 }
 
 /// The field begins inside a byte; bit 0 is its most significant one.
 pub(super) const fn bit(byte: usize, bit: usize) -> Place {
-    Place(8 * byte + bit)
+    Place(8 * (MODIFIER_LEN + byte) + bit)
 }
+
+/// The attribute modifier.
+pub(super) const MODIFIER: Place = Place(0);
 
 /// What a field holds; the type knows its width.
 pub(super) trait Value: Sized {

@@ -1,6 +1,6 @@
 //! The messages, field by field. Offsets count from the end of the MAD header.
 
-use super::field::{Bits, Body, Gid, Private, Value, at, bit};
+use super::field::{Bits, Body, Gid, MODIFIER, Private, Value, at, bit};
 use super::{RejectReason, ServiceId};
 use crate::ids::{Psn, Qpn};
 
@@ -32,6 +32,10 @@ messages! {
     Req {
         /// The sender's ID for the connection.
         local_comm_id: u32 = at(0),
+        /// Who gives `vendor_options` their meaning; 0 if there are none.
+        vendor_id: Bits<24> = at(5),
+        /// Options of the connection that the sender offers.
+        vendor_options: u32 = MODIFIER,
         /// The requested service.
         service_id: ServiceId = at(8),
         /// GUID of the sender's device.
@@ -137,6 +141,14 @@ messages! {
         qkey: u32 = at(8),
         /// The sender's queue pair, 0 if it is in `eecn`.
         qpn: Qpn = at(12),
+        /// Who gives `vendor_options` their meaning, in three parts: the most significant byte.
+        vendor_id_high: u8 = at(15),
+        /// The byte after it.
+        vendor_id_middle: u8 = at(19),
+        /// The least significant byte.
+        vendor_id_low: u8 = at(23),
+        /// Options of the connection that the sender has chosen.
+        vendor_options: u32 = MODIFIER,
         /// The sender's queue pair, if the request was one for XRC: the target's queue pair
         /// replaces an end-to-end context.
         eecn: Qpn = at(16),

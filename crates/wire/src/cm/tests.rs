@@ -10,6 +10,8 @@ use super::*;
 fn req() -> Req {
     Req {
         local_comm_id: 0x0112_1314,
+        vendor_id: Bits::saturating(0x81_8283),
+        vendor_options: 0x9192_9394,
         service_id: ServiceId::new(PortSpace::Tcp, 7174),
         ca_guid: 0x2122_2324_2526_2728,
         qkey: 0x3132_3334,
@@ -67,10 +69,11 @@ fn golden_header() {
 #[test]
 fn golden_req() {
     let bytes = bytes_of(req());
-    let (body, mut expected) = (&bytes[24..], [0; BODY_LEN]);
+    let (body, mut expected) = (&bytes[20..], [0; BODY_LEN]);
     #[rustfmt::skip]
     let fixed = [
-        0x01, 0x12, 0x13, 0x14, 0, 0, 0, 0,
+        0x91, 0x92, 0x93, 0x94,
+        0x01, 0x12, 0x13, 0x14, 0, 0x81, 0x82, 0x83,
         0, 0, 0, 0, 0x01, 0x06, 0x1c, 0x06,
         0x21, 0x22, 0x23, 0x24, 0x25, 0x26, 0x27, 0x28,
         0, 0, 0, 0, 0x31, 0x32, 0x33, 0x34,
@@ -82,7 +85,7 @@ fn golden_req() {
         0x9a, 0xbc, 0xd0, 18, 0x68, 64, 3 << 4 | 1 << 3, 19 << 3,
     ];
     expected[..fixed.len()].copy_from_slice(&fixed);
-    expected[140..145].copy_from_slice(b"hello");
+    expected[144..149].copy_from_slice(b"hello");
     assert_eq!(body, expected);
 }
 
@@ -93,6 +96,10 @@ fn golden_rep() {
         remote_comm_id: 0x0506_0708,
         qkey: 0x1112_1314,
         qpn: Qpn::new(0x21_2223),
+        vendor_id_high: 0x81,
+        vendor_id_middle: 0x82,
+        vendor_id_low: 0x83,
+        vendor_options: 0x9192_9394,
         eecn: Qpn::new(0x71_7273),
         starting_psn: Psn::new(0x31_3233),
         responder_resources: 0x41,
@@ -107,13 +114,13 @@ fn golden_rep() {
     };
     #[rustfmt::skip]
     let fixed = [
-        1, 2, 3, 4, 5, 6, 7, 8, 0x11, 0x12, 0x13, 0x14,
-        0x21, 0x22, 0x23, 0, 0x71, 0x72, 0x73, 0, 0x31, 0x32, 0x33, 0,
+        0x91, 0x92, 0x93, 0x94, 1, 2, 3, 4, 5, 6, 7, 8, 0x11, 0x12, 0x13, 0x14,
+        0x21, 0x22, 0x23, 0x81, 0x71, 0x72, 0x73, 0x82, 0x31, 0x32, 0x33, 0x83,
         0x41, 0x42, 16 << 3 | 1 << 1 | 1, 7 << 5 | 1 << 4,
         0x51, 0x52, 0x53, 0x54, 0x55, 0x56, 0x57, 0x58,
     ];
     let bytes = bytes_of(rep);
-    assert_eq!(bytes[24..60], fixed);
+    assert_eq!(bytes[20..60], fixed);
     assert_eq!(bytes[60..], [0x61; 196]);
 }
 
@@ -279,7 +286,7 @@ proptest! {
     ) {
         let mut bytes = Mad { tid, message: Drep::default().into() }.emit();
         bytes[16..18].copy_from_slice(&attribute.to_be_bytes());
-        bytes[24..].copy_from_slice(&body);
+        bytes[20..].copy_from_slice(&body);
         let parsed = Mad::parse(&bytes);
         prop_assert_eq!(parsed.is_ok(), (0x10..=0x18).contains(&attribute));
         if let Ok(mad) = parsed {
