@@ -384,7 +384,7 @@ mod tests {
             let mut bytes = build(sample(opcode), b"");
             let headers = *Packet::new_checked(&bytes).unwrap().headers();
             bytes[4] |= 0x3f;
-            bytes[8] |= 0x7f;
+            bytes[8] |= 0x3f;
             bytes[reserved] = 0xff;
             assert_eq!(Packet::new_checked(&bytes).unwrap().headers(), &headers);
         }
@@ -421,7 +421,7 @@ mod tests {
                 prop_assert_eq!(&again[..4], &bytes[..4]);
                 prop_assert_eq!(again[4], bytes[4] & 0xc0);
                 prop_assert_eq!(&again[5..8], &bytes[5..8]);
-                prop_assert_eq!(again[8], bytes[8] & 0x80);
+                prop_assert_eq!(again[8], bytes[8] & 0xc0);
                 prop_assert_eq!(&again[9..BTH_LEN], &bytes[9..BTH_LEN]);
                 if !opcode.has_deth() && !opcode.has_xrceth() {
                     prop_assert_eq!(&again[BTH_LEN..len], &bytes[BTH_LEN..len]);

@@ -208,6 +208,7 @@ fn constructors_make_every_opcode() {
     let dceth = of(Opcode::DcSendOnly).dceth().unwrap();
     let connect = of(Opcode::DcConnect).dc_connect().unwrap();
     made.extend(made.clone().iter().map(|packet| packet.as_dc(dceth)));
+    made.push(Headers::acknowledge_report(aeth));
     made.push(Headers::connect(dceth, connect));
     made.push(Headers::disconnect(dceth));
     made.push(Headers::datagram(deth, None));
