@@ -39,6 +39,8 @@ pub enum Feature {
     Profiles,
     /// Selective repeat, a field of ROCE_ACCL and an option of ECE.
     SelectiveRepeat,
+    /// Adaptive routing, a field of ROCE_ACCL.
+    AdaptiveRouting,
     /// The histogram of timeouts, two registers of its own.
     Histogram,
 }
@@ -144,6 +146,7 @@ const TABLE: [Facts; Model::ALL.len()] = [
             None,
             None,
             None,
+            None,
         ],
     },
     Facts {
@@ -159,6 +162,7 @@ const TABLE: [Facts; Model::ALL.len()] = [
             Some(version(22, 39, 1000)),
             Some(version(22, 45, 1020)),
             Some(version(22, 35, 1012)),
+            None,
             None,
         ],
     },
@@ -176,6 +180,7 @@ const TABLE: [Facts; Model::ALL.len()] = [
             Some(version(28, 45, 1020)),
             Some(version(28, 35, 1012)),
             Some(version(28, 47, 1000)),
+            Some(version(28, 47, 1000)),
         ],
     },
     Facts {
@@ -192,6 +197,7 @@ const TABLE: [Facts; Model::ALL.len()] = [
             Some(version(40, 45, 1020)),
             Some(version(40, 44, 1036)),
             Some(version(40, 47, 1000)),
+            Some(version(40, 47, 1000)),
         ],
     },
     Facts {
@@ -207,6 +213,7 @@ const TABLE: [Facts; Model::ALL.len()] = [
             Some(version(32, 39, 1000)),
             Some(version(32, 45, 1020)),
             Some(version(32, 37, 1014)),
+            Some(version(32, 47, 1000)),
             Some(version(32, 47, 1000)),
         ],
     },
@@ -350,12 +357,13 @@ impl FromStr for Firmware {
 
 impl Feature {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::AdaptiveRetransmission,
         Self::MinAckTimeout,
         Self::AckDscp,
         Self::Profiles,
         Self::SelectiveRepeat,
+        Self::AdaptiveRouting,
         Self::Histogram,
     ];
 
@@ -367,6 +375,7 @@ impl Feature {
             Self::AckDscp => "ack_dscp",
             Self::Profiles => "profiles",
             Self::SelectiveRepeat => "selective_repeat",
+            Self::AdaptiveRouting => "adaptive_routing",
             Self::Histogram => "histogram",
         }
     }

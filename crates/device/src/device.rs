@@ -92,6 +92,8 @@ pub struct Hca {
     ack_dscp: Option<u8>,
     /// New queue pairs repeat selectively.
     pub(crate) selective_repeat: bool,
+    /// Their packets take many paths.
+    pub(crate) adaptive_routing: bool,
     pub(crate) scheduler: Scheduler,
     pub(crate) congestion: Congestion,
     pub(crate) config: HcaConfig,
@@ -154,6 +156,7 @@ impl Hca {
                 port: 1,
                 link: 1,
                 kept_bytes: 0,
+                routed_packets: 0,
                 serializer: Serializer::new(config.host.port_rate, config.qos.tag_len()),
                 keys: KeyTable::new(limits.max_mr, limits.max_mw, secret),
                 cqs: Table::new(limits.max_cq),
@@ -166,6 +169,7 @@ impl Hca {
             generation,
             ack_dscp: None,
             selective_repeat: false,
+            adaptive_routing: false,
             pds: Table::new(limits.max_pd),
             xrcds: Table::new(limits.max_xrcd),
             qps: Table::new(limits.max_qp),

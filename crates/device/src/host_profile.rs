@@ -30,6 +30,8 @@ pub struct HostProfile {
     pub paced_window: Span,
     /// Maximum packets that one queue pair sends before the next one gets its turn.
     pub turn_packets: u32,
+    /// Packets in a row that take the same path, of queue pairs whose packets take many (adaptive routing).
+    pub path_packets: u16,
     /// Maximum bytes of responses that one READ request asks for.
     pub read_bytes: u32,
     /// A full window stays closed until half of it is acknowledged: packets leave in bursts that
@@ -54,6 +56,8 @@ impl HostProfile {
         paced_window: Span::from_millis(20),
         // A GSO burst.
         turn_packets: 64,
+        // One system call sends them.
+        path_packets: 16,
         // The first and the last response carry an AETH, so that fewer of a long READ's responses leave
         // in one call the shorter its pieces are; longer ones overrun the receive buffer where many
         // queue pairs read at once.
@@ -87,6 +91,7 @@ impl HostProfile {
             // The port takes one packet at a time: a longer turn gains nothing and only makes the
             // others wait.
             turn_packets: 1,
+            path_packets: 1,
             // A READ is one request, however long.
             read_bytes: u32::MAX,
             in_bursts: false,

@@ -13,6 +13,7 @@ use ferroce_wire::{Qpn, Srqn};
 use crate::admission::Signal;
 use crate::cq::{Cq, CqId, Pushed, Unpolled};
 use crate::event::Event;
+use crate::host_profile::HostProfile;
 use crate::ids::{PdId, XrcdId};
 use crate::mr::{KeyHolder, KeyTable};
 use crate::numbers::Numbers;
@@ -52,6 +53,9 @@ impl QpObjects {
     }
 }
 
+/// UDP source ports of RoCE v2 have two fixed bits, 0xc000 to 0xffff.
+const ENTROPIES: u32 = 1 << 14;
+
 /// What the queue pairs of a device have in common: each call to one of them is lent it.
 #[derive(Debug)]
 #[repr(C)] // see `Hca`
@@ -69,6 +73,8 @@ pub(crate) struct Common {
     pub(crate) serializer: Serializer,
     /// Bytes of packets that all queue pairs keep, which have come before their turn.
     pub(crate) kept_bytes: u32,
+    /// Packets sent that may take any path, modulo 2^32.
+    pub(crate) routed_packets: u32,
     pub(crate) numbers: Numbers,
     /// Every timer expiry is an event.
     pub(crate) trace_timers: bool,
@@ -81,6 +87,13 @@ pub(crate) struct Common {
 }
 
 impl Common {
+    /// The [entropy](ferroce_transport::Outgoing::entropy) of the next packet that may take any path.
+    pub(crate) fn next_entropy(&mut self, host: &HostProfile) -> u16 {
+        let path = self.routed_packets / u32::from(host.path_packets.max(1));
+        self.routed_packets = self.routed_packets.wrapping_add(1);
+        1 + (path % (ENTROPIES - 1)) as u16
+    }
+
     #[inline]
     fn state_at(&self, number: u8) -> &DeviceState {
         match &self.second {

@@ -53,6 +53,8 @@ pub(crate) struct InForce {
     pub(crate) ack_dscp: Option<u8>,
     /// Whether those that are created now repeat selectively.
     pub(crate) selective_repeat: bool,
+    /// Whether their packets take many paths.
+    pub(crate) adaptive_routing: bool,
 }
 
 impl Settings {
@@ -197,6 +199,7 @@ impl Settings {
             floor: registers.ack_timeout_floor(function, &self.personality),
             ack_dscp: registers.ack_dscp(),
             selective_repeat: registers.selective_repeat(),
+            adaptive_routing: registers.adaptive_routing(),
         }
     }
 

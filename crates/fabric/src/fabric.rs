@@ -133,7 +133,7 @@ impl Fabric {
             let source = self.net.topology().host_of(it.frame.source);
             let host = &self.hosts[source as usize];
             self.captures.note(&Seen {
-                source_port: host.source_port(it.frame.dest, it.packet.headers.dest_qp),
+                source_port: host.source_port(it.frame.dest, &it.packet),
                 vlan: host.hca.qos().vlan,
                 passed: &it,
             });
@@ -403,7 +403,7 @@ impl Stations<Outgoing> for Cards<'_> {
 #[inline]
 fn frame(host: &Host, source: u32, packet: &Outgoing, trust: Trust) -> Option<Frame> {
     let dest = number_of(packet.path.dest)?;
-    let port = host.source_port(dest, packet.headers.dest_qp);
+    let port = host.source_port(dest, packet);
     Some(Frame {
         flow: flow_hash(source, dest, port),
         ..Frame::of(

@@ -43,6 +43,8 @@ pub struct Frame {
     pub priority: u8,
     /// Its ECN codepoint.
     pub ecn: Ecn,
+    /// It may take any path.
+    pub takes_any_path: bool,
 }
 
 impl Frame {
@@ -55,6 +57,7 @@ impl Frame {
         Self {
             priority: qos.priority_of(&packet.path),
             ecn: Ecn::of(packet.path.traffic_class),
+            takes_any_path: packet.entropy != 0,
             ..Self::new(source, dest, bytes)
         }
     }
@@ -72,6 +75,7 @@ impl Frame {
             ingress: 0,
             priority: 0,
             ecn: Ecn::NotCapable,
+            takes_any_path: false,
         }
     }
 }

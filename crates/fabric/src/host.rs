@@ -5,7 +5,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::net::{IpAddr, Ipv4Addr};
 
 use ferroce_device::{
-    AccessFlags, Attr, CqId, Hca, HcaConfig, Memory, MrInfo, Path, PdId, QpAttr, QpCap, QpInit,
+    AccessFlags, Attr, CqId, Hca, HcaConfig, Memory, MrInfo, Outgoing, Path, PdId, QpAttr, QpCap, QpInit,
     QpModify, QpType, Qpn, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges, VerbsError,
 };
 use ferroce_wire::Psn;
@@ -110,11 +110,12 @@ impl Host {
         Ok(())
     }
 
-    /// The UDP source port of what goes to a queue pair.
+    /// The UDP source port of a packet to this address.
     #[inline]
-    pub(crate) fn source_port(&self, dest: u32, dest_qpn: Qpn) -> u16 {
-        let port = self.ports.get(&key(dest, dest_qpn));
-        port.copied().unwrap_or(0xc000)
+    pub(crate) fn source_port(&self, dest: u32, packet: &Outgoing) -> u16 {
+        let port = self.ports.get(&key(dest, packet.headers.dest_qp));
+        let port = port.copied().unwrap_or(0xc000);
+        crate::route::port_with_entropy(port, packet.entropy)
     }
 
     /// Returns a WRITE with immediate data, which the receiver notices, of `bytes` into memory of a

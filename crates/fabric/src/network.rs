@@ -16,9 +16,9 @@ use crate::events::EventQueue;
 use crate::frame::{Frame, Parcel};
 use crate::line::{Item, Line};
 use crate::packets::{PacketId, Packets};
-use crate::route::{Routes, pick};
+use crate::route::{Routes, pick, place};
 use crate::rules::Rules;
-use crate::switch::{Switch, SwitchConfig};
+use crate::switch::{Routing, Switch, SwitchConfig};
 use crate::topology::{NodeId, Topology};
 
 /// In place of a line.
@@ -374,13 +374,9 @@ impl<P: Parcel> Network<P> {
     fn forward(&mut self, node: u32, frame: Frame) {
         self.hops += 1;
         let index = self.switch_index(NodeId(node));
+        let egress = self.egress(index, node, &frame);
         let switch = &mut self.switches[index];
-        let ports = self.routes.ports(NodeId(node), frame.dest);
-        let flow = match switch.config.sprays && ports.len() > 1 {
-            true => switch.rng.next_u32(),
-            false => frame.flow,
-        };
-        let Some(egress) = pick(ports, flow, switch.salt) else {
+        let Some(egress) = egress else {
             switch.counters.unreachable += 1;
             self.lose(frame.packet);
             return;
@@ -395,6 +391,45 @@ impl<P: Parcel> Network<P> {
             Ok(false) => {}
         }
         self.serve(index, egress);
+    }
+
+    /// The port by which a frame leaves a switch.
+    #[inline]
+    fn egress(&mut self, index: usize, node: u32, frame: &Frame) -> Option<u16> {
+        let switch = &mut self.switches[index];
+        let ports = self.routes.ports(NodeId(node), frame.dest);
+        if ports.len() > 1 {
+            match switch.config.routing {
+                Routing::Random => return pick(ports, switch.rng.next_u32(), switch.salt),
+                Routing::Adaptive if frame.takes_any_path => {
+                    let first = place(ports.len(), switch.rng.next_u32());
+                    return self.least_loaded(index, ports, first, frame);
+                }
+                Routing::Hash | Routing::Adaptive => {}
+            }
+        }
+        pick(ports, frame.flow, switch.salt)
+    }
+
+    /// The port whose queue takes the shortest time to leave; of several, the next one from `first` on.
+    fn least_loaded(
+        &self,
+        index: usize,
+        ports: &[u16],
+        first: usize,
+        frame: &Frame,
+    ) -> Option<u16> {
+        let switch = &self.switches[index];
+        let load = |port: &&u16| {
+            let port = &switch.ports[usize::from(**port)];
+            let line = &self.lines[port.line as usize];
+            let waiting = port.queue_bytes() + u64::from(frame.bytes);
+            let waiting = u32::try_from(waiting).unwrap_or(u32::MAX);
+            let free_at = line.free_at.max(self.now);
+            free_at.after(line.rate().transmission(waiting))
+        };
+        let (before, after) = ports.split_at(first);
+        after.iter().chain(before).min_by_key(load).copied()
     }
 
     /// Something has come to a port's queues, or is allowed to leave them.

@@ -375,9 +375,13 @@ pub fn pick(ports: &[u16], flow_hash: u32, switch_salt: u32) -> Option<u16> {
         return ports.first().copied();
     }
     let mixed = mix(flow_hash.into(), switch_salt.into()) >> 32;
-    // As even as a remainder, without a division.
-    let at = (mixed * ports.len() as u64) >> 32;
-    ports.get(at as usize).copied()
+    ports.get(place(ports.len(), mixed as u32)).copied()
+}
+
+/// One of `len` places for a number: as even as a remainder, without a division.
+#[inline]
+pub(crate) fn place(len: usize, number: u32) -> usize {
+    ((u64::from(number) * len as u64) >> 32) as usize
 }
 
 /// Returns the hash of a flow as switches see it: addresses, and the UDP source port; everything
@@ -387,6 +391,14 @@ pub fn pick(ports: &[u16], flow_hash: u32, switch_salt: u32) -> Option<u16> {
 pub fn flow_hash(src: u32, dst: u32, udp_source_port: u16) -> u32 {
     let ends = (u64::from(src) << 32) | u64::from(dst);
     (mix(ends, udp_source_port.into()) >> 32) as u32
+}
+
+/// Returns the UDP source port of a packet whose queue pair has this one otherwise, and which has this
+/// [entropy](ferroce_device::Outgoing::entropy).
+#[inline]
+#[must_use]
+pub const fn port_with_entropy(udp_source_port: u16, entropy: u16) -> u16 {
+    0xc000 | udp_source_port.wrapping_add(entropy) & 0x3fff
 }
 
 /// Returns the UDP source port of a queue pair's packets, derived from the numbers of both queue

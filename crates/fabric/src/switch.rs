@@ -38,9 +38,21 @@ pub struct SwitchConfig {
     pub schedule: Schedule,
     /// A frame is forwarded when its first 64 bytes have arrived, if the ports' rates allow it.
     pub cuts_through: bool,
-    /// Each packet takes a different one of the shortest paths; otherwise all packets of a flow
-    /// take the same.
-    pub sprays: bool,
+    /// How it chooses between the shortest paths to a destination.
+    pub routing: Routing,
+}
+
+/// How a switch chooses between the shortest paths to a destination.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Routing {
+    /// By the hash of the flow, and so the same for all its packets (ECMP).
+    #[default]
+    Hash,
+    /// By chance, for each packet.
+    Random,
+    /// The port with the shortest queue for each packet of queue pairs that let packets take any path
+    /// (`adaptive_routing_forced_en`); others by the hash.
+    Adaptive,
 }
 
 /// Which priority of a port is served first.
@@ -67,7 +79,7 @@ impl Default for SwitchConfig {
             drop_alpha_log2: 0,
             schedule: Schedule::Strict,
             cuts_through: false,
-            sprays: false,
+            routing: Routing::Hash,
         }
     }
 }

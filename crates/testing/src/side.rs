@@ -10,7 +10,7 @@ use ferroce_device::{
     QpType, Rate, Received, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges, SrqId, SrqModify,
     Time, TimerExpiry,
 };
-use ferroce_prm::{Image, roce_accl as reg};
+use ferroce_prm::{Field, Image, roce_accl as reg};
 use ferroce_wire::Qpn;
 
 use crate::direct::ready;
@@ -125,11 +125,19 @@ impl Side {
 impl<T> Side<T> {
     /// Has queue pairs that are created from now on repeat selectively, or not, by ROCE_ACCL.
     pub fn repeat_selectively(&mut self, on: bool) {
+        let select = &reg::SELECTIVE_REPEAT_FORCED_EN_FIELD_SELECT;
+        self.write_flag(select, &reg::SELECTIVE_REPEAT_FORCED_EN, on);
+    }
+
+    /// Queue pairs that are created from now on have packets that take many paths, or not.
+    pub fn route_adaptively(&mut self, on: bool) {
+        let select = &reg::ADAPTIVE_ROUTING_FORCED_EN_FIELD_SELECT;
+        self.write_flag(select, &reg::ADAPTIVE_ROUTING_FORCED_EN, on);
+    }
+
+    fn write_flag(&mut self, select: &Field, field: &Field, on: bool) {
         let mut image = Image::new(&reg::ROCE_ACCL, vec![0; reg::ROCE_ACCL.size()]).unwrap();
-        for (field, value) in [
-            (&reg::SELECTIVE_REPEAT_FORCED_EN_FIELD_SELECT, true),
-            (&reg::SELECTIVE_REPEAT_FORCED_EN, on),
-        ] {
+        for (field, value) in [(select, true), (field, on)] {
             image.set(field, value.into()).unwrap();
         }
         let id = reg::ROCE_ACCL.id();

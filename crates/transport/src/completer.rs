@@ -9,6 +9,7 @@ use crate::counter::Counter;
 use crate::fault::Fault;
 use crate::memory::{Data, Key};
 use crate::recv::scatter;
+use crate::repair::Repair;
 use crate::requester::{Requester, RequesterTimer};
 use crate::services::{Services, TimerExpiry};
 use crate::work::{SendOp, WcStatus};
@@ -72,6 +73,7 @@ impl Requester {
             self.conclude_asking(is_gap, attr);
             self.arm(now, host);
             if let Some(rtt) = self.take_round_trip(now) {
+                self.selective.note_round_trip(rtt);
                 host.round_trip(rtt, self.retry.wait(host.policy(), now));
             }
         }
@@ -321,8 +323,18 @@ impl Requester {
         Ok(())
     }
 
-    /// Lets the timer run out if it is due. An error fails the queue pair.
-    pub(crate) fn handle_timeout<H: Services>(&mut self, now: Time, host: &mut H) -> Verdict {
+    /// Lets the timer run out if it is due, and looks after packets that others have overtaken. An error
+    /// fails the queue pair.
+    pub(crate) fn handle_timeout<H: Services>(
+        &mut self,
+        now: Time,
+        attr: &QpAttr,
+        host: &mut H,
+    ) -> Verdict {
+        let overtaken = self.selective.repair().and_then(Repair::due);
+        if overtaken.is_some_and(|due| due <= now) {
+            self.repeat_missing(now, attr, host);
+        }
         match self.timer {
             RequesterTimer::Rnr { until } if now >= until => {
                 // The peer is alive: waiting for it counts as a fresh start (D5).

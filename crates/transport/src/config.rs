@@ -72,6 +72,10 @@ pub struct QpConfig {
     /// It keeps packets that come before their turn, and sends again only what its peer misses, if the peer
     /// does the same; see [`Qp::agree_on_selective_repeat`](crate::Qp::agree_on_selective_repeat).
     pub selective_repeat: bool,
+    /// Its packets may take many paths, and overtake each other, until its peer turns out to keep nothing. It
+    /// repeats selectively, and takes a packet for lost only when it has been overtaken for long. What comes
+    /// before its turn within a WRITE is placed at once.
+    pub adaptive_routing: bool,
     /// Differs between queue pairs that have this number one after the other. A DCI tells it to its
     /// targets.
     pub incarnation: u32,

@@ -33,10 +33,12 @@ pub(crate) struct Early {
 enum Content {
     Bytes(Bytes),
     Length(u32),
+    /// It lies where it belongs already.
+    Placed(u32),
 }
 
 impl Early {
-    fn new(headers: &Headers, data: Data<'_>) -> Self {
+    pub(crate) fn new(headers: &Headers, data: Data<'_>) -> Self {
         Self {
             headers: *headers,
             payload: match data {
@@ -46,10 +48,27 @@ impl Early {
         }
     }
 
+    /// One whose payload lies where it belongs already.
+    pub(crate) fn placed(headers: &Headers, len: u32) -> Self {
+        Self {
+            headers: *headers,
+            payload: Content::Placed(len),
+        }
+    }
+
+    /// What is still to be written of its payload.
     pub(crate) fn data(&self) -> Data<'_> {
         match &self.payload {
             Content::Bytes(bytes) => Data::Bytes(bytes),
-            Content::Length(len) => Data::Length(*len),
+            Content::Length(len) | Content::Placed(len) => Data::Length(*len),
+        }
+    }
+
+    /// Bytes that it takes until its turn.
+    pub(crate) fn bytes(&self) -> u32 {
+        match self.payload {
+            Content::Placed(_) => 0,
+            Content::Bytes(_) | Content::Length(_) => self.data().len(),
         }
     }
 }
@@ -63,14 +82,14 @@ impl Kept {
     }
 
     /// Keeps it.
-    pub(crate) fn keep(&mut self, ahead: u64, headers: &Headers, data: Data<'_>) {
+    pub(crate) fn keep(&mut self, ahead: u64, packet: Early) {
         let at = ahead as usize - 1;
         let Places { early, bytes } = &mut **self.0.get_or_insert_default();
         if early.len() <= at {
             early.resize_with(at + 1, || None);
         }
-        *bytes += data.len();
-        early[at] = Some(Box::new(Early::new(headers, data)));
+        *bytes += packet.bytes();
+        early[at] = Some(Box::new(packet));
     }
 
     /// What comes next has moved on by `count`: whether that is at hand now.
@@ -79,7 +98,7 @@ impl Kept {
         let mut next = None;
         for _ in 0..count {
             next = places.early.pop_front().flatten();
-            places.bytes -= next.as_ref().map_or(0, |early| early.data().len());
+            places.bytes -= next.as_ref().map_or(0, |early| early.bytes());
         }
         if places.early.is_empty() {
             self.0 = None;
@@ -124,7 +143,7 @@ impl Kept {
         let all: Vec<_> = self.early().collect();
         assert!(all.len() <= KEPT_MAX as usize, "{self:?}");
         let there = all.iter().flatten();
-        let bytes: u32 = there.map(|early| early.data().len()).sum();
+        let bytes: u32 = there.map(|early| early.bytes()).sum();
         assert_eq!(bytes, self.bytes(), "{self:?}");
         assert!(all.last().is_none_or(Option::is_some), "{self:?}");
     }

@@ -54,6 +54,7 @@ mod packet;
 mod qp;
 mod recovery;
 mod recv;
+mod reorder;
 mod repair;
 mod request;
 mod requester;

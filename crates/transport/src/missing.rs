@@ -248,10 +248,11 @@ impl Requester {
 
     /// Sends again what has turned out to be lost.
     pub(crate) fn repeat_missing<H: Services>(&mut self, now: Time, attr: &QpAttr, host: &mut H) {
+        let tolerance = self.selective.tolerance();
         let Some(repair) = self.selective.repair_mut() else {
             return;
         };
-        let (found, responses) = repair.find_lost();
+        let lost = repair.find_lost(now, tolerance);
         let Some(first) = repair.next_lost(0) else {
             return;
         };
@@ -260,11 +261,14 @@ impl Requester {
             self.forget_due(attr);
             self.go_to(first);
         }
-        if found > 0 {
-            if responses {
+        if lost.packets > 0 {
+            if lost.responses {
                 host.count(Counter::ImpliedNakSeqErr, 1);
             }
-            host.lost(None);
+            // Once for each flight, as a NAK of the first missing packet would.
+            if lost.is_new {
+                host.lost(None);
+            }
             self.timed = None;
             self.arm(now, host);
         }

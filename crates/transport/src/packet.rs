@@ -23,10 +23,14 @@ pub struct Outgoing {
     /// In a packet that has left, the service level is the priority in its VLAN tag, and 0 without
     /// one.
     pub path: Path,
+    /// 0 if all packets of the queue pair take the same path through the network. Otherwise it differs from
+    /// packet to packet, and the UDP source port with it, by which switches choose the path. The device sets
+    /// it.
+    pub entropy: u16,
     corrupt: Option<NonZeroU16>,
 }
 
-const _: () = assert!(size_of::<Outgoing>() <= 96, "a packet as a value");
+const _: () = assert!(size_of::<Outgoing>() <= 104, "a packet as a value");
 
 impl Outgoing {
     /// Creates space for a packet, to be filled by [`Qp::poll_transmit`](crate::Qp::poll_transmit).
@@ -36,6 +40,7 @@ impl Outgoing {
             payload: Payload::Empty,
             payload_len: 0,
             path: Path::to(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
+            entropy: 0,
             corrupt: None,
         }
     }

@@ -72,7 +72,6 @@ impl Qp {
             window_bytes,
             read_bytes,
             incarnation,
-            selective_repeat,
             ..
         } = config;
         let is_dci = qp_type == QpType::Dci;
@@ -91,7 +90,7 @@ impl Qp {
             communication_established: false,
             initiator: is_dci.then(|| Box::new(Initiator::new(qpn, incarnation))),
         };
-        qp.repeat_selectively(selective_repeat.then_some(How::Unknown));
+        qp.repeat_as_configured();
         qp
     }
 
@@ -117,10 +116,28 @@ impl Qp {
         self.config.qp_type == QpType::Rc
     }
 
+    fn repeat_as_configured(&mut self) {
+        let is_told_to = self.config.selective_repeat || self.config.adaptive_routing;
+        self.repeat_selectively(is_told_to.then_some(How::Unknown));
+    }
+
     fn repeat_selectively(&mut self, how: Option<How>) {
         let how = how.filter(|_| self.can_repeat_selectively());
+        let many_paths = how.is_some() && self.config.adaptive_routing;
         (self.responder.keeps, self.responder.reports) = (how.is_some(), false);
-        self.requester.selective = Selective::new(how);
+        self.responder.reorders = many_paths;
+        self.requester.selective = Selective::new(how, many_paths);
+    }
+
+    /// Returns whether its packets may take many paths, and overtake each other.
+    #[inline]
+    pub fn uses_many_paths(&self) -> bool {
+        self.requester.selective.uses_many_paths()
+    }
+
+    /// Returns whether what each of its peer's messages is made of lands in its order.
+    pub fn lands_in_order(&self) -> bool {
+        !self.responder.reorders
     }
 
     /// Creates the part of a DC target that answers one initiator. It expects the connect request.
@@ -289,8 +306,7 @@ impl Qp {
     fn reset<H: Services>(&mut self, host: &mut H) {
         self.requester.clear();
         self.responder.clear(host);
-        let selective = self.config.selective_repeat;
-        self.repeat_selectively(selective.then_some(How::Unknown));
+        self.repeat_as_configured();
         self.receives.clear();
         self.attr = first_attr(&self.config);
         self.requester
@@ -441,7 +457,7 @@ impl Qp {
         if let Some(initiator) = &mut self.initiator {
             initiator.handle_timeout(now);
         }
-        let verdict = self.requester.handle_timeout(now, host);
+        let verdict = self.requester.handle_timeout(now, &self.attr, host);
         self.conclude(verdict, host);
     }
 
@@ -682,7 +698,7 @@ impl Qp {
     /// Returns when [`Self::handle_timeout`] must be called next.
     pub fn poll_timeout(&self) -> Option<Time> {
         let idle = self.initiator.as_ref().and_then(|it| it.deadline());
-        match (self.requester.timer.deadline(), idle) {
+        match (self.requester.deadline(), idle) {
             (Some(timer), Some(idle)) => Some(timer.min(idle)),
             (timer, idle) => timer.or(idle),
         }

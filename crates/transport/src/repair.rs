@@ -2,10 +2,13 @@
 
 use std::collections::VecDeque;
 
+use ferroce_base::time::{Span, Time};
+
 /// Packets in flight, from the oldest not acknowledged on, while they arrive out of order or are lost.
 ///
 /// A network without reordering has lost whatever was sent before something that has arrived. This is why
-/// each packet has the number of the request that sent it last.
+/// each packet has the number of the request that sent it last. One with many paths has lost it if it does
+/// not arrive soon after.
 #[derive(Debug)]
 pub(crate) struct Repair {
     /// One for each PSN.
@@ -18,6 +21,21 @@ pub(crate) struct Repair {
     newest: Sent,
     /// Slots in each state.
     counts: [u32; State::COUNT],
+    /// When the next packet that was overtaken counts as lost.
+    due: Option<Time>,
+    /// The first request that left after a loss was found.
+    since_loss: u32,
+}
+
+/// PSNs that have turned out to be lost.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Lost {
+    pub(crate) packets: u32,
+    /// There are responses among them.
+    pub(crate) responses: bool,
+    /// Something is among them that left after the loss before this one was found: the network has lost
+    /// packets anew.
+    pub(crate) is_new: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +45,8 @@ struct Slot {
     state: State,
     /// It stands for a response: to a READ or an atomic.
     is_response: bool,
+    /// When it counts as lost, if something that was sent later has arrived.
+    lost_at: Time,
 }
 
 /// When something was sent: request by request, and within a READ response by response.
@@ -62,6 +82,8 @@ impl Repair {
             next: 0,
             newest: Sent::default(),
             counts: [0; State::COUNT],
+            due: None,
+            since_loss: 0,
         };
         for (span, is_response) in requests {
             repair.on_sent(repair.len(), span, is_response);
@@ -85,6 +107,7 @@ impl Repair {
             request: self.next,
             state: State::UnderWay,
             is_response,
+            lost_at: Time::NEVER,
         };
         self.next += 1;
         for offset in offset..offset + span {
@@ -164,19 +187,36 @@ impl Repair {
         !kept.any(|is_kept| is_kept)
     }
 
-    /// Takes what was sent before anything that has arrived for lost. Returns how many PSNs that are,
-    /// and whether there are responses among them.
-    pub(crate) fn find_lost(&mut self) -> (u32, bool) {
-        let (mut found, mut responses) = (0, false);
+    /// Takes what was sent before anything that has arrived for lost, once it has been overtaken for so
+    /// long.
+    pub(crate) fn find_lost(&mut self, now: Time, tolerance: Span) -> Lost {
+        let mut lost = Lost::default();
+        self.due = None;
         for offset in 0..self.len() {
             let slot = self.slots[offset as usize];
-            if slot.state == State::UnderWay && self.sent(offset) < self.newest {
+            if slot.state != State::UnderWay || self.sent(offset) >= self.newest {
+                continue;
+            }
+            let lost_at = slot.lost_at.min(now.after(tolerance));
+            if lost_at <= now {
                 self.set(offset, State::Lost);
-                found += 1;
-                responses |= slot.is_response;
+                lost.packets += 1;
+                lost.responses |= slot.is_response;
+                lost.is_new |= slot.request >= self.since_loss;
+            } else {
+                self.slots[offset as usize].lost_at = lost_at;
+                self.due = Some(self.due.map_or(lost_at, |due| due.min(lost_at)));
             }
         }
-        (found, responses)
+        if lost.is_new {
+            self.since_loss = self.next;
+        }
+        lost
+    }
+
+    /// When something counts as lost that has been overtaken: time to look again.
+    pub(crate) fn due(&self) -> Option<Time> {
+        self.due
     }
 
     /// Only the packet at `offset` is lost.
@@ -256,7 +296,7 @@ impl Repair {
         let slot = &mut self.slots[offset as usize];
         self.counts[slot.state as usize] -= 1;
         self.counts[state as usize] += 1;
-        slot.state = state;
+        (slot.state, slot.lost_at) = (state, Time::NEVER);
     }
 
     fn change(&mut self, from: State, to: State) {

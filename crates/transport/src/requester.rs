@@ -13,6 +13,7 @@ use crate::counter::Counter;
 use crate::fault::Fault;
 use crate::packet::Outgoing;
 use crate::recovery::Recovery;
+use crate::repair::Repair;
 use crate::request::{Request, SendWqe};
 use crate::selective::{Selective, insert_due};
 use crate::serial::Serial;
@@ -176,6 +177,16 @@ impl Requester {
         self.recovery.stop_probing();
         if matches!(self.timer, RequesterTimer::Ack { .. }) {
             self.timer = RequesterTimer::Idle;
+        }
+    }
+
+    /// When [`Self::handle_timeout`] has something to do.
+    #[inline]
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        let timer = self.timer.deadline();
+        match self.selective.repair().and_then(Repair::due) {
+            Some(overtaken) => Some(timer.map_or(overtaken, |timer| timer.min(overtaken))),
+            None => timer,
         }
     }
 

@@ -10,7 +10,7 @@ use crate::answers::{Answers, REVOKED, ReadAnswer};
 use crate::attr::{AccessFlags, QpAttr};
 use crate::counter::Counter;
 use crate::fault::Fault;
-use crate::kept::Kept;
+use crate::kept::{Early, Kept};
 use crate::memory::{AccessError, AtomicOp, Data, Key, Segment};
 use crate::owed::Owed;
 use crate::packet::{Outgoing, Payload};
@@ -35,6 +35,9 @@ pub(crate) struct Responder {
     pub(crate) keeps: bool,
     /// The peer asks for reports of that.
     pub(crate) reports: bool,
+    /// Packets take many paths: one that comes before its turn shows no loss, and is placed at once if its
+    /// place is known.
+    pub(crate) reorders: bool,
     pub(crate) kept: Kept,
     message: Message,
     /// Shared receive queue that the message of XRC is for.
@@ -191,6 +194,7 @@ impl Responder {
             not_ready: false,
             keeps: false,
             reports: false,
+            reorders: false,
             kept: Kept::default(),
             message: Message::None,
             srqn: None,
@@ -235,7 +239,7 @@ impl Responder {
         let psn = self.epsn.near(headers.psn);
         match psn.cmp(&self.epsn) {
             Ordering::Less => self.handle_duplicate(psn, headers, cx),
-            Ordering::Greater => self.handle_gap(psn, headers, data, cx.host),
+            Ordering::Greater => self.handle_early(psn, headers, data, cx),
             Ordering::Equal => {
                 self.handle_next(headers, data, cx)?;
                 if !self.kept.is_empty() {
@@ -296,26 +300,64 @@ impl Responder {
         }
     }
 
-    /// A packet is missing: says so once, or each time that there is more to report.
-    fn handle_gap<H: Services>(
+    /// A packet is missing: says so once, or each time that there is more to report. If packets take many
+    /// paths, it may be merely late: says so when it is asked.
+    fn handle_early<H: Services>(
         &mut self,
         psn: Serial,
         headers: &Headers,
         data: Data<'_>,
-        host: &mut H,
+        cx: &mut Context<'_, H>,
     ) {
-        host.count(Counter::OutOfSequence, 1);
+        cx.host.count(Counter::OutOfSequence, 1);
         let ahead = self.epsn.until(psn);
-        if self.keeps
-            && !self.not_ready
-            && self.kept.wants(ahead)
-            && host.may_keep(self.kept.bytes(), data.len())
-        {
-            self.kept.keep(ahead, headers, data);
+        if self.keeps && !self.not_ready && self.kept.wants(ahead) {
+            self.keep(ahead, headers, data, cx);
         }
-        if !self.nak_sent || self.reports && !self.not_ready {
+        let has_news = !self.nak_sent || self.reports && !self.not_ready;
+        if has_news && (!self.reorders || headers.asks_for_ack()) {
             self.say_what_is_missing();
         }
+    }
+
+    /// Keeps a packet until its turn, if there is room for it.
+    fn keep<H: Services>(
+        &mut self,
+        ahead: u64,
+        headers: &Headers,
+        data: Data<'_>,
+        cx: &mut Context<'_, H>,
+    ) {
+        let is_placed = self.reorders && self.place_early(ahead, headers, data, cx);
+        let early = match is_placed {
+            true => Early::placed(headers, data.len()),
+            false => Early::new(headers, data),
+        };
+        if cx.host.may_keep(self.kept.bytes(), early.bytes()) {
+            self.kept.keep(ahead, early);
+        }
+    }
+
+    /// Writes the payload of a packet to its place, if it is of the WRITE under way: messages land in their
+    /// order, but not what each is made of. Whatever is wrong with it shows when its turn comes.
+    fn place_early<H: Services>(
+        &mut self,
+        ahead: u64,
+        headers: &Headers,
+        data: Data<'_>,
+        cx: &mut Context<'_, H>,
+    ) -> bool {
+        let Message::Write { va, rkey, left, .. } = self.message else {
+            return false;
+        };
+        let opcode = headers.opcode();
+        let offset = ahead * u64::from(cx.attr.path_mtu.bytes());
+        let end = offset + u64::from(data.len());
+        if !opcode.is_write() || opcode.starts_message() || data.len() == 0 || end > left.into() {
+            return false;
+        }
+        let written = cx.host.write(Key::Remote(rkey), va.wrapping_add(offset), data);
+        written.is_ok()
     }
 
     fn say_what_is_missing(&mut self) {
@@ -358,7 +400,8 @@ impl Responder {
         if let Some(psn) = acknowledged {
             self.answers.ack(psn);
         }
-        if !self.kept.is_empty() && !self.not_ready {
+        let is_asked = !self.reorders || acknowledged.is_some();
+        if !self.kept.is_empty() && !self.not_ready && is_asked {
             self.say_what_is_missing();
         }
         Ok(())

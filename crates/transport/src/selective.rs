@@ -8,9 +8,11 @@
 
 use std::collections::VecDeque;
 
+use ferroce_base::time::Span;
 use ferroce_wire::Psn;
 
 use crate::kept::KEPT_MAX;
+use crate::reorder::Tolerance;
 use crate::repair::Repair;
 
 /// Whether a requester repeats selectively, and what it knows then. Most do not.
@@ -22,6 +24,8 @@ struct State {
     how: How,
     /// How often the peer seemed to keep nothing.
     doubts: u8,
+    /// If packets take many paths.
+    tolerance: Option<Tolerance>,
     /// What is known of single packets in flight, if anything.
     repair: Option<Repair>,
 }
@@ -57,11 +61,12 @@ impl Selective {
     /// It goes back, as others do.
     pub(crate) const OFF: Self = Self(None);
 
-    pub(crate) fn new(how: Option<How>) -> Self {
+    pub(crate) fn new(how: Option<How>, many_paths: bool) -> Self {
         Self(how.map(|how| {
             Box::new(State {
                 how,
                 doubts: 0,
+                tolerance: many_paths.then_some(Tolerance::FIRST),
                 repair: None,
             })
         }))
@@ -99,6 +104,29 @@ impl Selective {
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
         self.0.is_some() && matches!(self.how(), How::On(_))
+    }
+
+    /// Whether packets take many paths. With a peer that goes back they must not.
+    #[inline]
+    pub(crate) fn uses_many_paths(&self) -> bool {
+        let state = self.0.as_ref();
+        state.is_some_and(|state| state.tolerance.is_some() && state.how != How::GoingBack)
+    }
+
+    /// How long a packet may be overtaken.
+    pub(crate) fn tolerance(&self) -> Span {
+        let tolerance = self.0.as_ref().and_then(|state| state.tolerance);
+        tolerance.map_or(Span::ZERO, |tolerance| tolerance.span())
+    }
+
+    /// An answer has come this long after the request that asked for it.
+    #[inline]
+    pub(crate) fn note_round_trip(&mut self, rtt: Span) {
+        if let Some(state) = &mut self.0
+            && let Some(tolerance) = &mut state.tolerance
+        {
+            tolerance.note(rtt);
+        }
     }
 
     /// A report has come, so the peer keeps packets. False if this side never asks for any.

@@ -122,6 +122,7 @@ impl Hca {
         self.congestion.set(&settings);
         self.ack_dscp = in_force.ack_dscp;
         self.selective_repeat = in_force.selective_repeat;
+        self.adaptive_routing = in_force.adaptive_routing;
         self.impair(1, &settings);
         self.settings = settings;
         if is_followed {

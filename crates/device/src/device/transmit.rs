@@ -272,6 +272,10 @@ impl Found<'_> {
             self.common.count(Counter::TxDropped, 1);
             return Polled::Lost;
         }
+        out.entropy = match self.entry.qp.uses_many_paths() {
+            true => self.common.next_entropy(host),
+            false => 0,
+        };
         if limited {
             self.charge(congestion, host, now, out);
         }

@@ -14,7 +14,7 @@ pub const ROCE_ACCL_BYTES: usize = reg::ROCE_ACCL.size();
 
 /// What devices have, unless their card does not have it: each does what it says. The others are told
 /// to be missing, and refused.
-const FEATURES: [(&Field, Feature); 5] = [
+const FEATURES: [(&Field, Feature); 6] = [
     (
         &reg::ROCE_ADP_RETRANS_FIELD_SELECT,
         Feature::AdaptiveRetransmission,
@@ -26,6 +26,10 @@ const FEATURES: [(&Field, Feature); 5] = [
     (
         &reg::SELECTIVE_REPEAT_FORCED_EN_FIELD_SELECT,
         Feature::SelectiveRepeat,
+    ),
+    (
+        &reg::ADAPTIVE_ROUTING_FORCED_EN_FIELD_SELECT,
+        Feature::AdaptiveRouting,
     ),
     (&reg::ACK_DSCP_FORCE_FIELD_SELECT, Feature::AckDscp),
     (PROFILE, Feature::Profiles),
@@ -291,6 +295,11 @@ impl Accelerations {
     /// Whether queue pairs that are created now repeat selectively.
     pub(crate) fn selective_repeat(&self) -> bool {
         self.image.is_set(&reg::SELECTIVE_REPEAT_FORCED_EN)
+    }
+
+    /// Whether packets of queue pairs that are created now take many paths.
+    pub(crate) fn adaptive_routing(&self) -> bool {
+        self.image.is_set(&reg::ADAPTIVE_ROUTING_FORCED_EN)
     }
 
     /// Whether a DCI sends to a target before that has accepted the connection.

@@ -149,6 +149,7 @@ impl Hca {
                 in_bursts: host.in_bursts,
                 extended_retry_count,
                 selective_repeat: self.selective_repeat,
+                adaptive_routing: self.adaptive_routing,
                 incarnation,
             };
             Box::new(QpEntry::new(Qp::new(config, policy), objects))

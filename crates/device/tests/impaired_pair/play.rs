@@ -156,6 +156,9 @@ impl Stage {
         for (side, on) in pair.sides.iter_mut().zip(scenario.selective) {
             side.repeat_selectively(on);
         }
+        for (side, on) in pair.sides.iter_mut().zip(scenario.routed) {
+            side.route_adaptively(on);
+        }
         let mut stage = Self {
             pair,
             ends: Vec::new(),

@@ -18,6 +18,8 @@ pub(crate) struct Scenario {
     pub(crate) srq: [bool; 2],
     /// Which side's queue pairs repeat selectively.
     pub(crate) selective: [bool; 2],
+    /// Which side's packets take many paths.
+    pub(crate) routed: [bool; 2],
     pub(crate) qps: Vec<Plan>,
     /// Events at the start and at any later time.
     pub(crate) cues: Vec<(u64, usize, Cue)>,
@@ -123,6 +125,7 @@ impl Scenario {
             perfect,
             ages,
             selective: [0, 1].map(|_| dice.chance(50)),
+            routed: [0, 1].map(|_| late.chance(40)),
             cut_at: (!perfect && dice.chance(15)).then(|| dice.below(5_000_000)),
         }
     }

@@ -13,7 +13,7 @@ use ferroce_dcqcn::{Param, Params, Rate};
 use ferroce_device::{
     Hca, HcaConfig, HostProfile, Mtu, Personality, Qos, Settings, SettingsParts, Trust, VlanId,
 };
-use ferroce_prm::{Image, roce_accl as reg};
+use ferroce_prm::{Field, Image, roce_accl as reg};
 use toml::de::DeValue;
 
 use super::keys;
@@ -56,7 +56,9 @@ impl Device {
         let mut parts = settings_of(&policy);
         let own = self.settings.to_parts();
         parts.congestion = own.congestion;
-        repeat_selectively(&mut parts.roce_accl, is_selective(&own.roce_accl));
+        for (_, field) in SWITCHES {
+            set_flag(&mut parts.roce_accl, field, is_set(&own.roce_accl, field));
+        }
         parts.personality.extended_retry_count = self.extended_retry_count();
         self.settings = Arc::new(Settings::from_parts(parts));
         name.clone_into(&mut self.policy_name);
@@ -126,8 +128,10 @@ pub(super) fn read<'t>(
     let mut parts = settings_of(&policy);
     parts.congestion = congestion(reader, &section);
     parts.personality.extended_retry_count = personality.extended_retry_count;
-    let is_selective = reader.flag(&section, "selective_repeat") == Some(true);
-    repeat_selectively(&mut parts.roce_accl, is_selective);
+    for (key, field) in SWITCHES {
+        let is_on = reader.flag(&section, key) == Some(true);
+        set_flag(&mut parts.roce_accl, field, is_on);
+    }
     let window = reader.size(&section, "window", (4096, 1 << 30));
     Device {
         settings: Arc::new(Settings::from_parts(parts)),
@@ -308,16 +312,22 @@ fn activate(register: &mut [u8], profile: &Profile) {
 }
 
 /// Has queue pairs repeat selectively, or not, in the register ROCE_ACCL.
-fn repeat_selectively(register: &mut [u8], is_selective: bool) {
+/// Keys that stand for a field of ROCE_ACCL, which a policy leaves alone.
+const SWITCHES: [(&str, &Field); 2] = [
+    ("selective_repeat", &reg::SELECTIVE_REPEAT_FORCED_EN),
+    ("adaptive_routing", &reg::ADAPTIVE_ROUTING_FORCED_EN),
+];
+
+fn set_flag(register: &mut [u8], field: &Field, is_on: bool) {
     if let Ok(mut image) = Image::new(&reg::ROCE_ACCL, register) {
-        let set = image.set(&reg::SELECTIVE_REPEAT_FORCED_EN, is_selective.into());
+        let set = image.set(field, is_on.into());
         debug_assert!(set.is_ok(), "a flag");
     }
 }
 
-fn is_selective(register: &[u8]) -> bool {
+fn is_set(register: &[u8], field: &Field) -> bool {
     let image = Image::new(&reg::ROCE_ACCL, register);
-    image.is_ok_and(|image| image.is_set(&reg::SELECTIVE_REPEAT_FORCED_EN))
+    image.is_ok_and(|image| image.is_set(field))
 }
 
 /// `[device.dcqcn]`: its keys are the parameters' names.

@@ -56,10 +56,10 @@ mod tests {
     fn order_comments_and_seed_do_not_count() {
         let of = |text: &str, files: &[String]| super::of(text.parse().unwrap(), files);
         let hash = of(
-            "seed = 1\nduration = '1s'\n[switch]\nbuffer = 5\nspray = true",
+            "seed = 1\nduration = '1s'\n[switch]\nbuffer = 5\ncut_through = true",
             &[],
         );
-        let same = "duration = \"1s\" # one\nseed = 7\n[switch]\nspray = true\nbuffer = 5";
+        let same = "duration = \"1s\" # one\nseed = 7\n[switch]\ncut_through = true\nbuffer = 5";
         assert_eq!(of(same, &[]), hash);
         assert_ne!(of(&same.replace("1s", "2s"), &[]), hash);
         assert_ne!(of(same, &["file".into()]), hash);

@@ -215,6 +215,7 @@ pub(super) const TOPOLOGY: &[Key] = &[
 
 /// What a port can trust.
 pub(super) const TRUST: &[&str] = &["dscp", "pcp"];
+const ROUTING: &[&str] = &["hash", "random", "adaptive"];
 
 pub(super) const SWITCH: &[Key] = &[
     key(
@@ -248,9 +249,9 @@ pub(super) const SWITCH: &[Key] = &[
         "Forward what has begun to arrive; false.",
     ),
     key(
-        "spray",
-        Takes::Flag,
-        "Each packet takes another of the shortest paths; false: each flow does.",
+        "routing",
+        Takes::Words(ROUTING),
+        "Which of the shortest paths; hash: one for each flow; random: any for each packet; adaptive: the port with the shortest queue for packets of devices with adaptive_routing.",
     ),
     key(
         "ecn",
@@ -314,6 +315,11 @@ pub(super) const DEVICE: &[Key] = &[
         "extended_retry_count",
         Takes::Count,
         "Retry count of all queue pairs in place of their own, 0 to 255; unset, as on a card.",
+    ),
+    key(
+        "adaptive_routing",
+        Takes::Flag,
+        "Packets take many paths and may overtake each other: each has a UDP source port of its own; implies selective_repeat; false.",
     ),
     key(
         "selective_repeat",

@@ -8,7 +8,7 @@ use toml::de::DeValue;
 use super::device::trust;
 use super::keys;
 use crate::topology::Topology;
-use crate::{PRIORITIES, Schedule, SwitchConfig};
+use crate::{PRIORITIES, Routing, Schedule, SwitchConfig};
 
 const BYTES_MAX: u64 = 1 << 40;
 
@@ -29,8 +29,13 @@ pub(super) fn read<'t>(
     if let Some(flag) = reader.flag(&section, "cut_through") {
         config.cuts_through = flag;
     }
-    if let Some(flag) = reader.flag(&section, "spray") {
-        config.sprays = flag;
+    let routing = [
+        ("hash", Routing::Hash),
+        ("random", Routing::Random),
+        ("adaptive", Routing::Adaptive),
+    ];
+    if let Some(routing) = reader.word(&section, "routing", &routing) {
+        config.routing = routing;
     }
     config.trust = trust(reader, &section).unwrap_or(of_hosts);
     config.schedule = schedule(reader, &section);

@@ -9,7 +9,7 @@ use ferroce_dcqcn::{CongestionPoint, Params, presets};
 use ferroce_device::{Mtu, Pairing, Personality, Qos, QpAttr, Trust, VlanId};
 use ferroce_fabric::topology::CableSpec;
 use ferroce_fabric::{
-    Fault, JobConfig, Loss, OnError, Schedule, Simulation, Span, Standing, SwitchConfig, Time,
+    Fault, JobConfig, Loss, OnError, Routing, Schedule, Simulation, Span, Standing, SwitchConfig, Time,
     Topology, Transfer, TransferId, Workload,
 };
 use ferroce_testing::{Dice, seeds};
@@ -47,6 +47,7 @@ impl Plan {
         };
         net.congestion = any_congestion(&mut dice);
         net.selective = dice.chance(50);
+        net.routed = dice.chance(50);
         net.qos = Qos {
             trust: dice.pick(&Trust::ALL),
             vlan: VlanId::new(dice.pick(&[0, 1, 4094])),
@@ -220,7 +221,11 @@ fn any_switch(dice: &mut Dice, topology: &Topology) -> SwitchConfig {
             false => Schedule::Weighted(weights),
         },
         cuts_through: dice.chance(30),
-        sprays: dice.chance(20),
+        routing: match dice.below(5) {
+            0 => Routing::Random,
+            1 => Routing::Adaptive,
+            _ => Routing::Hash,
+        },
         ..SwitchConfig::default()
     }
 }

@@ -12,6 +12,7 @@ mod net;
 mod published;
 mod reaction;
 mod repeats;
+mod routing;
 mod selective;
 mod sharing;
 mod two_links;

@@ -139,6 +139,8 @@ pub(crate) struct Net {
     pub(crate) personality: Personality,
     /// Devices repeat selectively.
     pub(crate) selective: bool,
+    /// Their packets take many paths.
+    pub(crate) routed: bool,
     pub(crate) faults: Vec<(Time, Fault)>,
     pub(crate) until: Time,
     pub(crate) seed: u64,
@@ -159,6 +161,7 @@ impl Net {
             ack_dscp: None,
             personality: Personality::default(),
             selective: false,
+            routed: false,
             faults: Vec::new(),
             until: Time::from_nanos(1_000_000_000_000),
             seed: 1,
@@ -177,11 +180,12 @@ impl Net {
             register.set(&roce_accl::ACK_DSCP_FORCE, 1).unwrap();
             register.set(&roce_accl::ACK_DSCP, dscp).unwrap();
         }
-        let selective = (
-            &roce_accl::SELECTIVE_REPEAT_FORCED_EN,
-            self.selective.into(),
-        );
-        register.set(selective.0, selective.1).unwrap();
+        for (field, is_on) in [
+            (&roce_accl::SELECTIVE_REPEAT_FORCED_EN, self.selective),
+            (&roce_accl::ADAPTIVE_ROUTING_FORCED_EN, self.routed),
+        ] {
+            register.set(field, is_on.into()).unwrap();
+        }
         parts.roce_accl = register.into_inner();
         Arc::new(Settings::from_parts(parts))
     }

@@ -1,6 +1,6 @@
 //! The shares of a port, of priorities, and of paths.
 
-use ferroce_fabric::{Schedule, Span, Time, TransferId};
+use ferroce_fabric::{Routing, Schedule, Span, Time, TransferId};
 
 use crate::net::*;
 
@@ -115,7 +115,7 @@ fn flows_spread_over_equal_paths() {
 #[test]
 fn spraying_uses_all_paths_for_one_flow() {
     let mut net = Net::new(leaf_spine(2, 4, 1, LINK));
-    net.switch.sprays = true;
+    net.switch.routing = Routing::Random;
     let bytes = 1_000 * 4_096;
     let played = net.play(vec![transfer(0, 1, bytes)], job());
     for spine in 0..4 {

@@ -63,6 +63,10 @@ pub enum Repeat {
     Forced,
     /// Selectively, as both have agreed.
     Agreed,
+    /// Selectively, and its packets may overtake each other, whatever the peer does.
+    RoutedForced,
+    /// The same, as both have agreed.
+    RoutedAgreed,
 }
 
 /// The parameters of a pair.
@@ -157,6 +161,7 @@ impl Setup {
     fn side(&self, id: Id) -> Side {
         let mut host = TestHost::new(self.policy, self.srq.then_some(self.cap));
         host.port = self.has_port.then_some(Span::from_nanos(self.gap_ns));
+        let repeat = self.repeat[id as usize];
         let config = QpConfig {
             qpn: qpn(id),
             qp_type: self.qp_type(id),
@@ -169,10 +174,11 @@ impl Setup {
             in_bursts: true,
             extended_retry_count: self.extended_retry_count,
             incarnation: 0,
-            selective_repeat: self.repeat[id as usize] == Repeat::Forced,
+            selective_repeat: repeat == Repeat::Forced,
+            adaptive_routing: matches!(repeat, Repeat::RoutedForced | Repeat::RoutedAgreed),
         };
         let mut qp = Qp::new(config, &self.policy);
-        if self.repeat[id as usize] == Repeat::Agreed {
+        if matches!(repeat, Repeat::Agreed | Repeat::RoutedAgreed) {
             qp.agree_on_selective_repeat(true);
         }
         Side {

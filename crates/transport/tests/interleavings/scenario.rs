@@ -171,7 +171,7 @@ pub(crate) fn scenario() -> impl Strategy<Value = Scenario> {
 
 /// Mostly selectively; also with a peer that does not.
 fn repeat() -> impl Strategy<Value = [Repeat; 2]> {
-    use Repeat::{Agreed, Forced, GoBack};
+    use Repeat::{Agreed, Forced, GoBack, RoutedAgreed, RoutedForced};
     prop::sample::select(vec![
         [GoBack, GoBack],
         [Forced, GoBack],
@@ -180,6 +180,11 @@ fn repeat() -> impl Strategy<Value = [Repeat; 2]> {
         [Forced, Forced],
         [Agreed, Agreed],
         [Agreed, Agreed],
+        [RoutedForced, GoBack],
+        [Forced, RoutedForced],
+        [RoutedForced, RoutedForced],
+        [RoutedAgreed, RoutedAgreed],
+        [RoutedAgreed, RoutedAgreed],
     ])
 }
 
