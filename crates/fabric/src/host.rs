@@ -5,8 +5,9 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::net::{IpAddr, Ipv4Addr};
 
 use ferroce_device::{
-    AccessFlags, Attr, CqId, Hca, HcaConfig, Memory, MrInfo, Outgoing, Path, PdId, QpAttr, QpCap, QpInit,
-    QpModify, QpType, Qpn, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges, VerbsError,
+    AccessFlags, Attr, CqId, Hca, HcaConfig, Memory, MrInfo, Outgoing, Path, PdId, QpAttr, QpCap,
+    QpInit, QpModify, QpType, Qpn, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges,
+    VerbsError,
 };
 use ferroce_wire::Psn;
 

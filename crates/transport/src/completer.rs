@@ -79,7 +79,7 @@ impl Requester {
         }
         match demand {
             Demand::Nothing | Demand::Repeat if self.selective.is_repairing() => {
-                self.repeat_missing(now, attr, host);
+                self.repeat_missing(now, false, attr, host);
                 Ok(())
             }
             Demand::Nothing => Ok(()),
@@ -333,7 +333,7 @@ impl Requester {
     ) -> Verdict {
         let overtaken = self.selective.repair().and_then(Repair::due);
         if overtaken.is_some_and(|due| due <= now) {
-            self.repeat_missing(now, attr, host);
+            self.repeat_missing(now, false, attr, host);
         }
         match self.timer {
             RequesterTimer::Rnr { until } if now >= until => {

@@ -20,6 +20,8 @@ struct Places {
     /// The one right behind what comes next is the first, and the last one is not empty.
     early: VecDeque<Option<Box<Early>>>,
     bytes: u32,
+    /// How many places the peer has been told of and may miss something among.
+    told: usize,
 }
 
 /// A packet that has come before its turn.
@@ -84,7 +86,7 @@ impl Kept {
     /// Keeps it.
     pub(crate) fn keep(&mut self, ahead: u64, packet: Early) {
         let at = ahead as usize - 1;
-        let Places { early, bytes } = &mut **self.0.get_or_insert_default();
+        let Places { early, bytes, .. } = &mut **self.0.get_or_insert_default();
         if early.len() <= at {
             early.resize_with(at + 1, || None);
         }
@@ -100,10 +102,23 @@ impl Kept {
             next = places.early.pop_front().flatten();
             places.bytes -= next.as_ref().map_or(0, |early| early.bytes());
         }
+        places.told = places.told.saturating_sub(count as usize);
         if places.early.is_empty() {
             self.0 = None;
         }
         next
+    }
+
+    /// The peer is told what is here.
+    pub(crate) fn tell(&mut self) {
+        if let Some(places) = &mut self.0 {
+            places.told = places.early.len();
+        }
+    }
+
+    /// Whether something that the peer was told to be missing has still not come.
+    pub(crate) fn is_told(&self) -> bool {
+        self.0.as_ref().is_some_and(|places| places.told > 0)
     }
 
     pub(crate) fn is_empty(&self) -> bool {

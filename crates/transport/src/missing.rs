@@ -170,7 +170,8 @@ impl Requester {
             }
             _ => repair.lose(missing),
         }
-        self.repeat_missing(now, attr, host);
+        let is_told = report.is_some();
+        self.repeat_missing(now, is_told, attr, host);
         Ok(())
     }
 
@@ -246,13 +247,19 @@ impl Requester {
         }
     }
 
-    /// Sends again what has turned out to be lost.
-    pub(crate) fn repeat_missing<H: Services>(&mut self, now: Time, attr: &QpAttr, host: &mut H) {
+    /// Sends again what has turned out to be lost. `is_told`: the peer has just told what it has.
+    pub(crate) fn repeat_missing<H: Services>(
+        &mut self,
+        now: Time,
+        is_told: bool,
+        attr: &QpAttr,
+        host: &mut H,
+    ) {
         let tolerance = self.selective.tolerance();
         let Some(repair) = self.selective.repair_mut() else {
             return;
         };
-        let lost = repair.find_lost(now, tolerance);
+        let lost = repair.find_lost(now, tolerance, is_told);
         let Some(first) = repair.next_lost(0) else {
             return;
         };

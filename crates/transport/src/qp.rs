@@ -116,9 +116,15 @@ impl Qp {
         self.config.qp_type == QpType::Rc
     }
 
+    /// Where packets take many paths, peers are expected to take them in any order; that one merely repeats
+    /// selectively says nothing of them.
     fn repeat_as_configured(&mut self) {
-        let is_told_to = self.config.selective_repeat || self.config.adaptive_routing;
-        self.repeat_selectively(is_told_to.then_some(How::Unknown));
+        let how = match (self.config.adaptive_routing, self.config.selective_repeat) {
+            (true, _) => Some(How::On(Asked::No)),
+            (false, true) => Some(How::Unknown),
+            (false, false) => None,
+        };
+        self.repeat_selectively(how);
     }
 
     fn repeat_selectively(&mut self, how: Option<How>) {

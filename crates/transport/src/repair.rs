@@ -188,16 +188,22 @@ impl Repair {
     }
 
     /// Takes what was sent before anything that has arrived for lost, once it has been overtaken for so
-    /// long.
-    pub(crate) fn find_lost(&mut self, now: Time, tolerance: Span) -> Lost {
+    /// long. Of packets that the peer may have got since it told, just the first: the answer to that tells
+    /// more. Of responses it is known here, and with `is_told` the peer has just told.
+    pub(crate) fn find_lost(&mut self, now: Time, tolerance: Span, is_told: bool) -> Lost {
         let mut lost = Lost::default();
+        let knows_all = is_told || tolerance == Span::ZERO;
         self.due = None;
         for offset in 0..self.len() {
             let slot = self.slots[offset as usize];
             if slot.state != State::UnderWay || self.sent(offset) >= self.newest {
                 continue;
             }
-            let lost_at = slot.lost_at.min(now.after(tolerance));
+            let mut lost_at = slot.lost_at.min(now.after(tolerance));
+            let is_known = knows_all || slot.is_response || lost.packets == 0;
+            if lost_at <= now && !is_known {
+                lost_at = now.after(tolerance);
+            }
             if lost_at <= now {
                 self.set(offset, State::Lost);
                 lost.packets += 1;

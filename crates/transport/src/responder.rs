@@ -356,13 +356,18 @@ impl Responder {
         if !opcode.is_write() || opcode.starts_message() || data.len() == 0 || end > left.into() {
             return false;
         }
-        let written = cx.host.write(Key::Remote(rkey), va.wrapping_add(offset), data);
+        let written = cx
+            .host
+            .write(Key::Remote(rkey), va.wrapping_add(offset), data);
         written.is_ok()
     }
 
     fn say_what_is_missing(&mut self) {
         match self.keeps {
-            true => self.answers.gap(self.epsn),
+            true => {
+                self.answers.gap(self.epsn);
+                self.kept.tell();
+            }
             false => {
                 let gap = Syndrome::Nak(NakCode::SequenceError);
                 self.answers.nak(self.epsn, gap);
@@ -381,6 +386,7 @@ impl Responder {
     ) -> Result<(), Failed> {
         let mut before = psn;
         let mut acknowledged = asks.then_some(psn);
+        let was_told = self.kept.is_told();
         while self.epsn != before {
             let bytes = self.kept.bytes();
             let early = self.kept.advance(before.until(self.epsn) as u32); // what one request stands for
@@ -396,6 +402,10 @@ impl Responder {
             if asks && is_plain && self.epsn != before {
                 acknowledged = Some(before);
             }
+        }
+        // What seemed to be missing was merely late, and the peer is about to send it again.
+        if self.reorders && was_told && !self.kept.is_told() {
+            acknowledged = Some(self.epsn.previous());
         }
         if let Some(psn) = acknowledged {
             self.answers.ack(psn);

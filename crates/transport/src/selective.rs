@@ -4,7 +4,8 @@
 //! peer keeps. One that was merely told to (`selective_repeat_forced_en`) does not know its peer. It finds
 //! out with the first loss: it repeats the missing packet alone, and if the answer to that acknowledges more,
 //! the peer keeps what comes early. From then on its packets ask for reports. Until then, and with a peer
-//! that keeps nothing, everything on the wire is as the standard has it.
+//! that keeps nothing, everything on the wire is as the standard has it. One whose packets take many paths
+//! (`adaptive_routing_forced_en`) asks for reports at once: the peer is on the same network.
 
 use std::collections::VecDeque;
 

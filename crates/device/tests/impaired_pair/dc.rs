@@ -281,7 +281,14 @@ impl Stage {
         let base = own.target.info.va;
         check_responses(&own.before, base, &sends[..done]);
         let actual = own.target.bytes();
-        check_memory(&own.before, base, &actual, self.mtu.bytes(), &sends, done);
+        check_memory(
+            &own.before,
+            base,
+            &actual,
+            (self.mtu.bytes(), true),
+            &sends,
+            done,
+        );
         done
     }
 

@@ -9,8 +9,8 @@ use ferroce_dcqcn::{CongestionPoint, Params, presets};
 use ferroce_device::{Mtu, Pairing, Personality, Qos, QpAttr, Trust, VlanId};
 use ferroce_fabric::topology::CableSpec;
 use ferroce_fabric::{
-    Fault, JobConfig, Loss, OnError, Routing, Schedule, Simulation, Span, Standing, SwitchConfig, Time,
-    Topology, Transfer, TransferId, Workload,
+    Fault, JobConfig, Loss, OnError, Routing, Schedule, Simulation, Span, Standing, SwitchConfig,
+    Time, Topology, Transfer, TransferId, Workload,
 };
 use ferroce_testing::{Dice, seeds};
 use ferroce_wire::ethernet::VLAN_TAG_LEN;

@@ -1,7 +1,7 @@
 //! Adaptive routing: switches choose the path of each packet, and devices take packets in any order.
 
 use ferroce_device::Counter;
-use ferroce_fabric::{Fault, Routing, Span, Time, TransferId};
+use ferroce_fabric::{Fault, Routing, Time, TransferId};
 
 use crate::net::*;
 
@@ -61,9 +61,44 @@ fn ring(leaves: u32, spines: u32, hosts_each: u32, chunk: u32, mode: Mode) -> (f
     )
 }
 
+/// Of 64 hosts behind 16 leaves with four uplinks, flows of a ring collide on the way up, and wait for each
+/// other at each step.
 #[test]
 fn collisions_of_a_ring_vanish() {
-    for mode in [Mode::Hash, Mode::Random, Mode::RandomInAnyOrder, Mode::Entropy, Mode::Adaptive] {
-        println!("{mode:?} {:?}", ring(16, 4, 4, 1 << 20, mode));
+    let ring = |mode| ring(16, 4, 4, 1 << 20, mode);
+    let (hashed, again) = ring(Mode::Hash);
+    assert!(hashed < 0.5 && again == 0, "{hashed} {again}");
+    let (adaptive, again) = ring(Mode::Adaptive);
+    assert!(adaptive > 0.98 && again == 0, "{adaptive} {again}");
+    for mode in [Mode::RandomInAnyOrder, Mode::Entropy] {
+        let (spread, again) = ring(mode);
+        assert!(spread > 0.9 && again == 0, "{mode:?}: {spread} {again}");
     }
+}
+
+/// Devices that take each gap for a loss send most packets again.
+#[test]
+fn devices_that_go_back_cannot_be_spread() {
+    let (spread, again) = ring(4, 4, 4, 64 << 10, Mode::Random);
+    assert!(spread < 0.3 && again > 10_000, "{spread} {again}");
+}
+
+/// Four flows between two leaves, and one of four spines that is ten times slower: shortest queues keep off
+/// it, chance does not.
+#[test]
+fn shortest_queues_keep_off_a_slow_link() {
+    let took = |mode| {
+        let mut net = routed(Net::new(leaf_spine(2, 4, 4, LINK)), mode);
+        let first_up = 8;
+        net.faults = vec![(Time::ZERO, Fault::Rate(first_up, gbps(10)))];
+        let transfers = (0..4).map(|host| transfer(host, host + 4, 8 << 20));
+        let played = net.play(transfers.collect(), job());
+        assert_eq!(played.timeouts(), 0, "{mode:?}");
+        played.end().since(Time::ZERO)
+    };
+    let (adaptive, random) = (took(Mode::Adaptive), took(Mode::RandomInAnyOrder));
+    // 310 of 400 Gb/s are left.
+    let ideal = pipeline(&packets(8 << 20, 4_096), 4, LINK.rate, LINK.delay);
+    assert!(ratio(adaptive, ideal) < 1.45, "{adaptive:?} {ideal:?}");
+    assert!(ratio(random, ideal) > 2.0, "{random:?} {ideal:?}");
 }

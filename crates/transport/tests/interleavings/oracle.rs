@@ -29,7 +29,8 @@ pub(crate) fn check(stage: &mut Stage) -> Outcome {
             .pair
             .bytes(peer, target.target.part(0, target.target.len));
         let mtu = stage.pair[id].qp.attr().path_mtu.bytes();
-        check_memory(&target.before, base, &actual, mtu, &sends, done);
+        let in_order = stage.pair[peer].qp.lands_in_order();
+        check_memory(&target.before, base, &actual, (mtu, in_order), &sends, done);
         check_binds(stage, id, done);
     }
     Outcome {

@@ -46,7 +46,11 @@ fn late_packets_are_not_lost() {
             for counter in [Counter::LocalAckTimeoutErr, Counter::DuplicateRequest] {
                 let of_peer = pair.count(B, counter) + pair.count(A, counter);
                 // One that does not know its peer goes back once to find out.
-                let allowed = if repeat == Repeat::RoutedForced { 400 } else { 0 };
+                let allowed = if repeat == Repeat::RoutedForced {
+                    400
+                } else {
+                    0
+                };
                 assert!(of_peer <= allowed, "{counter:?}: {of_peer}");
             }
         }
