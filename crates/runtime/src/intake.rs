@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use ferroce_device::{Counter, Data, Hca, Received, Time};
 use ferroce_driver::Taken;
-use ferroce_os::{Seen, Tap};
+use ferroce_os::{Clock, Seen, Tap};
 use ferroce_registry::{PeerLinks, rows};
 use ferroce_rings::{Arrived, Class, Kind as Sealing, Near};
 use ferroce_sockets::{Datagram, ForeignPorts, Message, Overflow, RecvBuffers, Socket};
@@ -232,6 +232,11 @@ impl Sorter {
             }
         }
         packets
+    }
+
+    /// Whether this host has the address.
+    pub(crate) fn is_of_this_host(&mut self, address: IpAddr) -> bool {
+        self.foreign_ports.is_of_this_host(address, Clock.now())
     }
 
     /// `None`: from another address family than the socket's.

@@ -10,7 +10,7 @@ use ferroce_driver::{Aside, Full, Link, Taken};
 use ferroce_os::{Clock, Epoll, Tap};
 use ferroce_registry::PeerLinks;
 use ferroce_rings::{Near, Pushed};
-use ferroce_sockets::{Faults, Groups, Refused, SendError, Socket, Stage};
+use ferroce_sockets::{Exit, Exits, Faults, Groups, Refused, SendError, Socket, Stage};
 
 use crate::intake::{Brought, Intake, Place};
 use crate::kept::KeptPlaces;
@@ -75,6 +75,7 @@ pub(crate) struct SocketLink {
     intake: Intake,
     turns: Turns,
     stage: Stage,
+    exits: Exits,
     tap: Option<Tap>,
     pub(crate) faults: Faults,
 }
@@ -102,6 +103,7 @@ impl SocketLink {
             intake: Intake::new(own, port, tap.clone(), neighbours, near),
             turns: Turns::default(),
             stage: Stage::new(own),
+            exits: Exits::new(own),
             tap,
             faults: Faults::default(),
         }
@@ -121,9 +123,14 @@ impl SocketLink {
         self.intake.near.as_ref()
     }
 
-    /// Whether it waits until the socket takes more.
+    /// Whether it waits until the device's socket takes more.
     pub(crate) fn awaits_socket(&self) -> bool {
-        !self.stage.is_empty()
+        !self.stage.is_empty() && self.stage.exit() == 0
+    }
+
+    /// Whether it waits until another socket takes more.
+    pub(crate) fn awaits_exit(&self) -> bool {
+        self.stage.exit() != 0 && !self.stage.is_empty()
     }
 
     /// Takes note of what peers on this host have to say apart from packets. For the helper, which then
@@ -330,13 +337,22 @@ impl Link for SocketLink {
             return Ok(()); // the program has not begun, or ends: no peer waits for it
         }
         let Intake { near, sorter, .. } = &mut self.intake;
-        let flows = &mut sorter.flows;
         if let Some(near) = near
-            && near.push(hca, packet, flows, self.tap.as_ref())? == Pushed::Done
+            && near.push(hca, packet, &mut sorter.flows, self.tap.as_ref())? == Pushed::Done
         {
             return Ok(());
         }
-        match self.stage.push(hca, packet, flows, &self.socket) {
+        let mut exit = None;
+        // Of packets from other ports, those of this host are not believed.
+        if packet.entropy != 0 && !sorter.is_of_this_host(packet.path.dest) {
+            exit = self.exits.choose(packet.entropy);
+        }
+        let exit = exit.unwrap_or(Exit {
+            number: 0,
+            socket: &self.socket,
+            flows: &mut sorter.flows,
+        });
+        match self.stage.push(hca, packet, exit) {
             Ok(()) => {}
             Err(Refused::NotNow) => return Err(Full),
             Err(why) => self.refuse(hca, packet, &why),
@@ -357,7 +373,9 @@ impl Link for SocketLink {
         // First: what leaves by the socket finds the rest there when it arrives.
         let is_shown = self.intake.near.as_mut().is_none_or(Near::flush);
         let tap = self.tap.as_ref();
-        let flushed = self.stage.flush(&self.socket, hca, tap, &mut self.faults);
+        let exit = self.exits.socket(self.stage.exit());
+        let socket = exit.unwrap_or(&self.socket);
+        let flushed = self.stage.flush(socket, hca, tap, &mut self.faults);
         is_shown && flushed.is_ok()
     }
 

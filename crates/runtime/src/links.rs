@@ -64,14 +64,15 @@ impl Links {
         self.first.peer_links()
     }
 
-    /// Whether the first waits until its socket takes more.
+    /// Whether the first waits until the device's socket takes more.
     pub(crate) fn awaits_socket(&self) -> bool {
         self.first.awaits_socket()
     }
 
-    /// Whether the second waits until its socket takes more.
-    pub(crate) fn awaits_second_socket(&self) -> bool {
-        self.second.as_ref().is_some_and(|it| it.awaits_socket())
+    /// Whether one waits until a socket takes more that the helper does not wait for.
+    pub(crate) fn awaits_further_socket(&self) -> bool {
+        let of_second = self.second.as_ref().is_some_and(|it| it.awaits_socket());
+        of_second || self.each().any(SocketLink::awaits_exit)
     }
 
     /// See [`SocketLink::look_at_lines`].

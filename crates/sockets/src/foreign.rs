@@ -37,7 +37,8 @@ impl ForeignPorts {
         source.port() != self.own.port() && self.is_of_this_host(source.ip(), now)
     }
 
-    fn is_of_this_host(&mut self, address: IpAddr, now: Time) -> bool {
+    /// Whether this host has the address.
+    pub fn is_of_this_host(&mut self, address: IpAddr, now: Time) -> bool {
         if address.is_loopback() || address == self.own.ip() {
             return true;
         }

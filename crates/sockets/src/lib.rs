@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `socket` | one UDP socket with segmentation, coalescing, traffic class; the only system calls on the packet path |
 //! | `stage` | turns packets into bytes with ICRC and collects them into batches of one system call |
+//! | `exits` | the sockets that packets of adaptive routing leave by |
 //! | `foreign` | packets that other users of this host have forged |
 //! | `fault` | errors on the sending path, each reported once |
 //! | `groups` | the multicast groups that the host has joined for the device |
@@ -12,6 +13,7 @@
 //! `unsafe` is denied everywhere except in `socket`, which makes system calls.
 #![deny(unsafe_code)]
 
+mod exits;
 mod fault;
 mod foreign;
 mod groups;
@@ -20,6 +22,7 @@ mod overflow;
 mod socket;
 mod stage;
 
+pub use exits::{Exit, Exits};
 pub use fault::Faults;
 pub use foreign::ForeignPorts;
 pub use groups::Groups;

@@ -6,6 +6,7 @@ use ferroce_device::{Counter, Hca, Outgoing, Path, Shape, damage};
 use ferroce_os::{Seen, Tap};
 use ferroce_wire::{Flows, ICRC_LEN, IcrcFlow};
 
+use crate::exits::Exit;
 use crate::fault::Faults;
 use crate::socket::{PAYLOAD_BYTES_MAX, SendError, Socket};
 
@@ -25,6 +26,8 @@ pub struct Stage {
     packets: usize,
     /// A packet shorter than the first one ends the batch.
     closed: bool,
+    /// The number of the socket that they leave by.
+    exit: u8,
     dest: SocketAddr,
     tos: u8,
     /// The priority in the VLAN tag with which captures show them.
@@ -56,6 +59,7 @@ impl Stage {
             segment: 0,
             packets: 0,
             closed: false,
+            exit: 0,
             dest: own,
             tos: 0,
             sl: 0,
@@ -76,6 +80,12 @@ impl Stage {
         self.len
     }
 
+    /// The [number](Exit::number) of the socket that it is for.
+    #[inline]
+    pub fn exit(&self) -> u8 {
+        self.exit
+    }
+
     /// Forgets what waits.
     #[inline]
     pub fn clear(&mut self) {
@@ -87,21 +97,22 @@ impl Stage {
 
     /// Adds a packet.
     #[inline]
-    pub fn push(
-        &mut self,
-        hca: &Hca,
-        packet: &Outgoing,
-        flows: &mut Flows,
-        socket: &Socket,
-    ) -> Result<(), Refused> {
-        let dest = SocketAddr::new(packet.path.dest, socket.address().port());
+    pub fn push(&mut self, hca: &Hca, packet: &Outgoing, exit: Exit<'_>) -> Result<(), Refused> {
+        let Exit {
+            number,
+            socket,
+            flows,
+        } = exit;
+        let dest = SocketAddr::new(packet.path.dest, self.dest.port());
         let shape = Shape::of(packet);
         let (icrc_at, len) = (shape.icrc_at, shape.len);
         let slot = packet.headers.dest_qp.value() >> 16;
         if self.is_empty() {
             self.begin(dest, &packet.path, len, flows)?;
-            self.slot = slot;
-        } else if slot != self.slot || !self.fits(dest, &packet.path, len, socket) {
+            (self.slot, self.exit) = (slot, number);
+        } else if (slot, number) != (self.slot, self.exit)
+            || !self.fits(dest, &packet.path, len, socket)
+        {
             return Err(Refused::NotNow);
         }
         let flow = self.flow.as_ref().ok_or(Refused::Family)?;

@@ -37,7 +37,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     (
         "ferroce-transport",
         &[
-            "attr kept owed packet resource",
+            "attr kept owed packet reorder resource",
             "config selective work",
             "dc services",
             "answers fault recv",
@@ -77,7 +77,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "inquiry",
         ],
     ),
-    ("ferroce-sockets", &["fault groups overflow", "stage"]),
+    ("ferroce-sockets", &["exits fault groups overflow", "stage"]),
     ("ferroce-rings", &["near"]),
     (
         "ferroce-runtime",

@@ -77,7 +77,7 @@ impl Shared {
         self.publish(&mut engine);
         let (now, deadline) = (Clock.now(), engine.poll_timeout());
         let blocked = engine.link.awaits_socket();
-        let is_second_blocked = engine.link.awaits_second_socket();
+        let is_other_blocked = engine.link.awaits_further_socket();
         let next = helper.next(now, round, sent, deadline);
         let mut next = engine.tidy(round, next);
         if matches!(next, Next::Sleep(_)) {
@@ -97,7 +97,7 @@ impl Shared {
             Next::Pause(pause) => thread::park_timeout(pause.into()),
             Next::Sleep(until) => {
                 let mut left = until.map(|at| at.since(now).into());
-                if is_second_blocked {
+                if is_other_blocked {
                     // That it takes more does not end the wait.
                     let look = Duration::from(LOOK_AGAIN);
                     left = Some(left.map_or(look, |left: Duration| left.min(look)));
