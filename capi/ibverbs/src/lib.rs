@@ -114,7 +114,9 @@ pub use port::{
     _ibv_query_gid_ex, _ibv_query_gid_table, ibv_get_pkey_index, ibv_query_gid, ibv_query_gid_type,
     ibv_query_pkey, ibv_query_port, ibv_query_port_speed,
 };
-pub use qp::{ibv_create_qp, ibv_destroy_qp, ibv_modify_qp, ibv_query_qp};
+pub use qp::{
+    ibv_create_qp, ibv_destroy_qp, ibv_modify_qp, ibv_query_qp, ibv_query_qp_data_in_order,
+};
 pub use qp_ex::ibv_qp_to_qp_ex;
 pub use queue::{EventQueue, wait};
 pub use rate::{ibv_rate_to_mbps, ibv_rate_to_mult, mbps_to_ibv_rate, mult_to_ibv_rate};

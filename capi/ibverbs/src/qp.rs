@@ -16,7 +16,9 @@ use ferroce_wire::{Qpn, Srqn};
 use libc::pthread_mutex_t;
 
 use crate::abi::{
-    IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD, IBV_QPT_XRC_RECV, IBV_QPT_XRC_SEND, ibv_ah_attr,
+    IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD, IBV_QPT_XRC_RECV, IBV_QPT_XRC_SEND,
+    IBV_QUERY_QP_DATA_IN_ORDER_ALIGNED_128_BYTES, IBV_QUERY_QP_DATA_IN_ORDER_DEVICE_ONLY,
+    IBV_QUERY_QP_DATA_IN_ORDER_RETURN_CAPS, IBV_QUERY_QP_DATA_IN_ORDER_WHOLE_MSG, ibv_ah_attr,
     ibv_context, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_ex, ibv_qp_init_attr, ibv_send_wr,
 };
 use crate::ah::Sender;
@@ -149,7 +151,7 @@ pub unsafe extern "C" fn ibv_create_qp(
     let init = unsafe { change("qp_init_attr", init) }.map_err(Error::from);
     pointer(
         "ibv_create_qp",
-        init.and_then(|init| create(pd, init, None, ibv_qp_ex::of)),
+        init.and_then(|init| create(pd, init, Wanted::default(), ibv_qp_ex::of)),
     )
 }
 
@@ -160,12 +162,28 @@ pub(crate) enum DcEnd {
     Target { key: u64 },
 }
 
-/// `dc` is given for queue pairs of this transport, which all have the type `IBV_QPT_DRIVER`. `extend`
-/// adds the `ibv_wr_*` functions of the queue pair, if it is to have some.
+/// What direct verbs ask for.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Wanted {
+    /// For queue pairs of the dynamically connected transport, which all have the type `IBV_QPT_DRIVER`.
+    pub(crate) dc: Option<DcEnd>,
+    /// Packets may come in any order.
+    pub(crate) any_order: bool,
+}
+
+/// Whether all queue pairs of the process are to have packets come in any order, by the variable of the
+/// cards' own library.
+fn relaxes_order() -> bool {
+    static RELAXES: OnceLock<bool> = OnceLock::new();
+    let is_set = || std::env::var_os("MLX5_RELAXED_PACKET_ORDERING_ON").is_some_and(|it| it == "1");
+    *RELAXES.get_or_init(is_set)
+}
+
+/// `extend` adds the `ibv_wr_*` functions of the queue pair, if it is to have some.
 pub(crate) fn create(
     pd: *mut ibv_pd,
     init: &mut ibv_qp_init_attr,
-    dc: Option<DcEnd>,
+    Wanted { dc, any_order }: Wanted,
     extend: impl FnOnce(ibv_qp) -> ibv_qp_ex,
 ) -> Result<*mut ibv_qp, Error> {
     let domain = pd::find(pd)?.own();
@@ -202,11 +220,18 @@ pub(crate) fn create(
     own.adapter.meet(Target::CreateQp, None)?;
     let live = own.adapter.live()?;
     live.join()?;
+    let can_relax = live.with(|hca| hca.can_route_adaptively(qp_type));
+    if any_order && !can_relax {
+        return Err(Error::Unsupported("MLX5DV_QP_CREATE_OOO_DP"));
+    }
     let mut made = live.with(|hca| {
         let qpn = match dc {
             Some(DcEnd::Target { key }) => hca.create_dct(&device, key)?,
             _ => hca.create_qp(&device)?,
         };
+        if can_relax && (any_order || relaxes_order()) {
+            hca.route_adaptively(qpn)?;
+        }
         let granted = hca.qp(qpn).map(|qp| qp.config().cap);
         let cap = granted.unwrap_or(device.cap);
         Ok::<_, VerbsError>(Made { qpn, qp_type, cap })
@@ -311,6 +336,31 @@ pub unsafe extern "C" fn ibv_modify_qp(
         Ok(())
     });
     status("ibv_modify_qp", result)
+}
+
+/// Whether a message that comes is written in order (ibv_query_qp_data_in_order(3)): packets are, and what is
+/// in them, as far as the processor does not change the order of writes.
+#[border(value)]
+pub unsafe extern "C" fn ibv_query_qp_data_in_order(
+    qp: *mut ibv_qp,
+    _op: c_int,
+    flags: u32,
+) -> c_int {
+    const KNOWN: u32 =
+        IBV_QUERY_QP_DATA_IN_ORDER_RETURN_CAPS | IBV_QUERY_QP_DATA_IN_ORDER_DEVICE_ONLY;
+    let writes_in_order = cfg!(target_arch = "x86_64") && flags & !KNOWN == 0;
+    let in_order = find(qp).and_then(|object| {
+        let own = object.own();
+        let device = own.context.adapter.live()?;
+        Ok(device.with(|hca| hca.lands_in_order(own.qpn))?)
+    });
+    match in_order.is_ok_and(|in_order| in_order && writes_in_order) {
+        true if flags & IBV_QUERY_QP_DATA_IN_ORDER_RETURN_CAPS != 0 => {
+            IBV_QUERY_QP_DATA_IN_ORDER_WHOLE_MSG | IBV_QUERY_QP_DATA_IN_ORDER_ALIGNED_128_BYTES
+        }
+        true => 1,
+        false => 0,
+    }
 }
 
 /// Attributes of a queue pair and of its creation (ibv_query_qp(3)).

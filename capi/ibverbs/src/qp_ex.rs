@@ -20,7 +20,7 @@ use crate::abi::{
 };
 use crate::adapter::Adapter;
 use crate::error::{Error, pointer, status};
-use crate::qp::{self, Batch, DcEnd, Qp};
+use crate::qp::{self, Batch, Qp, Wanted};
 use crate::{ah, chain, convert, mw, xrc_qp};
 
 const OPERATIONS: u64 = IBV_QP_EX_WITH_RDMA_WRITE
@@ -44,15 +44,15 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
     let ex = unsafe { modify("qp_init_attr_ex", init) }.map_err(Error::from);
     pointer(
         "ibv_create_qp_ex",
-        ex.and_then(|ex| create_extended(context, ex, None)),
+        ex.and_then(|ex| create_extended(context, ex, Wanted::default())),
     )
 }
 
-/// `dc` is given for queue pairs of the dynamically connected transport.
+/// `direct` is what direct verbs ask for.
 pub(crate) fn create_extended(
     context: *mut ibv_context,
     ex: &mut ibv_qp_init_attr_ex,
-    dc: Option<DcEnd>,
+    direct: Wanted,
 ) -> Result<*mut ibv_qp, Error> {
     const KNOWN: u32 = IBV_QP_INIT_ATTR_PD
         | IBV_QP_INIT_ATTR_XRCD
@@ -81,7 +81,7 @@ pub(crate) fn create_extended(
     }
     // SAFETY: the plain structure is the head of the extended one.
     let init = unsafe { &mut *std::ptr::from_mut(ex).cast() };
-    let made = qp::create(ex.pd, init, dc, |base| match operations {
+    let made = qp::create(ex.pd, init, direct, |base| match operations {
         Some(operations) => extended(base, operations),
         None => ibv_qp_ex::of(base),
     })?;

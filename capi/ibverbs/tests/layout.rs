@@ -151,6 +151,7 @@ fn structures_of_direct_verbs_are_those_of_the_installed_header() {
         ("comp_mask", offset_of!(mlx5dv_context, comp_mask)),
         ("dc_odp_caps", offset_of!(mlx5dv_context, dc_odp_caps)),
         ("num_lag_ports", offset_of!(mlx5dv_context, num_lag_ports)),
+        ("crypto_caps", offset_of!(mlx5dv_context, crypto_caps)),
     ] {
         facts.push(Fact(
             format!("offsetof(struct mlx5dv_context, {field})"),

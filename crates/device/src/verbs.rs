@@ -8,6 +8,7 @@ mod group;
 mod look;
 mod mr;
 mod mw;
+mod order;
 mod qp;
 mod srq;
 

@@ -101,6 +101,12 @@ impl Qp {
         self.responder.reports = agreed && self.repeats_selectively();
     }
 
+    /// Has its packets take many paths from now on, before it is connected.
+    pub fn route_adaptively(&mut self) {
+        self.config.adaptive_routing = true;
+        self.repeat_as_configured();
+    }
+
     /// Returns the bytes of packets that it keeps because they have come before their turn.
     pub fn kept_bytes(&self) -> u32 {
         self.responder.kept.bytes()

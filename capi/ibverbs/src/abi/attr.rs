@@ -41,6 +41,12 @@ pub const IBV_QP_INIT_ATTR_PD: u32 = 1;
 pub const IBV_QP_INIT_ATTR_XRCD: u32 = 1 << 1;
 pub const IBV_QP_CREATE_BLOCK_SELF_MCAST_LB: u32 = 1 << 1;
 
+/// The flags of the question, and the bits of the answer; later than release 44.
+pub const IBV_QUERY_QP_DATA_IN_ORDER_RETURN_CAPS: u32 = 1;
+pub const IBV_QUERY_QP_DATA_IN_ORDER_DEVICE_ONLY: u32 = 1 << 1;
+pub const IBV_QUERY_QP_DATA_IN_ORDER_WHOLE_MSG: i32 = 1;
+pub const IBV_QUERY_QP_DATA_IN_ORDER_ALIGNED_128_BYTES: i32 = 1 << 1;
+
 pub const IBV_QP_INIT_ATTR_CREATE_FLAGS: u32 = 1 << 2;
 pub const IBV_QP_INIT_ATTR_SEND_OPS_FLAGS: u32 = 1 << 6;
 

@@ -25,6 +25,39 @@ pub struct mlx5dv_striding_rq_caps {
     pub supported_qpts: u32,
 }
 
+#[repr(C)]
+pub struct mlx5dv_sig_caps {
+    pub block_size: u64,
+    pub block_prot: u32,
+    pub t10dif_bg: u16,
+    pub crc_type: u16,
+}
+
+#[repr(C)]
+pub struct mlx5dv_dci_streams_caps {
+    pub max_log_num_concurent: u8,
+    pub max_log_num_errored: u8,
+}
+
+#[repr(C)]
+pub struct mlx5dv_crypto_caps {
+    pub failed_selftests: u16,
+    pub crypto_engines: u8,
+    pub wrapped_import_method: u8,
+    pub log_max_num_deks: u8,
+    pub flags: u32,
+}
+
+/// The most receive requests of queue pairs whose packets come in any order.
+#[repr(C)]
+pub struct mlx5dv_ooo_recv_wrs_caps {
+    pub max_rc: u32,
+    pub max_xrc: u32,
+    pub max_dct: u32,
+    pub max_ud: u32,
+    pub max_uc: u32,
+}
+
 /// The fields up to the last one that these devices fill. Programs ask for each by a bit of `comp_mask`.
 #[repr(C)]
 pub struct mlx5dv_context {
@@ -41,10 +74,20 @@ pub struct mlx5dv_context {
     pub dc_odp_caps: u32,
     pub hca_core_clock: *mut c_void,
     pub num_lag_ports: u8,
+    pub sig_caps: mlx5dv_sig_caps,
+    pub dci_streams_caps: mlx5dv_dci_streams_caps,
+    pub max_wr_memcpy_length: usize,
+    pub crypto_caps: mlx5dv_crypto_caps,
+    pub max_dc_rd_atom: u64,
+    pub max_dc_init_rd_atom: u64,
+    pub reg_c0: mlx5dv_reg,
+    /// Later than release 44.
+    pub ooo_recv_wrs_caps: mlx5dv_ooo_recv_wrs_caps,
 }
 
 pub const MLX5DV_CONTEXT_MASK_DC_ODP_CAPS: u64 = 1 << 7;
 pub const MLX5DV_CONTEXT_MASK_NUM_LAG_PORTS: u64 = 1 << 9;
+pub const MLX5DV_CONTEXT_MASK_OOO_RECV_WRS: u64 = 1 << 16;
 
 /// The fields of release 44; `comp_mask` names those that came later.
 #[repr(C)]
@@ -100,6 +143,8 @@ pub const MLX5DV_QP_INIT_ATTR_MASK_DCI_STREAMS: u64 = 1 << 3;
 
 pub const MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE: u32 = 1 << 3;
 pub const MLX5DV_QP_CREATE_ALLOW_SCATTER_TO_CQE: u32 = 1 << 4;
+/// Later than release 44.
+pub const MLX5DV_QP_CREATE_OOO_DP: u32 = 1 << 7;
 
 /// `dct_access_key` shares its place with attributes of streams, which these devices do not have.
 #[repr(C)]

@@ -10,14 +10,14 @@ use ferroce_device::QpType;
 
 use crate::abi::{
     IBV_QPT_DRIVER, MLX5DV_DCTYPE_DCI, MLX5DV_DCTYPE_DCT, MLX5DV_QP_CREATE_ALLOW_SCATTER_TO_CQE,
-    MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE, MLX5DV_QP_INIT_ATTR_MASK_DC,
+    MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE, MLX5DV_QP_CREATE_OOO_DP, MLX5DV_QP_INIT_ATTR_MASK_DC,
     MLX5DV_QP_INIT_ATTR_MASK_DCI_STREAMS, MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS,
     MLX5DV_QP_INIT_ATTR_MASK_SEND_OPS_FLAGS, ibv_ah, ibv_context, ibv_qp, ibv_qp_ex,
     ibv_qp_init_attr_ex, mlx5dv_dc_init_attr, mlx5dv_qp_ex, mlx5dv_qp_init_attr,
 };
 use crate::direct::Direct;
 use crate::error::{Error, pointer};
-use crate::qp::{self, DcEnd};
+use crate::qp::{self, DcEnd, Wanted};
 use crate::{ah, qp_ex};
 
 /// Makes a queue pair (mlx5dv_create_qp(3)).
@@ -32,18 +32,17 @@ pub unsafe extern "C" fn mlx5dv_create_qp(
         change("qp_attr", init)
             .map_err(Error::from)
             .and_then(|init| {
-                let dc = match direct.is_null() {
-                    true => None,
-                    false => dc_end(init.qp_type, read("mlx5_qp_attr", direct)?)?,
+                let wanted = match direct.is_null() {
+                    true => Wanted::default(),
+                    false => wanted(init.qp_type, read("mlx5_qp_attr", direct)?)?,
                 };
-                qp_ex::create_extended(context, init, dc)
+                qp_ex::create_extended(context, init, wanted)
             })
     };
     pointer("mlx5dv_create_qp", made)
 }
 
-/// The end of DC that is asked for, if it is one.
-fn dc_end(qp_type: i32, direct: &mlx5dv_qp_init_attr) -> Result<Option<DcEnd>, Error> {
+fn wanted(qp_type: i32, direct: &mlx5dv_qp_init_attr) -> Result<Wanted, Error> {
     const KNOWN: u64 = MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS
         | MLX5DV_QP_INIT_ATTR_MASK_DC
         | MLX5DV_QP_INIT_ATTR_MASK_SEND_OPS_FLAGS
@@ -52,9 +51,11 @@ fn dc_end(qp_type: i32, direct: &mlx5dv_qp_init_attr) -> Result<Option<DcEnd>, E
     if has(!KNOWN) {
         return Err(Error::Unsupported("an attribute in comp_mask"));
     }
-    if has(MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS) {
-        check_flags(direct.create_flags)?;
-    }
+    let flags = match has(MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS) {
+        true => direct.create_flags,
+        false => 0,
+    };
+    check_flags(flags)?;
     if has(MLX5DV_QP_INIT_ATTR_MASK_SEND_OPS_FLAGS) && direct.send_ops_flags != 0 {
         return Err(Error::Unsupported(
             "an operation in send_ops_flags of mlx5_qp_attr",
@@ -63,28 +64,30 @@ fn dc_end(qp_type: i32, direct: &mlx5dv_qp_init_attr) -> Result<Option<DcEnd>, E
     if has(MLX5DV_QP_INIT_ATTR_MASK_DCI_STREAMS) {
         return Err(Error::Unsupported("a DCI with streams"));
     }
-    match (has(MLX5DV_QP_INIT_ATTR_MASK_DC), qp_type) {
-        (true, IBV_QPT_DRIVER) => end_of(&direct.dc_init_attr).map(Some),
+    let dc = match (has(MLX5DV_QP_INIT_ATTR_MASK_DC), qp_type) {
+        (true, IBV_QPT_DRIVER) => Some(end_of(&direct.dc_init_attr)?),
         (true, _) => {
             let allowed = "IBV_QPT_DRIVER, with MLX5DV_QP_INIT_ATTR_MASK_DC";
-            Err(Error::invalid("qp_type", qp_type, allowed))
+            return Err(Error::invalid("qp_type", qp_type, allowed));
         }
         (false, IBV_QPT_DRIVER) => {
             let allowed = "MLX5DV_QP_INIT_ATTR_MASK_DC, with IBV_QPT_DRIVER";
-            Err(Error::invalid("comp_mask", direct.comp_mask, allowed))
+            return Err(Error::invalid("comp_mask", direct.comp_mask, allowed));
         }
-        (false, _) => Ok(None),
-    }
+        (false, _) => None,
+    };
+    let any_order = flags & MLX5DV_QP_CREATE_OOO_DP != 0;
+    Ok(Wanted { dc, any_order })
 }
 
 /// Where a card puts small messages is invisible, and these devices have one way only.
 fn check_flags(flags: u32) -> Result<(), Error> {
     const BOTH: u32 =
         MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE | MLX5DV_QP_CREATE_ALLOW_SCATTER_TO_CQE;
-    if flags & !BOTH != 0 {
+    if flags & !(BOTH | MLX5DV_QP_CREATE_OOO_DP) != 0 {
         return Err(Error::Unsupported("a flag in create_flags"));
     }
-    if flags == BOTH {
+    if flags & BOTH == BOTH {
         let allowed = "one of DISABLE_SCATTER_TO_CQE and ALLOW_SCATTER_TO_CQE";
         return Err(Error::invalid("create_flags", flags, allowed));
     }
