@@ -555,6 +555,14 @@ fn answers_about_congestion_are_what_the_files_say() {
         total(&selective, "dropped_full"),
         total(&selective, "retransmitted")
     );
+    let name = "slow-and-flapping";
+    let hashed = summary(name);
+    about(took_ms(&hashed), 87.0);
+    assert_eq!(total(&hashed, "timeouts"), 44);
+    let routed = "--set switch.routing=adaptive --set device.adaptive_routing=true";
+    let routed = summary(&format!("{name} {routed}"));
+    about(took_ms(&routed), 43.0);
+    assert_eq!(total(&routed, "timeouts"), 0);
     let (defaults, tuned) = (summary("dcqcn-defaults"), summary("dcqcn-barre"));
     about(took_ms(&defaults), 11.1);
     about(took_ms(&tuned), 11.6);

@@ -307,6 +307,11 @@ impl Line {
         self.under_way.pop_front().map(|(_, item)| item)
     }
 
+    /// Whether it has a carrier.
+    pub(crate) fn is_up(&self) -> bool {
+        self.is_up
+    }
+
     /// Mends the line.
     pub(crate) fn mend(&mut self) {
         self.is_up = true;

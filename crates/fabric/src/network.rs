@@ -411,7 +411,8 @@ impl<P: Parcel> Network<P> {
         pick(ports, frame.flow, switch.salt)
     }
 
-    /// The port whose queue takes the shortest time to leave; of several, the next one from `first` on.
+    /// The port whose queue takes the shortest time to leave, of those that have a carrier if one has; of
+    /// several, the next one from `first` on.
     fn least_loaded(
         &self,
         index: usize,
@@ -426,7 +427,10 @@ impl<P: Parcel> Network<P> {
             let waiting = port.queue_bytes() + u64::from(frame.bytes);
             let waiting = u32::try_from(waiting).unwrap_or(u32::MAX);
             let free_at = line.free_at.max(self.now);
-            free_at.after(line.rate().transmission(waiting))
+            (
+                !line.is_up(),
+                free_at.after(line.rate().transmission(waiting)),
+            )
         };
         let (before, after) = ports.split_at(first);
         after.iter().chain(before).min_by_key(load).copied()

@@ -9,6 +9,8 @@ use ferroce_base::time::Span;
 pub(crate) struct Tolerance {
     round_trip: Span,
     variation: Span,
+    /// The shortest of the last round trips: it rises slowly to longer ones.
+    least: Span,
 }
 
 impl Tolerance {
@@ -16,11 +18,15 @@ impl Tolerance {
     pub(crate) const FIRST: Self = Self {
         round_trip: Span::from_micros(250),
         variation: Span::from_micros(125),
+        least: Span::from_micros(250),
     };
     /// Clocks of hosts and switches do not tell less apart.
     const MIN: Span = Span::from_micros(1);
     /// A few of the largest adaptive timeouts.
     const MAX: Span = Span::from_millis(100);
+    /// In shortest round trips. A packet that a slow path holds for longer arrives sooner if it goes again by
+    /// another one, and those behind it need not wait.
+    const LEAST_MAX: u64 = 4;
 
     /// An answer has come this long after the request that asked for it.
     pub(crate) fn note(&mut self, rtt: Span) {
@@ -29,12 +35,17 @@ impl Tolerance {
             true => Self {
                 round_trip: rtt,
                 variation: rtt / 2,
+                least: rtt,
             },
             false => {
                 let off = rtt.max(self.round_trip) - rtt.min(self.round_trip);
                 Self {
                     round_trip: self.round_trip * 7 / 8 + rtt / 8,
                     variation: self.variation * 3 / 4 + off / 4,
+                    least: match rtt < self.least {
+                        true => rtt,
+                        false => self.least + (rtt - self.least) / 64,
+                    },
                 }
             }
         };
@@ -42,7 +53,9 @@ impl Tolerance {
 
     pub(crate) fn span(&self) -> Span {
         let span = self.round_trip * 2 + self.variation * 4;
-        span.clamp(Self::MIN, Self::MAX)
+
+        span.min(self.least * Self::LEAST_MAX)
+            .clamp(Self::MIN, Self::MAX)
     }
 }
 
@@ -67,7 +80,14 @@ mod tests {
             tolerance.note(MICROSECOND * 10);
             tolerance.note(MICROSECOND * 50);
         }
-        assert!(tolerance.span() > MICROSECOND * 90, "{tolerance:?}");
+        let four = MICROSECOND * 10 * Tolerance::LEAST_MAX;
+        assert!(tolerance.span() >= four, "{tolerance:?}");
+        assert!(tolerance.span() < four + four / 8, "{tolerance:?}");
+        // Both have one.
+        for _ in 0..500 {
+            tolerance.note(MICROSECOND * 50);
+        }
+        assert!(tolerance.span() > MICROSECOND * 99, "{tolerance:?}");
         tolerance.note(Span::from_secs(100));
         assert!(tolerance.span() <= Tolerance::MAX);
     }

@@ -16,7 +16,7 @@ const LISTED: usize = 20;
 
 const EXAMPLES: &str = exit_codes!(
     "Examples:
-  ferroce sweep plan survival                the built-in sweep
+  ferroce sweep plan survival                a built-in sweep
   ferroce sweep plan sweep.toml -o results --shards 8"
 );
 

@@ -19,17 +19,25 @@ struct BuiltIn {
     scenario: &'static str,
 }
 
-const BUILT_IN: &[BuiltIn] = &[BuiltIn {
-    name: "survival",
-    sweep: include_str!("../../../sweeps/survival.toml"),
-    scenario: include_str!("../../../sweeps/flap.toml"),
-}];
+const BUILT_IN: &[BuiltIn] = &[
+    BuiltIn {
+        name: "survival",
+        sweep: include_str!("../../../sweeps/survival.toml"),
+        scenario: include_str!("../../../sweeps/flap.toml"),
+    },
+    BuiltIn {
+        name: "routing",
+        sweep: include_str!("../../../sweeps/routing.toml"),
+        scenario: include_str!("../../../scenarios/slow-and-flapping.toml"),
+    },
+];
 
-/// The built-in sweeps with their scenarios, as files.
+/// The built-in sweeps as files, with their scenarios unless these are built-in ones themselves.
 pub(crate) fn files() -> impl Iterator<Item = (String, &'static str)> {
     BUILT_IN.iter().flat_map(|known| {
         let sweep = Sweep::parse(known.sweep).ok();
         let scenario = sweep.map(|sweep| (sweep.scenario, known.scenario));
+        let scenario = scenario.filter(|(file, _)| !file.starts_with(".."));
         let sweep = (format!("{}.toml", known.name), known.sweep);
         [sweep].into_iter().chain(scenario)
     })
@@ -38,7 +46,7 @@ pub(crate) fn files() -> impl Iterator<Item = (String, &'static str)> {
 /// Which sweep.
 #[derive(Args, Clone, Debug)]
 pub(super) struct Which {
-    /// Sweep file (TOML), the directory of a sweep that was planned, or the built-in sweep "survival"
+    /// Sweep file (TOML), the directory of a sweep that was planned, or a built-in sweep: survival, routing
     #[arg(value_name = "SWEEP")]
     sweep: PathBuf,
     /// Directory of plan and results [default: NAME.sweep for NAME.toml]
@@ -128,7 +136,7 @@ impl Which {
         let read = |path: &Path| fs::read_to_string(path).map_err(|error| error.to_string());
         let text = read(file).map_err(|error| {
             Failure::input(format_args!(
-                "cannot read {}: {error}; name a sweep file, a directory with a plan, or survival",
+                "cannot read {}: {error}; name a sweep file, a directory with a plan, or a built-in sweep: survival, routing",
                 file.display()
             ))
         })?;
