@@ -93,7 +93,7 @@ mod tests {
                 address.port()
             })
             .collect();
-        assert_eq!(ports.len(), EXITS.into());
+        assert_eq!(ports.len(), usize::from(EXITS));
         assert!(!ports.contains(&4791));
     }
 }
