@@ -11,7 +11,7 @@ use ferroce_prm::roce_accl;
 use ferroce_testing::flight::Content;
 use ferroce_wire::{
     Aeth, AtomicEth, BthFlags, Deth, ExtensionValues, HEADERS_LEN_MAX, Headers, ICRC_LEN, IcrcFlow,
-    IpPair, Opcode, Packet, Psn, Qpn, ROCE_V2_PORT, Reth, Srqn, Syndrome,
+    IpPair, NakCode, Opcode, Packet, Psn, Qpn, ROCE_V2_PORT, Reth, Srqn, Syndrome,
 };
 
 use super::ledger::Kind;
@@ -322,7 +322,12 @@ fn forge(stage: &mut Stage, to: usize, input: &mut Cursor<'_>) {
     };
     if opcode.has_aeth() {
         values.aeth = Aeth {
-            syndrome: Syndrome::from_u8(input.u8()),
+            syndrome: match opcode {
+                Opcode::RcAcknowledgeReport if input.one_in(2) => {
+                    Syndrome::Nak(NakCode::SequenceError)
+                }
+                _ => Syndrome::from_u8(input.u8()),
+            },
             msn: input.u32() & 0xff_ffff,
         };
     }
@@ -358,7 +363,7 @@ fn forge(stage: &mut Stage, to: usize, input: &mut Cursor<'_>) {
     } else {
         0
     };
-    let payload = vec![0x66; payload_len.min(5000)];
+    let payload = vec![input.pick(&[0x66, 0, 0xff]); payload_len.min(5000)];
     let mut bytes = vec![0; HEADERS_LEN_MAX + payload.len() + 3 + ICRC_LEN];
     // What counts here is the content; the wire checks ICRCs of its own flights.
     let ip = IpPair::V4 {

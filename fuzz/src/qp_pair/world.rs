@@ -58,7 +58,16 @@ impl Stage {
         let first = input.u8();
         let hostile = first % 2 == 1;
         let types = types(first / 2 % 8);
-        let sides = [0, 1].map(|index| side::new(index, types[usize::from(index)], input));
+        let sides = [0, 1].map(|index| {
+            let mut side = side::new(index, types[usize::from(index)], input);
+            match (first / 16 % 4, index) {
+                (1, _) | (3, 0) => side.repeat_selectively(true),
+                (2, _) | (3, _) => side.route_adaptively(true),
+                _ => return side,
+            }
+            side.replace_qp();
+            side
+        });
         let mut world = World::of(sides);
         world.as_bytes = true;
         world.net().set_latency(Span::from_nanos(DELAY_NS));
