@@ -16,5 +16,6 @@ mod phantom;
 mod policy;
 mod queues;
 mod registers;
+mod routing;
 mod selective;
 mod xrc;
