@@ -9,6 +9,7 @@ enum {
 	RETURN_CAPS = 1 << 0,
 	DEVICE_ONLY = 1 << 1,
 	OOO_DP = 1 << 7,
+	MASK_MAX_DC_RD_ATOM = 1 << 14,
 	MASK_OOO_RECV_WRS = 1 << 16,
 };
 
@@ -60,14 +61,14 @@ static void ask(const char *what, struct ibv_context *device, uint64_t comp_mask
 {
 	struct context context = { .before.comp_mask = comp_mask, .end = 7 };
 	CHECK(!mlx5dv_query_device(device, &context.before) && context.end == 7);
-	printf("%s: %#llx, at most %u\n", what, (unsigned long long)context.before.comp_mask,
-	       context.ooo_recv_wrs.max_rc);
+	printf("%s: %#llx, at most %u, DC reads %llu\n", what, (unsigned long long)context.before.comp_mask,
+	       context.ooo_recv_wrs.max_rc, (unsigned long long)context.max_dc_rd_atom);
 }
 
 int main(void)
 {
 	struct objects on = make_objects(open_device(0));
-	ask("asked", on.context, MASK_OOO_RECV_WRS);
+	ask("asked", on.context, MASK_MAX_DC_RD_ATOM | MASK_OOO_RECV_WRS);
 	ask("not asked", on.context, 0);
 	ask("garbage", on.context, ~0ull << 10);
 	show("plain", make(&on, IBV_QPT_RC, 0));

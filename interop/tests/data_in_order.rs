@@ -22,9 +22,9 @@ fn found(lab: &Lab, card: &str) -> String {
 fn a_queue_pair_of_any_order_says_so() {
     let lab = Lab::new("data-in-order");
     let expected = format!(
-        "asked: 0x10000, at most 32768\n\
-         not asked: 0, at most 0\n\
-         garbage: 0, at most 0\n\
+        "asked: 0x14000, at most 32768, DC reads 16\n\
+         not asked: 0, at most 0, DC reads 0\n\
+         garbage: 0, at most 0, DC reads 0\n\
          plain: {ORDERED}\n\
          any order: {ANY_ORDER}\n\
          datagrams: EOPNOTSUPP\n\
@@ -33,9 +33,9 @@ fn a_queue_pair_of_any_order_says_so() {
     assert_eq!(found(&lab, "cx7"), expected);
 
     let expected = format!(
-        "asked: 0, at most 0\n\
-         not asked: 0, at most 0\n\
-         garbage: 0, at most 0\n\
+        "asked: 0x4000, at most 0, DC reads 16\n\
+         not asked: 0, at most 0, DC reads 0\n\
+         garbage: 0, at most 0, DC reads 0\n\
          plain: {ORDERED}\n\
          any order: EOPNOTSUPP\n\
          datagrams: EOPNOTSUPP\n\

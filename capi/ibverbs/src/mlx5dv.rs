@@ -17,9 +17,10 @@ use ferroce_runtime::Device;
 pub use self::cq::mlx5dv_create_cq;
 pub use self::qp::{mlx5dv_create_qp, mlx5dv_qp_ex_from_ibv_qp_ex};
 use crate::abi::{
-    MLX5DV_CONTEXT_MASK_DC_ODP_CAPS, MLX5DV_CONTEXT_MASK_NUM_LAG_PORTS,
-    MLX5DV_CONTEXT_MASK_OOO_RECV_WRS, MLX5DV_QUERY_PORT_VPORT_VHCA_ID, ibv_context, ibv_device,
-    ibv_qp, mlx5dv_context, mlx5dv_context_attr, mlx5dv_ooo_recv_wrs_caps, mlx5dv_port,
+    MLX5DV_CONTEXT_MASK_DC_ODP_CAPS, MLX5DV_CONTEXT_MASK_MAX_DC_RD_ATOM,
+    MLX5DV_CONTEXT_MASK_NUM_LAG_PORTS, MLX5DV_CONTEXT_MASK_OOO_RECV_WRS,
+    MLX5DV_QUERY_PORT_VPORT_VHCA_ID, ibv_context, ibv_device, ibv_qp, mlx5dv_context,
+    mlx5dv_context_attr, mlx5dv_ooo_recv_wrs_caps, mlx5dv_port,
 };
 use crate::error::{Error, pointer, status};
 use crate::{context, convert, devices, open, qp as queue_pair};
@@ -62,26 +63,33 @@ pub unsafe extern "C" fn mlx5dv_query_device(
     context: *mut ibv_context,
     attrs: *mut mlx5dv_context,
 ) -> c_int {
-    const CAPS: u64 = MLX5DV_CONTEXT_MASK_DC_ODP_CAPS | MLX5DV_CONTEXT_MASK_NUM_LAG_PORTS;
     let result = context::find(context).and_then(|own| {
         check("attrs_out", attrs)?;
         let relaxes = |hca: &mut Hca| hca.can_route_adaptively(QpType::Rc);
-        let can_relax = own.adapter.device.with(relaxes);
+        let newer = match own.adapter.device.with(relaxes) {
+            true => MLX5DV_CONTEXT_MASK_MAX_DC_RD_ATOM | MLX5DV_CONTEXT_MASK_OOO_RECV_WRS,
+            false => MLX5DV_CONTEXT_MASK_MAX_DC_RD_ATOM,
+        };
         // SAFETY: not null, and a structure of the program that may be written to. It has the fields
         // that its `comp_mask` names.
         unsafe {
             let asked = (*attrs).comp_mask;
             // Bits that release 65 does not know show that the program has set none.
-            let caps = match can_relax && asked < MLX5DV_CONTEXT_MASK_OOO_RECV_WRS << 1 {
-                true => CAPS | MLX5DV_CONTEXT_MASK_OOO_RECV_WRS,
-                false => CAPS,
+            let newer = match asked < MLX5DV_CONTEXT_MASK_OOO_RECV_WRS << 1 {
+                true => newer,
+                false => 0,
             };
+            let caps = MLX5DV_CONTEXT_MASK_DC_ODP_CAPS | MLX5DV_CONTEXT_MASK_NUM_LAG_PORTS | newer;
             let known = asked & caps;
             if known & MLX5DV_CONTEXT_MASK_DC_ODP_CAPS != 0 {
                 (*attrs).dc_odp_caps = limits::ODP_RC_CAPS;
             }
             if known & MLX5DV_CONTEXT_MASK_NUM_LAG_PORTS != 0 {
                 (*attrs).num_lag_ports = own.adapter.lag_ports();
+            }
+            if known & MLX5DV_CONTEXT_MASK_MAX_DC_RD_ATOM != 0 {
+                (*attrs).max_dc_rd_atom = limits::MAX_RD_ATOMIC.into();
+                (*attrs).max_dc_init_rd_atom = limits::MAX_RD_ATOMIC.into();
             }
             if known & MLX5DV_CONTEXT_MASK_OOO_RECV_WRS != 0 {
                 (*attrs).ooo_recv_wrs_caps = mlx5dv_ooo_recv_wrs_caps {

@@ -78,15 +78,17 @@ pub struct mlx5dv_context {
     pub dci_streams_caps: mlx5dv_dci_streams_caps,
     pub max_wr_memcpy_length: usize,
     pub crypto_caps: mlx5dv_crypto_caps,
+    /// From here on later than release 44.
     pub max_dc_rd_atom: u64,
     pub max_dc_init_rd_atom: u64,
     pub reg_c0: mlx5dv_reg,
-    /// Later than release 44.
     pub ooo_recv_wrs_caps: mlx5dv_ooo_recv_wrs_caps,
 }
 
 pub const MLX5DV_CONTEXT_MASK_DC_ODP_CAPS: u64 = 1 << 7;
 pub const MLX5DV_CONTEXT_MASK_NUM_LAG_PORTS: u64 = 1 << 9;
+/// Later than release 44.
+pub const MLX5DV_CONTEXT_MASK_MAX_DC_RD_ATOM: u64 = 1 << 14;
 pub const MLX5DV_CONTEXT_MASK_OOO_RECV_WRS: u64 = 1 << 16;
 
 /// The fields of release 44; `comp_mask` names those that came later.
