@@ -246,6 +246,11 @@ fn impossible_conditions_are_reported_in_advance() {
     let quiet = star("[switch.ecn]\npreset = 'hpcc'\n");
     assert_eq!(warnings(&quiet), [""; 0]);
     warns(STAR, "no switch marks");
+    let routed = "[switch]\nrouting = 'random'\n[device]\nadaptive_routing = true\n";
+    assert_eq!(
+        warnings(&star(&format!("{routed}[switch.ecn]\npreset = 'hpcc'\n"))),
+        [""; 0]
+    );
     for (more, words) in [
         (
             "[switch]\nbuffer = '1MiB'\n[switch.ecn]\nkmin='600KB'\nkmax='700KB'\npmax=1",
@@ -274,6 +279,14 @@ fn impossible_conditions_are_reported_in_advance() {
         (
             "[switch]\nbuffer = '64KiB'\n[switch.pfc]\npriorities = [3]",
             "nothing is left to share",
+        ),
+        (
+            "[switch]\nrouting = 'random'",
+            "devices take each gap for a loss",
+        ),
+        (
+            "[switch]\nrouting = 'adaptive'",
+            "no packet may take another path",
         ),
         (
             "[[fault]]\nkind='link-down'\nlink='h0'\nat='61s'",

@@ -7,7 +7,7 @@ use ferroce_device::{Pairing, Qos, Trust};
 
 use super::Scenario;
 use crate::topology::NodeId;
-use crate::{Fault, JobConfig, OnError};
+use crate::{Fault, JobConfig, OnError, Routing};
 
 /// A suspicious value in a scenario that can be run.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -41,6 +41,7 @@ impl Scenario {
         if self.topology.switches() > 0 {
             self.check_marks(&mut say);
             self.check_pauses(&mut say);
+            self.check_routing(&mut say);
         }
         self.check_size(&mut say);
         findings.sort_by_key(|finding| finding.line);
@@ -174,6 +175,22 @@ impl Scenario {
     }
 
     /// Marks that are never made, or have no effect.
+    /// Switches that spread packets over paths, and devices, that do not fit each other.
+    fn check_routing(&self, say: &mut dyn FnMut(&str, String)) {
+        let routed = self.device.routes_adaptively();
+        let text = match self.switch.routing {
+            Routing::Random if !routed => {
+                "packets of a flow overtake each other, and devices take each gap for a loss; set \
+                 device.adaptive_routing = true"
+            }
+            Routing::Adaptive if !routed => {
+                "no packet may take another path than its flow; set device.adaptive_routing = true"
+            }
+            _ => return,
+        };
+        say("switch.routing", text.into());
+    }
+
     fn check_marks(&self, say: &mut dyn FnMut(&str, String)) {
         let params = self.device.settings.congestion();
         let heeds = |job: &JobConfig| params.heeds_cnps(job.priority(self.device.qos));

@@ -47,6 +47,12 @@ impl Device {
         })
     }
 
+    /// Returns whether packets take many paths.
+    pub(super) fn routes_adaptively(&self) -> bool {
+        let register = self.settings.to_parts().roce_accl;
+        is_set(&register, &reg::ADAPTIVE_ROUTING_FORCED_EN)
+    }
+
     fn extended_retry_count(&self) -> Option<u8> {
         self.settings.personality().extended_retry_count
     }
@@ -311,7 +317,6 @@ fn activate(register: &mut [u8], profile: &Profile) {
     }
 }
 
-/// Has queue pairs repeat selectively, or not, in the register ROCE_ACCL.
 /// Keys that stand for a field of ROCE_ACCL, which a policy leaves alone.
 const SWITCHES: [(&str, &Field); 2] = [
     ("selective_repeat", &reg::SELECTIVE_REPEAT_FORCED_EN),
