@@ -140,6 +140,10 @@ pub(crate) struct ProgramArgs {
     /// udp, or shm (shared memory alone; packets to others are dropped) [default: the device's]
     #[arg(long, value_name = "LINK")]
     link: Option<LinkSetting>,
+    /// Run each device's own thread as a process beside the program, which answers peers while the
+    /// program is stopped (SIGSTOP, a breakpoint)
+    #[arg(long)]
+    card_process: bool,
     /// Show the devices as cards in /dev/fwctl, whose registers tools such as mstreg read and write
     #[arg(long)]
     fwctl: bool,
@@ -396,6 +400,9 @@ impl Prepared {
         }
         if let Some(link) = on.link {
             environment.set("FERROCE_LINK", link);
+        }
+        if on.card_process {
+            environment.set("FERROCE_CARD_PROCESS", 1);
         }
         if let (Some(_), [device]) = (&on.device, devices.as_slice()) {
             // With the address, because a device may be known from this variable alone.

@@ -79,6 +79,8 @@ impl Adapter {
         let options = AttachOptions {
             tap: capture::tap(),
             once_more: least_used.is_some(),
+            card_process: std::env::var_os("FERROCE_CARD_PROCESS")
+                .is_some_and(|value| value == "1"),
             ..AttachOptions::default()
         };
         let attached = Device::attach(&registry, &listed.spec.name, options);

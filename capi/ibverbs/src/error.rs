@@ -185,9 +185,13 @@ impl Error {
             Self::Probed { errno, .. } | Self::Refused { errno, .. } | Self::Reported(errno) => {
                 *errno
             }
-            Self::Open(OpenError::Helper(error)) | Self::Os(error) => {
-                error.raw_os_error().unwrap_or(libc::EIO)
+            Self::Open(OpenError::CardProcess(error))
+                if error.kind() == io::ErrorKind::Unsupported =>
+            {
+                libc::EOPNOTSUPP
             }
+            Self::Open(OpenError::Helper(error) | OpenError::CardProcess(error))
+            | Self::Os(error) => error.raw_os_error().unwrap_or(libc::EIO),
             Self::Open(OpenError::Registry(error)) | Self::Registry(error) => registry_errno(error),
             Self::Open(OpenError::Full { .. }) => libc::EUSERS,
             Self::Open(_) => libc::EADDRINUSE,

@@ -14,9 +14,11 @@
 //! | `list` | a list that can be read without a lock |
 //! | `interface`, `identity` | the host's interfaces; who this process is |
 //! | `thread` | threads in a program that is not the library's own |
+//! | `companion`, `program` | a thread that continues as a process of its own, and the program it serves |
 //! | `slice`, `ticks`, `limit` | time slices, the processor's counter, limits of a process |
 #![allow(unsafe_code, reason = "system calls")]
 
+mod companion;
 mod descriptors;
 mod epoll;
 mod file;
@@ -25,6 +27,7 @@ mod identity;
 mod interface;
 mod limit;
 mod list;
+mod program;
 mod region;
 mod slice;
 mod tap;
@@ -33,6 +36,7 @@ mod ticks;
 mod wait;
 mod wall_clock;
 
+pub use companion::{program_id, run_as_companion};
 pub use descriptors::{memory_file, receive_with, send_with};
 pub use epoll::Epoll;
 pub use file::{
@@ -43,6 +47,7 @@ pub use identity::{NetworkNamespace, effective_uid, outer_uid};
 pub use interface::{Interface, own_addresses};
 pub use limit::{after, remedy};
 pub use list::List;
+pub use program::Program;
 pub use region::{Region, fixed_memory_file};
 pub use slice::shorten_slice;
 pub use tap::{Seen, Tap, TapDirection};

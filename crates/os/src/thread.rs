@@ -9,11 +9,11 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 /// is at most four times as large. With less than a quarter of the 2 MiB and 8 MiB that threads of
 /// programs have by default, the library's threads never continue on a stack that the program asked
 /// for, which valgrind would blame the program for.
-const STACK_SIZE: usize = 384 << 10;
+pub(crate) const STACK_SIZE: usize = 384 << 10;
 
 /// What a thread does to itself, which blocked or not ends it or goes to a handler: a program's write
 /// barrier must also hear of what a device writes.
-const OWN_FAULTS: [Signal; 6] = [
+pub(crate) const OWN_FAULTS: [Signal; 6] = [
     Signal::SIGSEGV,
     Signal::SIGBUS,
     Signal::SIGFPE,

@@ -6,10 +6,10 @@ mod kind;
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
-use std::process;
 
 use ferroce_base::time::Span;
 use ferroce_device::{Hca, LimitLook, Phase, QpState, Time, cm::CmState};
+use ferroce_os::program_id;
 use serde::{Deserialize, Serialize};
 
 pub use self::kind::{Form, KINDS, Key, Kind};
@@ -422,7 +422,7 @@ pub fn rows(
         hca,
         addresses,
         now,
-        pid: process::id(),
+        pid: program_id(),
         comm: own_name(),
     };
     match query {

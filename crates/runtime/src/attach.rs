@@ -30,6 +30,8 @@ pub struct AttachOptions {
     /// The process has the device open, and shares it with itself from now on. Half of the slots are left
     /// to processes that have none.
     pub once_more: bool,
+    /// The device's helper is a process of its own, which goes on while the program is stopped.
+    pub card_process: bool,
 }
 
 impl Device {
@@ -39,8 +41,9 @@ impl Device {
         name: &str,
         options: AttachOptions,
     ) -> Result<Self, OpenError> {
+        let card_process = options.card_process;
         let (mut device, waiter) = Self::attach_unserved(registry, name, options)?;
-        device.serve(waiter)?;
+        device.serve(waiter, card_process)?;
         Ok(device)
     }
 

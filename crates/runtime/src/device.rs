@@ -6,6 +6,7 @@ mod host;
 mod idle_window;
 mod lock;
 mod progress;
+mod stoppable;
 mod tandem;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -13,7 +14,7 @@ mod watch;
 
 use std::mem;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ use ferroce_device::{
     VerbsError,
 };
 use ferroce_driver::{Ring, patience::WAIT_SPIN};
-use ferroce_os::{Clock, Tap, Waiter, Waker};
+use ferroce_os::{Clock, Tap, Waiter, Waker, run_as_companion};
 use ferroce_registry::{
     DeviceSpec, GidTable, Query, Resource, ServiceClaim, ServiceError, ServiceScope, rows,
 };
@@ -124,9 +125,12 @@ impl Device {
     }
 
     /// Starts the threads that serve a device which several processes may have open.
-    pub(crate) fn serve(&mut self, waiter: Waiter) -> Result<(), OpenError> {
+    pub(crate) fn serve(&mut self, waiter: Waiter, card_process: bool) -> Result<(), OpenError> {
         self.start_watchers()?;
-        self.start_helper(waiter)
+        match card_process {
+            true => self.start_card_process(waiter),
+            false => self.start_helper(waiter),
+        }
     }
 
     /// A device without its helper thread, and what that one will wait by.
@@ -173,9 +177,32 @@ impl Device {
     }
 
     fn start_helper(&mut self, waiter: Waiter) -> Result<(), OpenError> {
+        self.spawn_helper(move |shared| shared.help(waiter, None))
+    }
+
+    /// The same for a helper that is a process of its own. It begins as a thread.
+    fn start_card_process(&mut self, waiter: Waiter) -> Result<(), OpenError> {
+        let (tell, told) = mpsc::channel();
+        self.spawn_helper(move |shared| {
+            let started = run_as_companion(|program| {
+                let _ = tell.send(Ok(()));
+                shared.help(waiter, Some(program));
+            });
+            if let Err(error) = started {
+                let _ = tell.send(Err(error));
+            }
+        })?;
+        let started = told.recv().expect("it tells before it ends");
+        started.map_err(OpenError::CardProcess)
+    }
+
+    fn spawn_helper(
+        &mut self,
+        help: impl FnOnce(&Shared) + Send + 'static,
+    ) -> Result<(), OpenError> {
         let shared = Arc::clone(&self.shared);
         let name = format!("ferroce-{}", shared.first.socket.address().ip());
-        let helper = ferroce_os::spawn(name, move || shared.help(waiter));
+        let helper = ferroce_os::spawn(name, move || help(&shared));
         self.helper = Some(helper.map_err(OpenError::Helper)?);
         Ok(())
     }

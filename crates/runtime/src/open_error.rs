@@ -26,4 +26,7 @@ pub enum OpenError {
     /// No helper thread.
     #[error("cannot start the device's helper thread: {0}{after}", after = after(.0))]
     Helper(#[source] io::Error),
+    /// No card process.
+    #[error("cannot start the card process (--card-process): {0}{after}", after = after(.0))]
+    CardProcess(#[source] io::Error),
 }

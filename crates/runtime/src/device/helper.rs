@@ -1,4 +1,4 @@
-//! The helper thread: serves the device while the program does not.
+//! The helper: serves the device while the program does not.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::thread;
@@ -6,57 +6,79 @@ use std::time::Duration;
 
 use ferroce_driver::patience::{LEAVE, LOOK_AGAIN, POLLING};
 use ferroce_driver::{Helper, Look, Next, Waited};
-use ferroce_os::{Clock, Waiter, shorten_slice, tighten_timer_slack};
+use ferroce_os::{Clock, Program, Waiter, shorten_slice, tighten_timer_slack};
 
 use ferroce_registry::Reader;
 
 use super::lock::EngineGuard;
 use super::progress::Shared;
+use super::stoppable::{CHECK, Stoppable};
 
 impl Shared {
     /// The engine for the helper, unless a program that is around has it. That counts as a poll,
     /// since it may last: a window takes hundreds of microseconds to send, and a helper that queues
     /// up for its lock costs such a program a system call each time.
-    fn lock_for_helper(&self) -> Option<EngineGuard<'_>> {
-        if self.engine.handshake.last_poll().is_none() {
-            return Some(self.lock());
+    fn lock_for_helper(&self, program: Option<&Stoppable<'_>>) -> Option<EngineGuard<'_>> {
+        let is_at_rest = self.engine.handshake.last_poll().is_none();
+        match program {
+            None if is_at_rest => Some(self.lock()),
+            Some(program) if is_at_rest => {
+                let engine = self.lock_beside(program);
+                if engine.is_none() {
+                    thread::park_timeout(LEAVE.into());
+                }
+                engine
+            }
+            program => {
+                let engine = self.try_lock_for_helper(program);
+                if engine.is_none() {
+                    self.engine
+                        .handshake
+                        .note_poll_unless_at_rest(|| Clock.now());
+                }
+                engine
+            }
         }
-        let engine = self.try_lock();
-        if engine.is_none() {
-            self.engine
-                .handshake
-                .note_poll_unless_at_rest(|| Clock.now());
-        }
-        engine
     }
 
-    /// The helper thread: serves the device while the program does not.
-    pub(super) fn help(&self, mut waiter: Waiter) {
+    /// The helper: serves the device while the program does not. `program` is given if this is not one of
+    /// its threads, but runs while they are stopped.
+    pub(super) fn help(&self, mut waiter: Waiter, program: Option<&Program>) {
         let _on_panic = FailOnPanic(self);
+        let program = program.map(Stoppable::new);
+        let program = program.as_ref();
         self.helper.begin();
         // Without it timers are up to 50 us late.
         let _ = tighten_timer_slack();
         // Without it one that has given its core away may get it back 4 ms later.
         let _ = shorten_slice();
         let mut helper = Helper::new(Clock.now());
-        while !self.helper.is_stopped() {
+        while !self.helper.is_stopped() && program.is_none_or(Stoppable::is_there) {
             if self.engine.handshake.is_watch_wanted() {
-                self.keep_watch();
+                self.keep_watch(program);
             }
             match helper.look(Clock.now(), self.engine.handshake.last_poll()) {
                 Look::StandBack(pause) => thread::park_timeout(pause.into()),
                 Look::AwaitAbsence(limit) => {
                     helper.has_waited(self.await_absence(&mut waiter, limit.into()));
                 }
-                Look::Drive { is_around } => self.drive(&mut helper, is_around, &mut waiter),
+                Look::Drive { is_around } => {
+                    self.drive(&mut helper, is_around, &mut waiter, program);
+                }
             }
         }
     }
 
     /// The helper drives the device for a round, and rests as it decides.
-    fn drive(&self, helper: &mut Helper, is_around: bool, waiter: &mut Waiter) {
+    fn drive(
+        &self,
+        helper: &mut Helper,
+        is_around: bool,
+        waiter: &mut Waiter,
+        program: Option<&Stoppable<'_>>,
+    ) {
         self.engine.give_way();
-        let Some(mut engine) = self.lock_for_helper() else {
+        let Some(mut engine) = self.lock_for_helper(program) else {
             return;
         };
         helper.has_begun();
@@ -68,7 +90,7 @@ impl Shared {
             self.publish(&mut engine);
             drop(engine);
             thread::park_timeout(LEAVE.into());
-            match self.lock_for_helper() {
+            match self.lock_for_helper(program) {
                 Some(again) => engine = again,
                 None => return,
             }
@@ -97,9 +119,14 @@ impl Shared {
             Next::Pause(pause) => thread::park_timeout(pause.into()),
             Next::Sleep(until) => {
                 let mut left = until.map(|at| at.since(now).into());
-                if is_other_blocked {
+                let look = match program {
                     // That it takes more does not end the wait.
-                    let look = Duration::from(LOOK_AGAIN);
+                    _ if is_other_blocked => Some(LOOK_AGAIN),
+                    // Neither does the end of the program.
+                    Some(_) => Some(CHECK),
+                    None => None,
+                };
+                if let Some(look) = look.map(Duration::from) {
                     left = Some(left.map_or(look, |left: Duration| left.min(look)));
                 }
                 let woken = waiter.wait_also(&*self.first.socket, self.besides(), left, blocked);

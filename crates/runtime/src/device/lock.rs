@@ -23,6 +23,8 @@ pub(super) struct EngineLock {
     forks: u64,
     /// See [`Self::mark_failed`].
     failed: AtomicBool,
+    /// See [`Self::reserve`].
+    reserved: AtomicBool,
     /// Instead of `engine` once that has failed, and in a child of that process: a device without
     /// anything. A thread that the child does not have may hold the lock of the other one.
     empty: OnceLock<Mutex<Engine>>,
@@ -55,6 +57,7 @@ impl EngineLock {
             engine: CachePadded::new(Mutex::new(engine)),
             forks: os::forks(),
             failed: AtomicBool::new(false),
+            reserved: AtomicBool::new(false),
             empty: OnceLock::new(),
             make_empty: Box::new(make_empty),
             wanted: AtomicUsize::new(0),
@@ -98,8 +101,27 @@ impl EngineLock {
         }
     }
 
+    /// As long as this is true, only [`Self::try_lock_reserved`] takes the engine.
+    pub(super) fn reserve(&self, reserved: bool) {
+        self.reserved.store(reserved, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn is_reserved(&self) -> bool {
+        // A child of `fork` has an engine of its own.
+        self.reserved.load(Ordering::Relaxed) && !self.is_orphaned()
+    }
+
     #[inline]
     pub(super) fn try_lock(&self) -> Result<EngineGuard<'_>, Refused> {
+        match self.is_reserved() {
+            true => Err(Refused::Busy),
+            false => self.try_lock_reserved(),
+        }
+    }
+
+    #[inline]
+    pub(super) fn try_lock_reserved(&self) -> Result<EngineGuard<'_>, Refused> {
         match self.current().try_lock() {
             Ok(engine) => Ok(self.guard(engine)),
             Err(TryLockError::Poisoned(_)) => Err(Refused::Poisoned),
@@ -110,6 +132,9 @@ impl EngineLock {
     /// Waits for the engine; never [`Refused::Busy`].
     #[cold]
     pub(super) fn wait(&self) -> Result<EngineGuard<'_>, Refused> {
+        while self.is_reserved() {
+            thread::yield_now();
+        }
         self.wanted.fetch_add(1, Ordering::Relaxed);
         let engine = self.current().lock();
         self.wanted.fetch_sub(1, Ordering::Relaxed);

@@ -168,7 +168,15 @@ impl Shared {
 
     #[inline]
     pub(super) fn try_lock(&self) -> Option<EngineGuard<'_>> {
-        match self.engine.try_lock() {
+        self.unless_busy(self.engine.try_lock())
+    }
+
+    #[inline]
+    pub(super) fn unless_busy<'a>(
+        &'a self,
+        engine: Result<EngineGuard<'a>, Refused>,
+    ) -> Option<EngineGuard<'a>> {
+        match engine {
             Ok(engine) => Some(engine),
             Err(Refused::Poisoned) => Some(self.lock_failed()),
             Err(Refused::Busy) => None,

@@ -6,6 +6,7 @@ use ferroce_driver::{Ring, Watch, Watched};
 use ferroce_os::Clock;
 
 use super::progress::Shared;
+use super::stoppable::Stoppable;
 use crate::links::Engine;
 
 impl Shared {
@@ -41,7 +42,7 @@ impl Shared {
     }
 
     /// The helper stays awake for requests that wait, until the program turns to something else.
-    pub(super) fn keep_watch(&self) {
+    pub(super) fn keep_watch(&self, program: Option<&Stoppable<'_>>) {
         self.engine.handshake.begin_watch();
         let mut watch = Watch::new(Clock.now());
         loop {
@@ -53,7 +54,7 @@ impl Shared {
                 }
             };
             if watched != Watched::Again
-                && let Some(mut engine) = self.try_lock()
+                && let Some(mut engine) = self.try_lock_for_helper(program)
             {
                 self.send_deferred(&mut engine);
                 if watched == Watched::End {

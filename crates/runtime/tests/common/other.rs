@@ -194,6 +194,10 @@ impl Other {
         link
     }
 
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Stops it as a debugger does; returns when no thread of it runs any more.
     pub fn stop(&self) {
         self.signal(libc::SIGSTOP);
