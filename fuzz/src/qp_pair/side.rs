@@ -341,8 +341,11 @@ impl End for Side {
         match qp.state() {
             QpState::Rts | QpState::Sqd if qp.in_flight() > 0 => {
                 let waits = self.hca.policy().ack_timeout(qp.timeouts()).is_some();
+                // Changed timeouts start when the host can send again.
                 assert!(
-                    !waits || (qp.poll_timeout().is_some() && self.hca.poll_timeout().is_some()),
+                    !waits
+                        || blocked
+                        || (qp.poll_timeout().is_some() && self.hca.poll_timeout().is_some()),
                     "hangs with {} packets in flight and no timer",
                     qp.in_flight()
                 );
