@@ -6,6 +6,7 @@ mod incast;
 mod pace;
 mod priority;
 mod shared;
+mod slow_restart;
 
 use ferroce_dcqcn::Params;
 use ferroce_device::{
