@@ -201,7 +201,7 @@ impl Hca {
     #[must_use]
     pub fn with_admission(mut self, admission: Box<dyn Admission>) -> Self {
         debug_assert_eq!(self.qps.len(), 0, "queue pairs that are not admitted");
-        self.scheduler.admission = Some(admission);
+        self.scheduler.set_admission(admission);
         self
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use ferroce_transport::Counter;
 
 use super::Hca;
+use crate::admission::Seat;
 use crate::error::{RegisterError, WriteLockError};
 use crate::event::Event;
 use crate::impair::{Direction, Impairment};
@@ -125,6 +126,7 @@ impl Hca {
             lost: of_enabled(in_force.slow_restart),
             silent: of_enabled(in_force.slow_restart_idle),
         };
+        self.use_tx_windows(in_force.transmission_window);
         self.ack_dscp = in_force.ack_dscp;
         self.selective_repeat = in_force.selective_repeat;
         self.adaptive_routing = in_force.adaptive_routing;
@@ -132,6 +134,19 @@ impl Hca {
         self.settings = settings;
         if is_followed {
             self.follow_settings(1);
+        }
+    }
+
+    fn use_tx_windows(&mut self, on: bool) {
+        if !self.scheduler.use_tx_windows(on, self.config.speed) {
+            return;
+        }
+        let now = self.common.now;
+        for index in 0..self.qps.indices() as u32 {
+            if let Some(entry) = self.qps.get_mut(index) {
+                entry.seat = Seat::default();
+                self.scheduler.follow_path(now, index, entry);
+            }
         }
     }
 

@@ -17,6 +17,7 @@ fn frame(packet: u32, bytes: u16, priority: u8, ingress: u16) -> Frame {
         priority,
         ecn: Ecn::Capable,
         ingress,
+        takes_any_path: false,
     }
 }
 
