@@ -777,6 +777,6 @@ fn a_dry_run_on_a_card_reads_and_does_not_write() {
     );
     has(write, ["\n0000: 08050000 00000000 0000402c 00000000\n"]);
     // The named fields are selected; the rest is as it was read.
-    has(write, ["\n0010: 00000200 00001401 41000fa0 "]);
+    has(write, ["\n0010: 00000200 00001405 41000fa0 "]);
     assert_eq!(ferroce.good("reg get ROCE_ACCL -d fr0"), before);
 }

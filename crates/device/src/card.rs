@@ -418,7 +418,7 @@ impl Feature {
             Self::AdaptiveRouting => "adaptive_routing",
             Self::TransmissionWindow => "tx_window",
             Self::SlowRestart => "slow_restart",
-            Self::SlowRestartIdle => "slow_restart_idle",
+            Self::SlowRestartIdle => "restart_idle",
             Self::BurstSize => "cc_burst_size",
             Self::Ifa2TurnAround => "ifa2",
             Self::Histogram => "histogram",
