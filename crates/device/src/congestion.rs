@@ -98,7 +98,7 @@ impl Congestion {
         self.enabled
     }
 
-    /// What a limiter goes by.
+    /// The settings of limiters.
     pub(crate) fn pacing<'a>(&'a self, host: &'a HostProfile) -> Pacing<'a> {
         Pacing {
             config: self.rp(),

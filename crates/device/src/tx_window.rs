@@ -1,5 +1,5 @@
 //! The transmission windows of a card (`roce_tx_window_en`): how much each queue pair may have in
-//! flight, by what becomes of its packets.
+//! flight, by its round trips and losses.
 //!
 //! A host whose packets are lost when a buffer is full brings an [`Admission`] of its own, which has one
 //! window for all queue pairs to a peer and is always on. This one is for cards: no packet waits for the

@@ -12,7 +12,7 @@ const WAIT_MAX: Span = Span::from_millis(100);
 /// A debt takes no longer than this, also if settings change under it.
 const DEBT_MAX: Span = Span::from_millis(50);
 
-/// What the limiters of a device go by.
+/// The settings of a device's limiters.
 pub(crate) struct Pacing<'a> {
     pub(crate) config: &'a NvidiaConfig,
     pub(crate) host: &'a HostProfile,

@@ -80,9 +80,9 @@ impl Found<'_> {
         }
     }
 
-    /// Something has to be sent again, which slow restart takes for a CNP though none has come: it
-    /// counts as one at once, and slows the queue pair down when that goes on.
-    //= F13
+    /// Something has to be sent again, which slow restart takes for a CNP: it counts as one at once, and
+    /// slows the queue pair down when that goes on.
+    //= F13: though no CNP has come.
     #[cold]
     pub(super) fn restart_after_loss(&mut self) {
         if self.is_among(self.common.slow_restart.lost) {

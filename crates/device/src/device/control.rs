@@ -137,6 +137,9 @@ impl Hca {
         }
     }
 
+    /// Gives each queue pair a transmission window, or none; see [`Scheduler::use_tx_windows`].
+    ///
+    /// [`Scheduler::use_tx_windows`]: crate::scheduler::Scheduler::use_tx_windows
     fn use_tx_windows(&mut self, on: bool) {
         if !self.scheduler.use_tx_windows(on, self.config.speed) {
             return;

@@ -10,7 +10,7 @@ use crate::net::*;
 fn incast(windows: bool) -> (Span, u64) {
     let mut net = Net::new(star(9, LINK));
     net.selective = true;
-    // Timers that hardly count: a few packets of a small window have no successor that tells of them.
+    // Short timers: the last packets of a small window have no successor that reveals their loss.
     net.personality.initial_exponent = Some(4);
     net.switch = SwitchConfig {
         lossless: 0,
