@@ -27,9 +27,9 @@ fn a_set_asks_and_writes_back_what_it_has_read() {
     };
     let set = args("--reg_name ROCE_ACCL --set roce_adp_retrans_en=0");
     for (typed, expected) in [
-        ("n\n", "0x00000001"),
-        ("", "0x00000001"),
-        ("y\n", "0x00000000"),
+        ("n\n", "0x00000005"),
+        ("", "0x00000005"),
+        ("y\n", "0x00000004"),
     ] {
         let (code, out, err) = place.answer(&set, typed);
         assert_eq!((code, err.as_str()), (0, ""));

@@ -758,6 +758,52 @@ fn registers_are_reached_through_the_nodes_of_cards() {
     }
 }
 
+/// The fields whose select bit is 1 in NVIDIA's example, and the one of adaptive routing, each with a value
+/// that a reset does not leave.
+const FIELDS: [(&str, u32); 11] = [
+    ("roce_adp_retrans_en", 0),
+    ("roce_tx_window_en", 1),
+    ("roce_slow_restart_en", 0),
+    ("roce_slow_restart_idle_en", 1),
+    ("min_ack_timeout_limit_disabled", 1),
+    ("selective_repeat_forced_en", 1),
+    ("adaptive_routing_forced_en", 1),
+    ("ack_dscp_force", 1),
+    ("ack_dscp", 26),
+    ("cc_burst_size", 2),
+    ("ifa2_turn_around_en", 1),
+];
+
+#[test]
+fn each_field_is_set_and_reset_by_each_way_to_the_register() {
+    let ferroce = Installation::new();
+    let program = ferroce.path("bin/ferroce").display().to_string();
+    let fields = || {
+        let text = ferroce.good("reg get ROCE_ACCL -d fr0 -j");
+        let shown: serde_json::Value = serde_json::from_str(&text).unwrap();
+        shown["fields"].as_object().unwrap().clone()
+    };
+    let after_reset = fields();
+    for (name, value) in FIELDS {
+        let mut expected = after_reset.clone();
+        let before = expected.insert(name.to_owned(), value.into());
+        assert_ne!(before, Some(value.into()), "{name}");
+        let set = format!("reg set ROCE_ACCL {name}={value}");
+        let mlxreg = format!("--yes --reg_name ROCE_ACCL --set {name}={value}");
+        for command in [
+            format!("{set} -d fr0"),
+            format!("mlxreg -d fr0 {mlxreg}"),
+            as_cards(&program, format!("{set} -d fwctl0")),
+            as_cards(&program, format!("mlxreg -d fwctl0 {mlxreg}")),
+        ] {
+            ferroce.good(&command);
+            assert_eq!(fields(), expected, "{command}");
+            ferroce.good("dev reset fr0");
+            assert_eq!(fields(), after_reset, "{command}");
+        }
+    }
+}
+
 #[test]
 fn a_dry_run_on_a_card_reads_and_does_not_write() {
     let ferroce = Installation::new();
@@ -777,6 +823,6 @@ fn a_dry_run_on_a_card_reads_and_does_not_write() {
     );
     has(write, ["\n0000: 08050000 00000000 0000402c 00000000\n"]);
     // The named fields are selected; the rest is as it was read.
-    has(write, ["\n0010: 00000200 00001401 41000fa0 "]);
+    has(write, ["\n0010: 00000200 00001405 41000fa0 "]);
     assert_eq!(ferroce.good("reg get ROCE_ACCL -d fr0"), before);
 }

@@ -125,18 +125,16 @@ pub(crate) fn sensible_bytes(input: &mut Cursor<'_>) -> Vec<u8> {
     }
     // A device refuses what it does not have; most inputs are to come further than that.
     if !input.one_in(8) {
-        for select in roce_accl::SELECTS {
-            let is_there = [
-                &roce_accl::ROCE_ADP_RETRANS_FIELD_SELECT,
-                &roce_accl::MIN_ACK_TIMEOUT_LIMIT_DISABLED_FIELD_SELECT,
-                &roce_accl::ACK_DSCP_FORCE_FIELD_SELECT,
-                &roce_accl::ADP_RETX_PROFILE_SELECT,
-            ]
-            .contains(select);
-            if !is_there {
-                image.set(select, 0).expect("it fits");
-            }
+        for select in [
+            &roce_accl::DC_HALF_HANDSHAKE_EN_FIELD_SELECT,
+            &roce_accl::CC_PER_PLANE_EN_FIELD_SELECT,
+            &roce_accl::CC_PROBE_MP_MODE_FIELD_SELECT,
+        ] {
+            image.set(select, 0).expect("it fits");
         }
+        let burst = u32::from(bits & 1 != 0);
+        let burst = image.set(&roce_accl::CC_BURST_SIZE, burst);
+        burst.expect("it fits");
     }
     image.into_inner()
 }

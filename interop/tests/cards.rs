@@ -114,6 +114,11 @@ fn tools_find_the_registers_and_select_bits_of_each_firmware() {
                 "min_ack_timeout",
             ),
             ("ack_dscp_force_field_select", "ack_dscp"),
+            ("roce_tx_window_field_select", "tx_window"),
+            ("roce_slow_restart_field_select", "slow_restart"),
+            ("roce_slow_restart_idle_field_select", "restart_idle"),
+            ("cc_burst_size_select", "cc_burst_size"),
+            ("ifa2_turn_around_select", "ifa2"),
             ("adp_retx_profile_select", "profiles"),
             ("adp_retx_profile_max_id", "profiles"),
         ] {

@@ -129,8 +129,6 @@ pub struct Policy {
     pub range_bound_exclusive: bool,
     /// Whether the wait for a receiver that is not ready has the coarse steps of a timer (F17).
     pub rnr_ticks: bool,
-    /// Whether a retransmission after a timeout counts as a slow restart (F13).
-    pub slow_restart: bool,
     /// Whether a DCI sends to a target before that has accepted the connection.
     pub dc_half_handshake: bool,
     /// Seed of the device; every QP draws from it and its own number (D26).
@@ -139,7 +137,7 @@ pub struct Policy {
 
 impl Policy {
     /// Creates a policy with defaults for everything else: floor 16, closed ranges, a step down
-    /// with every progress, exact timers, no slow restart, seed 0.
+    /// with every progress, exact timers, seed 0.
     #[must_use]
     pub const fn new(kind: PolicyKind) -> Self {
         Self {
@@ -149,7 +147,6 @@ impl Policy {
             dec_trigger: DecTrigger::PerProgress,
             range_bound_exclusive: false,
             rnr_ticks: false,
-            slow_restart: false,
             dc_half_handshake: false,
             seed: 0,
         }

@@ -41,13 +41,23 @@ pub enum Feature {
     SelectiveRepeat,
     /// Adaptive routing, a field of ROCE_ACCL.
     AdaptiveRouting,
+    /// The transmission window, a field of ROCE_ACCL.
+    TransmissionWindow,
+    /// Slow restart after losses, a field of ROCE_ACCL.
+    SlowRestart,
+    /// Slow restart after silence, a field of ROCE_ACCL.
+    SlowRestartIdle,
+    /// The burst size of congestion control, a field of ROCE_ACCL.
+    BurstSize,
+    /// IFA2 turn-around, a field of ROCE_ACCL.
+    Ifa2TurnAround,
     /// The histogram of timeouts, two registers of its own.
     Histogram,
 }
 
 /// A set of [`Feature`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Features(u8);
+pub struct Features(u16);
 
 /// A card: its generation and its firmware.
 ///
@@ -146,6 +156,11 @@ const TABLE: [Facts; Model::ALL.len()] = [
             None,
             None,
             None,
+            Some(version(16, 30, 1284)),
+            Some(version(16, 30, 1284)),
+            Some(version(16, 35, 1012)),
+            None,
+            None,
             None,
         ],
     },
@@ -163,6 +178,11 @@ const TABLE: [Facts; Model::ALL.len()] = [
             Some(version(22, 45, 1020)),
             Some(version(22, 35, 1012)),
             None,
+            Some(version(22, 33, 1048)),
+            Some(version(22, 33, 1048)),
+            Some(version(22, 35, 1012)),
+            Some(version(22, 45, 1020)),
+            Some(version(22, 45, 1020)),
             None,
         ],
     },
@@ -180,6 +200,11 @@ const TABLE: [Facts; Model::ALL.len()] = [
             Some(version(28, 45, 1020)),
             Some(version(28, 35, 1012)),
             Some(version(28, 47, 1000)),
+            Some(version(28, 33, 2028)),
+            Some(version(28, 33, 2028)),
+            Some(version(28, 35, 1012)),
+            Some(version(28, 45, 1020)),
+            Some(version(28, 45, 1020)),
             Some(version(28, 47, 1000)),
         ],
     },
@@ -197,6 +222,11 @@ const TABLE: [Facts; Model::ALL.len()] = [
             Some(version(40, 45, 1020)),
             Some(version(40, 44, 1036)),
             Some(version(40, 47, 1000)),
+            Some(version(40, 44, 1036)),
+            Some(version(40, 44, 1036)),
+            Some(version(40, 44, 1036)),
+            Some(version(40, 45, 1020)),
+            Some(version(40, 45, 1020)),
             Some(version(40, 47, 1000)),
         ],
     },
@@ -214,6 +244,11 @@ const TABLE: [Facts; Model::ALL.len()] = [
             Some(version(32, 45, 1020)),
             Some(version(32, 37, 1014)),
             Some(version(32, 47, 1000)),
+            Some(version(32, 37, 1014)),
+            Some(version(32, 37, 1014)),
+            Some(version(32, 37, 1014)),
+            Some(version(32, 45, 1020)),
+            Some(version(32, 45, 1020)),
             Some(version(32, 47, 1000)),
         ],
     },
@@ -357,13 +392,18 @@ impl FromStr for Firmware {
 
 impl Feature {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 12] = [
         Self::AdaptiveRetransmission,
         Self::MinAckTimeout,
         Self::AckDscp,
         Self::Profiles,
         Self::SelectiveRepeat,
         Self::AdaptiveRouting,
+        Self::TransmissionWindow,
+        Self::SlowRestart,
+        Self::SlowRestartIdle,
+        Self::BurstSize,
+        Self::Ifa2TurnAround,
         Self::Histogram,
     ];
 
@@ -376,6 +416,11 @@ impl Feature {
             Self::Profiles => "profiles",
             Self::SelectiveRepeat => "selective_repeat",
             Self::AdaptiveRouting => "adaptive_routing",
+            Self::TransmissionWindow => "tx_window",
+            Self::SlowRestart => "slow_restart",
+            Self::SlowRestartIdle => "restart_idle",
+            Self::BurstSize => "cc_burst_size",
+            Self::Ifa2TurnAround => "ifa2",
             Self::Histogram => "histogram",
         }
     }

@@ -15,7 +15,8 @@ use ferroce_dcqcn::{Rate, Switches};
 use ferroce_transport::{Outgoing, Path, Time};
 use ferroce_wire::{PKEY_DEFAULT, Qpn, cnp};
 
-pub(crate) use self::limiter::Limiter;
+pub(crate) use self::limiter::{Limiter, Pacing};
+use crate::host_profile::HostProfile;
 use crate::packet::{CE, Received};
 use crate::qos::Qos;
 use crate::settings::Settings;
@@ -34,6 +35,8 @@ pub(crate) struct Congestion {
     /// One bit for each priority whose queue pairs react to CNPs.
     enabled: u8,
     qos: Qos,
+    /// Bytes that a queue pair with a limiter sends back to back.
+    burst_bytes: u16,
     cnps: VecDeque<Cnp>,
     /// With the parameters in force.
     settings: Arc<Settings>,
@@ -59,6 +62,7 @@ impl Congestion {
         Self {
             enabled: enabled.fold(0, |mask, priority| mask | 1 << priority),
             qos,
+            burst_bytes: 0,
             rp: OnceCell::new(),
             np: NotificationPoint::new(params),
             cnps: VecDeque::new(),
@@ -73,8 +77,9 @@ impl Congestion {
         self.cnps.shrink_to_fit();
     }
 
-    /// Takes over other settings. CNPs that wait are sent as they are.
-    pub(crate) fn set(&mut self, settings: &Arc<Settings>) {
+    /// Takes over other settings, and the size of the bursts that a limiter makes. CNPs that wait are
+    /// sent as they are.
+    pub(crate) fn set(&mut self, settings: &Arc<Settings>, burst_bytes: u16) {
         let settings = Arc::clone(settings);
         if self.settings.congestion() == settings.congestion() {
             self.settings = settings;
@@ -84,6 +89,21 @@ impl Congestion {
                 cnps,
                 ..Self::new(settings, self.qos, self.line, self.switches)
             };
+        }
+        self.burst_bytes = burst_bytes;
+    }
+
+    /// One bit for each priority whose queue pairs react to CNPs.
+    pub(crate) fn enabled(&self) -> u8 {
+        self.enabled
+    }
+
+    /// The settings of limiters.
+    pub(crate) fn pacing<'a>(&'a self, host: &'a HostProfile) -> Pacing<'a> {
+        Pacing {
+            config: self.rp(),
+            host,
+            burst_bytes: self.burst_bytes,
         }
     }
 

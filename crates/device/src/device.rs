@@ -61,7 +61,7 @@ use crate::qos::Qos;
 use crate::queue_pair::QpEntry;
 use crate::scheduler::{Port, Scheduler};
 use crate::serializer::Serializer;
-use crate::services::Common;
+use crate::services::{Common, SlowRestart};
 use crate::settings::Settings;
 use crate::state::DeviceState;
 use crate::table::Table;
@@ -156,6 +156,7 @@ impl Hca {
                 port: 1,
                 link: 1,
                 kept_bytes: 0,
+                slow_restart: SlowRestart::default(),
                 routed_packets: 0,
                 serializer: Serializer::new(config.host.port_rate, config.qos.tag_len()),
                 keys: KeyTable::new(limits.max_mr, limits.max_mw, secret),
@@ -200,7 +201,7 @@ impl Hca {
     #[must_use]
     pub fn with_admission(mut self, admission: Box<dyn Admission>) -> Self {
         debug_assert_eq!(self.qps.len(), 0, "queue pairs that are not admitted");
-        self.scheduler.admission = Some(admission);
+        self.scheduler.set_admission(admission);
         self
     }
 

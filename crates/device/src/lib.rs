@@ -99,6 +99,7 @@ mod settings;
 mod srq;
 mod state;
 mod table;
+mod tx_window;
 mod verbs;
 
 pub use admission::{Admission, Applicant, Audited, Called, PathLook, Seat, Signal};

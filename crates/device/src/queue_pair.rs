@@ -3,13 +3,19 @@
 use std::net::IpAddr;
 
 use ferroce_dcqcn::np::CnpTimer;
-use ferroce_transport::{Path, Qp, QpType, Time};
+use ferroce_dcqcn::rp::NvidiaConfig;
+use ferroce_transport::{Path, Qp, QpType, Span, Time};
 
 use crate::admission::{Applicant, Seat};
 use crate::congestion::Limiter;
 use crate::cq::Unpolled;
 use crate::pairing::{LinkNumber, spread};
 use crate::services::QpObjects;
+
+/// A queue pair with nothing in flight for so long has been silent (`roce_slow_restart_idle_en`): longer
+/// than round trips in a data centre, so that one that merely waits for answers is not. No source names
+/// the card's.
+const SILENCE: Span = Span::from_millis(1);
 
 /// A queue pair and what the device knows about it; what packets need stands together.
 #[derive(Debug)]
@@ -21,6 +27,8 @@ pub(crate) struct QpEntry {
     pub(crate) used: bool,
     /// The GID that it was bound to is gone: it neither sends nor receives any more (F21).
     pub(crate) is_severed: bool,
+    /// Its next packet restarts slowly: the reaction point takes it for a CNP.
+    pub(crate) restarts: bool,
     /// Its ECE options have been set.
     pub(crate) has_ece: bool,
     /// The link of a bond that the program has chosen for it; 0: none.
@@ -28,10 +36,10 @@ pub(crate) struct QpEntry {
     pub(crate) path: Option<Path>,
     pub(crate) objects: QpObjects,
     pub(crate) unpolled: Unpolled,
-    /// Present while its peer's CNPs slow it down.
+    /// Present while CNPs, or what counts as such, slow it down.
     pub(crate) limiter: Option<Box<Limiter>>,
-    /// Its entry in the timer heap.
-    pub(crate) timer_at: Option<Time>,
+    /// Its entry in the timer heap; `NEVER` if it has none.
+    pub(crate) timer_at: Time,
     pub(crate) seat: Seat,
     pub(crate) qp: Qp,
     /// Of the CNPs that answer its packets.
@@ -63,10 +71,11 @@ impl QpEntry {
             cnp_timer: CnpTimer::default(),
             cnps: 0,
             limiter: None,
-            timer_at: None,
+            timer_at: Time::NEVER,
             ready: None,
             used: false,
             is_severed: false,
+            restarts: false,
             lag_port: 0,
             has_ece: false,
         }
@@ -89,6 +98,24 @@ impl QpEntry {
             qp: &mut self.qp,
             seat: &mut self.seat,
         }
+    }
+
+    /// Has congestion control slow it down: a CNP has come, or something that counts as one.
+    pub(crate) fn slow_down(&mut self, config: &NvidiaConfig, now: Time) {
+        match &mut self.limiter {
+            Some(limiter) => limiter.on_cnp(config, now),
+            None => self.limiter = Some(Box::new(Limiter::new(config, now))),
+        }
+    }
+
+    /// Whether its next packet is the first after a silence: it has sent before, all of that has been
+    /// answered, and the last answer came long ago.
+    pub(crate) fn ends_silence(&self, now: Time) -> bool {
+        let since = self.qp.retry().silent_since();
+        since > Time::ZERO
+            && now.since(since) >= SILENCE
+            && self.qp.in_flight() == 0
+            && self.qp.has_unsent()
     }
 
     /// Whether it is a target of the dynamically connected transport.
@@ -122,10 +149,10 @@ impl QpEntry {
     #[inline]
     pub(crate) fn next_deadline(&mut self) -> Option<Time> {
         let deadline = self.deadline()?;
-        if self.timer_at.is_some_and(|at| at <= deadline) {
+        if self.timer_at <= deadline {
             return None;
         }
-        self.timer_at = Some(deadline);
+        self.timer_at = deadline;
         Some(deadline)
     }
 

@@ -6,6 +6,7 @@ mod timers;
 
 use std::net::IpAddr;
 
+use ferroce_dcqcn::Rate;
 use ferroce_transport::Time;
 
 pub(crate) use self::port::{Port, Queues};
@@ -14,6 +15,7 @@ use crate::admission::{Admission, Audited, Called, PathLook, Signal};
 use crate::pairing::{LinkNumber, Pairing};
 use crate::queue_pair::QpEntry;
 use crate::table::Table;
+use crate::tx_window::TxWindows;
 
 /// The lists of a device's queue pairs. Their methods are given the queue pair that they are about.
 #[derive(Debug)]
@@ -24,8 +26,10 @@ pub(crate) struct Scheduler {
     is_granted: bool,
     /// [`Self::take_pending`] has something to do.
     is_pending: bool,
+    /// [`Self::admission`] is that of a card's transmission windows.
+    has_tx_windows: bool,
     pub(crate) timers: Timers,
-    pub(crate) admission: Option<Box<dyn Admission>>,
+    admission: Option<Box<dyn Admission>>,
     /// Queue pairs that may have room now, and one that goes behind them.
     called: [Option<u32>; 3],
     /// Queue pairs that have worked since the device last rested.
@@ -38,11 +42,29 @@ impl Scheduler {
             port,
             is_granted: false,
             is_pending: false,
+            has_tx_windows: false,
             timers: Timers::default(),
             admission: None,
             called: [None; 3],
             used: Vec::new(),
         }
+    }
+
+    /// Has the host's admission decide how much queue pairs may have in flight.
+    pub(crate) fn set_admission(&mut self, admission: Box<dyn Admission>) {
+        self.admission = Some(admission);
+        self.has_tx_windows = false;
+    }
+
+    /// Gives each queue pair a transmission window, or none, unless the host has an admission. True if
+    /// that is a change, which queue pairs that have a path then [follow](Self::follow_path).
+    pub(crate) fn use_tx_windows(&mut self, on: bool, line: Rate) -> bool {
+        if on == self.has_tx_windows || self.admission.is_some() != self.has_tx_windows {
+            return false;
+        }
+        self.admission = on.then(|| Box::new(TxWindows::new(line)) as _);
+        self.has_tx_windows = on;
+        true
     }
 
     /// Notes that a queue pair works.

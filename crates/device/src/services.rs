@@ -53,6 +53,15 @@ impl QpObjects {
     }
 }
 
+/// The priorities whose queue pairs restart slowly, one bit for each.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct SlowRestart {
+    /// When they have to send something again.
+    pub(crate) lost: u8,
+    /// When they have been silent.
+    pub(crate) silent: u8,
+}
+
 /// UDP source ports of RoCE v2 have two fixed bits, 0xc000 to 0xffff.
 const ENTROPIES: u32 = 1 << 14;
 
@@ -70,6 +79,7 @@ pub(crate) struct Common {
     pub(crate) port: u8,
     /// The link of the packet at hand: that of its port, or one of a bond.
     pub(crate) link: u8,
+    pub(crate) slow_restart: SlowRestart,
     pub(crate) serializer: Serializer,
     /// Bytes of packets that all queue pairs keep, which have come before their turn.
     pub(crate) kept_bytes: u32,
@@ -141,6 +151,8 @@ pub(crate) struct Trouble {
     pub(crate) overrun: bool,
     /// It has an error whose record misses the connection.
     pub(crate) failed: bool,
+    /// It has to send something again, and some restart slowly.
+    pub(crate) lost: bool,
 }
 
 /// What the shared receive queue brings that a request of XRC names: a queue pair of XRC has none
@@ -266,6 +278,7 @@ impl Services for QpServices<'_> {
 
     fn lost(&mut self, waited: Option<Span>) {
         self.signal = Some(Signal::Loss { waited });
+        self.trouble.lost = self.common.slow_restart.lost != 0;
     }
 
     fn complete(&mut self, queue: WorkQueue, mut completion: Completion) {

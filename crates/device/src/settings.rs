@@ -55,6 +55,14 @@ pub(crate) struct InForce {
     pub(crate) selective_repeat: bool,
     /// Whether their packets take many paths.
     pub(crate) adaptive_routing: bool,
+    /// Whether each has a window of its own that follows losses.
+    pub(crate) transmission_window: bool,
+    /// Whether what has to be sent again counts as a CNP.
+    pub(crate) slow_restart: bool,
+    /// Whether the end of a silence counts as a CNP.
+    pub(crate) slow_restart_idle: bool,
+    /// Bytes that they send back to back while congestion control limits them.
+    pub(crate) burst_bytes: u16,
 }
 
 impl Settings {
@@ -62,7 +70,7 @@ impl Settings {
     pub fn new(personality: Personality) -> Self {
         let personality = personality.clipped();
         Self {
-            roce_accl: Accelerations::reset(personality.adaptive),
+            roce_accl: Accelerations::reset(&personality),
             personality,
             egress: Impairment::default(),
             ingress: Impairment::default(),
@@ -188,7 +196,7 @@ impl Settings {
 
     /// ROCE_ACCL after power-on, for all functions.
     pub(crate) fn reset_registers(&mut self) {
-        self.roce_accl = Accelerations::reset(self.personality.adaptive);
+        self.roce_accl = Accelerations::reset(&self.personality);
     }
 
     /// What queue pairs do on a card that has these features.
@@ -200,6 +208,10 @@ impl Settings {
             ack_dscp: registers.ack_dscp(),
             selective_repeat: registers.selective_repeat(),
             adaptive_routing: registers.adaptive_routing(),
+            transmission_window: registers.transmission_window(),
+            slow_restart: registers.slow_restart(),
+            slow_restart_idle: registers.slow_restart_idle(),
+            burst_bytes: registers.burst_bytes(),
         }
     }
 

@@ -1,8 +1,11 @@
 //! Scenario files: what is read, refused and remarked on.
 
+use ferroce_adp::{Policy, PolicyKind};
 use ferroce_fabric::Standing;
 use ferroce_fabric::results::{Ended, Fate, Results};
-use ferroce_fabric::scenario::{Scenario, ScenarioError, json_schema};
+use ferroce_fabric::scenario::{Device, Scenario, ScenarioError, json_schema};
+use ferroce_prm::Image;
+use ferroce_prm::roce_accl as reg;
 
 fn parse(text: &str) -> Result<Scenario, String> {
     let resolve = &mut |name: &str| Err(format!("no file {name}"));
@@ -172,6 +175,51 @@ fn values_out_of_range_are_named_with_what_is_allowed() {
         "{parameter}"
     );
     assert!(parse("a = ").unwrap_err().starts_with("1: not TOML: "));
+}
+
+/// The fields of ROCE_ACCL that keys stand for; the values that another policy leaves alone.
+#[test]
+fn accelerations_are_off_unless_a_scenario_switches_them_on() {
+    let fields = [
+        (
+            &reg::SELECTIVE_REPEAT_FORCED_EN,
+            "selective_repeat = true",
+            1,
+        ),
+        (
+            &reg::ADAPTIVE_ROUTING_FORCED_EN,
+            "adaptive_routing = true",
+            1,
+        ),
+        (&reg::ROCE_SLOW_RESTART_EN, "slow_restart = true", 1),
+        (
+            &reg::ROCE_SLOW_RESTART_IDLE_EN,
+            "slow_restart_idle = true",
+            1,
+        ),
+        (&reg::ROCE_TX_WINDOW_EN, "tx_window = true", 1),
+        (&reg::CC_BURST_SIZE, "cc_burst_size = '16KB'", 2),
+        (&reg::CC_BURST_SIZE, "cc_burst_size = '1.5KB'", 7),
+    ];
+    let values = |device: &Device| {
+        let register = device.settings.to_parts().roce_accl;
+        let image = Image::new(&reg::ROCE_ACCL, register).unwrap();
+        fields.map(|(field, ..)| image.get(field))
+    };
+    for (which, (field, line, value)) in fields.iter().enumerate() {
+        let mut device = parse(&star(&format!("[device]\n{line}\n"))).unwrap().device;
+        for _ in 0..2 {
+            for (index, shown) in values(&device).into_iter().enumerate() {
+                let expected = if fields[index].0 == *field { *value } else { 0 };
+                assert_eq!(shown, expected, "{which} {line}");
+            }
+            device.set_policy("ib", Policy::new(PolicyKind::IB));
+        }
+    }
+    refused(
+        &star("[device]\ncc_burst_size = '2KB'\n"),
+        "8: invalid device.cc_burst_size \"2KB\": did you mean 4KB?",
+    );
 }
 
 #[test]

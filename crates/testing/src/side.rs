@@ -135,6 +135,12 @@ impl<T> Side<T> {
         self.write_flag(select, &reg::ADAPTIVE_ROUTING_FORCED_EN, on);
     }
 
+    /// Silences slow queue pairs down, or not.
+    pub fn restart_after_silence(&mut self, on: bool) {
+        let select = &reg::ROCE_SLOW_RESTART_IDLE_FIELD_SELECT;
+        self.write_flag(select, &reg::ROCE_SLOW_RESTART_IDLE_EN, on);
+    }
+
     fn write_flag(&mut self, select: &Field, field: &Field, on: bool) {
         let mut image = Image::new(&reg::ROCE_ACCL, vec![0; reg::ROCE_ACCL.size()]).unwrap();
         for (field, value) in [(select, true), (field, on)] {

@@ -377,11 +377,6 @@ impl Requester {
             }
             Expiry::Retransmit { .. } => {}
         }
-        //= F13: as if a CNP had come, though none has.
-        if host.policy().slow_restart {
-            host.count(Counter::RpCnpHandled, 1);
-            host.count(Counter::RoceSlowRestartCnps, 1);
-        }
         self.implied_nak_at = None;
         self.selective.stop_asking();
         let mut recovery = self.recovery;

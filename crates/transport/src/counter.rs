@@ -67,9 +67,9 @@ counters! {
     RoceAdpRetrans "roce_adp_retrans" node_infiniband "roce_adp_retransmits" "Retransmissions by adaptive retransmission.";
     RoceAdpRetransWaitNs "roce_adp_retrans_wait_ns" ferroce "roce_adp_retrans_wait_seconds" "Sum of the waits before retransmissions by adaptive retransmission; the file counts nanoseconds.";
     RoceAdpRetransTo "roce_adp_retrans_to" node_infiniband "roce_adp_retransmits_timeout" "QPs that failed on a timeout of adaptive retransmission.";
-    RoceSlowRestart "roce_slow_restart" node_infiniband "roce_slow_restart_used" "Slow restarts of a requester; stays at 0, as measured.";
-    RoceSlowRestartCnps "roce_slow_restart_cnps" node_infiniband "roce_slow_restart_cnps" "Retransmissions after a timeout that slow restart counts as CNPs.";
-    RoceSlowRestartTrans "roce_slow_restart_trans" node_infiniband "roce_slow_restart" "Changes of a requester to slow restart; stays at 0, as measured.";
+    RoceSlowRestart "roce_slow_restart" node_infiniband "roce_slow_restart_used" "Slow restarts of QPs that had been silent.";
+    RoceSlowRestartCnps "roce_slow_restart_cnps" node_infiniband "roce_slow_restart_cnps" "Retransmissions that slow restart counts as CNPs.";
+    RoceSlowRestartTrans "roce_slow_restart_trans" node_infiniband "roce_slow_restart" "Changes of QPs at full rate to slow restart, after a silence.";
     RxIcrcEncapsulated "rx_icrc_encapsulated" node_infiniband "rx_icrc_encapsulated_errors" "Packets dropped for a wrong ICRC.";
     RxWriteRequests "rx_write_requests" node_infiniband "rx_write_requests" "RDMA WRITE requests received that the queue pair permits, also those refused for their key.";
     RxReadRequests "rx_read_requests" node_infiniband "rx_read_requests" "RDMA READ requests received.";

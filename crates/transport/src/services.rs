@@ -48,7 +48,7 @@ pub trait Services {
     fn repeated_for_nothing(&mut self) {}
 
     /// Something has to be sent again: the peer misses it, or has not answered for this long.
-    /// Windows follow from it.
+    /// Windows and slow restart follow from it.
     fn lost(&mut self, _waited: Option<Span>) {}
 
     /// Puts a completion on the completion queue of `queue`.

@@ -96,8 +96,8 @@ enum Verb {
     /// reset` keeps all but ROCE_ACCL
     Reset(DeviceArg),
     /// Change settings of a device; programs that have it open see the personality change at once
-    /// (personality.adaptive is what a reset does to ROCE_ACCL), nvconfig after `ferroce dev reset`, as
-    /// mlxconfig's parameters on a card, the rest when they open the device anew
+    /// (personality.adaptive and slow_restart are what a reset does to ROCE_ACCL), nvconfig after
+    /// `ferroce dev reset`, as mlxconfig's parameters on a card, the rest when they open the device anew
     #[command(override_usage = "ferroce dev set [OPTIONS] [DEV] KEY VALUE...")]
     Set {
         #[command(flatten)]

@@ -52,7 +52,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     (
         "ferroce-device",
         &[
-            "error identity",
+            "error identity tx_window",
             "numbers settings srq",
             "limits mr state",
             "group impairer register",

@@ -12,6 +12,14 @@ const WAIT_MAX: Span = Span::from_millis(100);
 /// A debt takes no longer than this, also if settings change under it.
 const DEBT_MAX: Span = Span::from_millis(50);
 
+/// The settings of a device's limiters.
+pub(crate) struct Pacing<'a> {
+    pub(crate) config: &'a NvidiaConfig,
+    pub(crate) host: &'a HostProfile,
+    /// A burst ends with the packet that reaches this size (`cc_burst_size`).
+    pub(crate) burst_bytes: u16,
+}
+
 /// The rate limiter of one queue pair: when its next packet may leave.
 ///
 /// A virtual clock: each packet moves the time of the next one by how long it takes at the rate. What it
@@ -25,6 +33,8 @@ pub(crate) struct Limiter {
     rp: NvidiaRp,
     /// When the next packet's turn is.
     due: Time,
+    /// Bytes that may leave before that, of the burst that the last turn began.
+    burst_left: u32,
     /// Until when the queue pair sleeps.
     wait_until: Option<Time>,
     /// When it woke up last, and how much too late.
@@ -38,6 +48,7 @@ impl Limiter {
         let mut limiter = Self {
             rp: NvidiaRp::new(config),
             due: now,
+            burst_left: 0,
             wait_until: None,
             woken_at: now,
             late: Span::ZERO,
@@ -81,14 +92,9 @@ impl Limiter {
     }
 
     /// Bytes that may be in flight.
-    pub(crate) fn window_bytes(
-        &mut self,
-        config: &NvidiaConfig,
-        host: &HostProfile,
-        now: Time,
-    ) -> u64 {
-        let windows_per_second = Span::from_secs(1) / host.paced_window;
-        self.rate(config, now).bps() / 8 / windows_per_second
+    pub(crate) fn window_bytes(&mut self, pacing: &Pacing<'_>, now: Time) -> u64 {
+        let windows_per_second = Span::from_secs(1) / pacing.host.paced_window;
+        self.rate(pacing.config, now).bps() / 8 / windows_per_second
     }
 
     /// Until when the queue pair sleeps, if it does.
@@ -116,32 +122,31 @@ impl Limiter {
         true
     }
 
-    /// Whether a packet may leave now. If not, the queue pair sleeps until its turn, or until the rate
-    /// changes and its turn with it.
-    pub(crate) fn admits(&mut self, config: &NvidiaConfig, host: &HostProfile, now: Time) -> bool {
-        self.wake(host, now);
-        self.follow(config, now);
-        if self.wait_until.is_none() && self.due > now {
+    /// Whether a packet may leave now: its turn has come, or the burst of the last one is not over. If
+    /// not, the queue pair sleeps until its turn, or until the rate changes and its turn with it.
+    pub(crate) fn admits(&mut self, pacing: &Pacing<'_>, now: Time) -> bool {
+        self.wake(pacing.host, now);
+        self.follow(pacing.config, now);
+        if self.due <= now {
+            self.burst_left = pacing.burst_bytes.into();
+        }
+        if self.wait_until.is_none() && self.due > now && self.burst_left == 0 {
             let change = self.rp.next_event().unwrap_or(Time::NEVER);
-            self.wait_until = Some(self.due.min(change).after(host.pacing_tick));
+            self.wait_until = Some(self.due.min(change).after(pacing.host.pacing_tick));
         }
         self.wait_until.is_none()
     }
 
     /// A packet of `bytes` has left.
-    pub(crate) fn on_sent(
-        &mut self,
-        config: &NvidiaConfig,
-        host: &HostProfile,
-        now: Time,
-        bytes: u32,
-    ) {
+    pub(crate) fn on_sent(&mut self, pacing: &Pacing<'_>, now: Time, bytes: u32) {
+        let (config, host) = (pacing.config, pacing.host);
         self.rp.on_bytes_sent(config, now, bytes);
         let has_slept = now.since(self.woken_at) < host.pacing_tick;
         let late = if has_slept { self.late } else { Span::ZERO };
         let earliest = now.before(host.pacing_credit + late);
         let takes = self.rate(config, now).transmission(bytes);
         self.due = self.due.max(earliest).after(takes);
+        self.burst_left = self.burst_left.saturating_sub(bytes);
     }
 }
 
@@ -160,6 +165,15 @@ mod tests {
     use super::*;
 
     const HOST: &HostProfile = &HostProfile::SOCKETS;
+    /// Of one packet of 1,000 bytes or 4,096.
+    fn pacing<'a>(config: &'a NvidiaConfig, host: &'a HostProfile) -> Pacing<'a> {
+        Pacing {
+            config,
+            host,
+            burst_bytes: 0,
+        }
+    }
+
     const SECOND: Span = Span::from_secs(1);
 
     /// A limiter that stays at 100 Mb/s.
@@ -180,8 +194,8 @@ mod tests {
         let (config, mut limiter) = limiter();
         let (mut now, mut bytes) = (Time::ZERO, 0);
         while now < Time::ZERO.after(SECOND) {
-            if limiter.admits(&config, HOST, now) {
-                limiter.on_sent(&config, HOST, now, 1_000);
+            if limiter.admits(&pacing(&config, HOST), now) {
+                limiter.on_sent(&pacing(&config, HOST), now, 1_000);
                 bytes += 1_000;
             } else {
                 now = limiter.wait_until().unwrap().after(late);
@@ -209,15 +223,15 @@ mod tests {
     #[test]
     fn lateness_is_forgotten_by_one_that_had_nothing_to_send() {
         let (config, mut limiter) = limiter();
-        while limiter.admits(&config, HOST, Time::ZERO) {
-            limiter.on_sent(&config, HOST, Time::ZERO, 1_000);
+        while limiter.admits(&pacing(&config, HOST), Time::ZERO) {
+            limiter.on_sent(&pacing(&config, HOST), Time::ZERO, 1_000);
         }
         let late = limiter.wait_until().unwrap().after(Span::from_millis(8));
-        assert!(limiter.admits(&config, HOST, late));
+        assert!(limiter.admits(&pacing(&config, HOST), late));
         let now = late.after(SECOND);
         let mut bytes = 0;
-        while limiter.admits(&config, HOST, now) {
-            limiter.on_sent(&config, HOST, now, 1_000);
+        while limiter.admits(&pacing(&config, HOST), now) {
+            limiter.on_sent(&pacing(&config, HOST), now, 1_000);
             bytes += 1_000;
         }
         assert!(bytes <= 8_000, "{bytes} bytes at once");
@@ -242,13 +256,16 @@ mod tests {
     fn a_sleeper_goes_by_the_rate_that_has_risen() {
         let (config, mut limiter, now) = cut_down();
         let card = HostProfile::card(Rate::from_mbps(100_000));
-        while limiter.admits(&config, &card, now) {
-            limiter.on_sent(&config, &card, now, 4_096);
+        while limiter.admits(&pacing(&config, &card), now) {
+            limiter.on_sent(&pacing(&config, &card), now, 4_096);
         }
         // Of 32,768 bits less than 3,000 are paid until the timer has the rate rise to half the line's.
         let risen = now.after(Span::from_micros(300));
         assert!(limiter.wait_until().unwrap() <= risen);
-        while !limiter.admits(&config, &card, limiter.wait_until().unwrap_or(risen)) {}
+        while !limiter.admits(
+            &pacing(&config, &card),
+            limiter.wait_until().unwrap_or(risen),
+        ) {}
         assert!(limiter.due <= risen.after(Span::from_micros(1)));
     }
 
@@ -259,8 +276,8 @@ mod tests {
         let (mut now, mut sent, mut allowed) = (start, 0, 0.0);
         let mut next_cnp = start.after(Span::from_micros(700));
         while now < start.after(Span::from_millis(20)) {
-            while limiter.admits(&config, &card, now) {
-                limiter.on_sent(&config, &card, now, 4_096);
+            while limiter.admits(&pacing(&config, &card), now) {
+                limiter.on_sent(&pacing(&config, &card), now, 4_096);
                 sent += 4_096;
             }
             if now >= next_cnp {

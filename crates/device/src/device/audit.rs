@@ -44,7 +44,7 @@ impl Hca {
     fn audit_qp(&self, entry: &QpEntry) {
         let (deadline, timer_at) = (entry.deadline(), entry.timer_at);
         assert!(
-            deadline.is_none_or(|deadline| timer_at.is_some_and(|at| at <= deadline)),
+            deadline.is_none_or(|deadline| timer_at <= deadline),
             "{:?} waits until {deadline:?}, its timer runs until {timer_at:?}",
             entry.qp.qpn()
         );

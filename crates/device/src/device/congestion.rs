@@ -7,7 +7,7 @@ use ferroce_wire::{BthFlags, PKEY_DEFAULT, Qpn};
 
 use super::Hca;
 use super::queue_pair::Found;
-use crate::congestion::{Congestion, Limiter};
+use crate::congestion::Congestion;
 use crate::host_profile::HostProfile;
 use crate::packet::Received;
 
@@ -35,12 +35,8 @@ impl Hca {
         if !is_peers || !self.congestion.is_enabled(&path) {
             return None;
         }
-        let (config, now) = (self.congestion.rp(), self.common.now);
         entry.cnps = entry.cnps.wrapping_add(1);
-        match &mut entry.limiter {
-            Some(limiter) => limiter.on_cnp(config, now),
-            None => entry.limiter = Some(Box::new(Limiter::new(config, now))),
-        }
+        entry.slow_down(self.congestion.rp(), self.common.now);
         Some(())
     }
 
@@ -84,20 +80,59 @@ impl Found<'_> {
         }
     }
 
-    /// Has a queue pair with a limiter keep to its window; false if it has to wait.
+    /// Something has to be sent again, which slow restart takes for a CNP: it counts as one at once, and
+    /// slows the queue pair down when that goes on.
+    //= F13: though no CNP has come.
+    #[cold]
+    pub(super) fn restart_after_loss(&mut self) {
+        if self.is_among(self.common.slow_restart.lost) {
+            self.common.count(Counter::RpCnpHandled, 1);
+            self.common.count(Counter::RoceSlowRestartCnps, 1);
+            self.entry.restarts = true;
+        }
+    }
+
+    /// A queue pair that has been silent begins again: slow restart takes this for a CNP, too, unless an
+    /// earlier one still slows it down.
+    #[cold]
+    pub(super) fn restart_after_silence(&mut self, congestion: &Congestion, now: Time) {
+        let limiter = self.entry.limiter.as_mut();
+        let is_limited = limiter.is_some_and(|it| {
+            it.rate(congestion.rp(), now);
+            it.is_limited()
+        });
+        if !is_limited && self.is_among(self.common.slow_restart.silent) {
+            self.common.count(Counter::RoceSlowRestart, 1);
+            self.common.count(Counter::RoceSlowRestartTrans, 1);
+            self.entry.restarts = true;
+        }
+    }
+
+    /// Whether the queue pair has one of these priorities.
+    fn is_among(&self, priorities: u8) -> bool {
+        let priority_of = |path: Path| self.scheduler.port.priority_of(&path);
+        let priority = self.entry.path.map(priority_of);
+        priority.is_some_and(|priority| priorities >> priority & 1 != 0)
+    }
+
+    /// Has a queue pair with a limiter, or one that restarts slowly, keep to its window; false if it has
+    /// to wait.
     pub(super) fn limit(&mut self, congestion: &Congestion, host: &HostProfile, now: Time) -> bool {
+        if std::mem::take(&mut self.entry.restarts) {
+            self.entry.slow_down(congestion.rp(), now);
+        }
         let share = self.scheduler.share(self.index, self.entry);
         let enabled = |path: Path| congestion.is_enabled(&path);
         let window = if !self.entry.path.is_some_and(enabled) {
             self.entry.limiter = None;
             share
         } else if let Some(limiter) = &mut self.entry.limiter {
-            let config = congestion.rp();
-            if !limiter.admits(config, host, now) {
+            let pacing = congestion.pacing(host);
+            if !limiter.admits(&pacing, now) {
                 self.scheduler.follow_deadline(self.index, self.entry);
                 return false;
             }
-            let window = limiter.window_bytes(config, host, now);
+            let window = limiter.window_bytes(&pacing, now);
             u32::try_from(window).unwrap_or(u32::MAX).min(share)
         } else {
             share
@@ -115,7 +150,7 @@ impl Found<'_> {
         packet: &Outgoing,
     ) {
         if let Some(limiter) = &mut self.entry.limiter {
-            limiter.on_sent(congestion.rp(), host, now, packet.frame_bytes());
+            limiter.on_sent(&congestion.pacing(host), now, packet.frame_bytes());
             if !limiter.is_limited() {
                 self.entry.limiter = None;
             }

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use ferroce_transport::Counter;
 
 use super::Hca;
+use crate::admission::Seat;
 use crate::error::{RegisterError, WriteLockError};
 use crate::event::Event;
 use crate::impair::{Direction, Impairment};
 use crate::pairing::LinkNumber;
 use crate::register::Method;
+use crate::services::SlowRestart;
 use crate::settings::Settings;
 use crate::state::SettingError;
 
@@ -114,12 +116,17 @@ impl Hca {
         self.common.policy.dec_trigger = personality.dec_trigger;
         self.common.policy.range_bound_exclusive = personality.range_bound_exclusive;
         self.common.policy.rnr_ticks = personality.rnr_ticks;
-        self.common.policy.slow_restart = personality.slow_restart;
         self.common.policy.dc_half_handshake = settings.dc_half_handshake();
         let state = &self.common.state;
         let in_force = settings.in_force(state.identity().features(), state.function());
         self.common.policy.change(in_force.policy, in_force.floor);
-        self.congestion.set(&settings);
+        self.congestion.set(&settings, in_force.burst_bytes);
+        let of_enabled = |is_on| if is_on { self.congestion.enabled() } else { 0 };
+        self.common.slow_restart = SlowRestart {
+            lost: of_enabled(in_force.slow_restart),
+            silent: of_enabled(in_force.slow_restart_idle),
+        };
+        self.use_tx_windows(in_force.transmission_window);
         self.ack_dscp = in_force.ack_dscp;
         self.selective_repeat = in_force.selective_repeat;
         self.adaptive_routing = in_force.adaptive_routing;
@@ -127,6 +134,22 @@ impl Hca {
         self.settings = settings;
         if is_followed {
             self.follow_settings(1);
+        }
+    }
+
+    /// Gives each queue pair a transmission window, or none; see [`Scheduler::use_tx_windows`].
+    ///
+    /// [`Scheduler::use_tx_windows`]: crate::scheduler::Scheduler::use_tx_windows
+    fn use_tx_windows(&mut self, on: bool) {
+        if !self.scheduler.use_tx_windows(on, self.config.speed) {
+            return;
+        }
+        let now = self.common.now;
+        for index in 0..self.qps.indices() as u32 {
+            if let Some(entry) = self.qps.get_mut(index) {
+                entry.seat = Seat::default();
+                self.scheduler.follow_path(now, index, entry);
+            }
         }
     }
 

@@ -54,9 +54,12 @@ impl<'a> Found<'a> {
         } = &mut *self.entry;
         let mut host = QpServices::new(self.common, qp.qpn(), objects, unpolled);
         let result = f(qp, &mut host);
-        let signal = host.signal;
+        let (signal, lost) = (host.signal, host.trouble.lost);
         if host.trouble != Trouble::default() {
             settle(qp, *path, &mut host);
+        }
+        if lost {
+            self.restart_after_loss();
         }
         self.scheduler.follow_deadline(self.index, self.entry);
         if let Some(signal) = signal {
@@ -96,7 +99,7 @@ impl<'a> Found<'a> {
     pub(crate) fn follow(&mut self, path: Option<Path>) {
         self.entry.path = path;
         self.entry.is_severed = false;
-        (self.entry.limiter, self.entry.cnps) = (None, 0);
+        (self.entry.limiter, self.entry.restarts, self.entry.cnps) = (None, false, 0);
         let now = self.common.now;
         self.scheduler.follow_path(now, self.index, self.entry);
     }

@@ -38,10 +38,10 @@ impl Hca {
         let Some(mut found) = Found::at(index, qps, common, scheduler) else {
             return;
         };
-        if found.entry.timer_at != Some(at) {
+        if found.entry.timer_at != at {
             return; // an earlier owner of this index, or replaced by an earlier entry
         }
-        found.entry.timer_at = None;
+        found.entry.timer_at = Time::NEVER;
         let limiter = found.entry.limiter.as_mut();
         let is_awake = limiter.is_some_and(|it| it.wake(&self.config.host, now));
         let deadline = found.entry.qp.poll_timeout();
@@ -80,7 +80,7 @@ impl Hca {
         let (qps, first, second) = (&self.qps, &self.first, &self.second);
         let is_good = |at, index| {
             let link = match (link_of(index), second) {
-                (None, _) => return qps.get(index).is_some_and(|e| e.timer_at == Some(at)),
+                (None, _) => return qps.get(index).is_some_and(|e| e.timer_at == at),
                 (Some(2), Some(second)) => &second.link,
                 (Some(_), _) => first,
             };

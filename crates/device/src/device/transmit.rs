@@ -256,7 +256,10 @@ impl Found<'_> {
         if self.scheduler.port.in_turn().is_none() {
             self.scheduler.begin_turn(self.index, self.entry);
         }
-        let limited = self.entry.limiter.is_some();
+        if self.common.slow_restart.silent != 0 && self.entry.ends_silence(now) {
+            self.restart_after_silence(congestion, now);
+        }
+        let limited = self.entry.limiter.is_some() || self.entry.restarts;
         if limited && !self.limit(congestion, host, now) {
             return Polled::Nothing;
         }

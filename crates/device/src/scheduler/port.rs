@@ -77,6 +77,11 @@ impl Port {
         }
     }
 
+    /// The priority of the packets of a path.
+    pub(crate) fn priority_of(&self, path: &Path) -> u8 {
+        self.qos.priority_of(path)
+    }
+
     /// The priority in the VLAN tag of a packet; 0 if it has none.
     #[inline]
     pub(crate) fn pcp_of(&self, path: &Path) -> u8 {

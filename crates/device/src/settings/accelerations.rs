@@ -12,9 +12,10 @@ use crate::identity::{Function, Identity};
 /// Bytes of ROCE_ACCL.
 pub const ROCE_ACCL_BYTES: usize = reg::ROCE_ACCL.size();
 
-/// What devices have, unless their card does not have it: each does what it says. The others are told
-/// to be missing, and refused.
-const FEATURES: [(&Field, Feature); 6] = [
+/// What devices have, unless their card does not have it: each does what it says, except IFA2, whose
+/// packets no device makes; its field is kept, for tools that set what a card's query shows. The others
+/// are told to be missing, and refused.
+const FEATURES: [(&Field, Feature); 11] = [
     (
         &reg::ROCE_ADP_RETRANS_FIELD_SELECT,
         Feature::AdaptiveRetransmission,
@@ -32,6 +33,17 @@ const FEATURES: [(&Field, Feature); 6] = [
         Feature::AdaptiveRouting,
     ),
     (&reg::ACK_DSCP_FORCE_FIELD_SELECT, Feature::AckDscp),
+    (
+        &reg::ROCE_TX_WINDOW_FIELD_SELECT,
+        Feature::TransmissionWindow,
+    ),
+    (&reg::ROCE_SLOW_RESTART_FIELD_SELECT, Feature::SlowRestart),
+    (
+        &reg::ROCE_SLOW_RESTART_IDLE_FIELD_SELECT,
+        Feature::SlowRestartIdle,
+    ),
+    (&reg::CC_BURST_SIZE_SELECT, Feature::BurstSize),
+    (&reg::IFA2_TURN_AROUND_SELECT, Feature::Ifa2TurnAround),
     (PROFILE, Feature::Profiles),
 ];
 /// What a register without profiles does not show, besides the fields that the select bit opens.
@@ -62,11 +74,12 @@ impl PartialEq for Accelerations {
 }
 
 impl Accelerations {
-    /// The register after a reset: adaptive retransmission on unless the personality says
-    /// otherwise, no profile.
-    pub(crate) fn reset(adaptive: bool) -> Self {
+    /// The register after a reset: adaptive retransmission and slow restart on unless the personality
+    /// says otherwise, no profile.
+    pub(crate) fn reset(personality: &Personality) -> Self {
         let mut register = Self::from_parts([0; ROCE_ACCL_BYTES], 0);
-        register.put(&reg::ROCE_ADP_RETRANS_EN, adaptive.into());
+        register.put(&reg::ROCE_ADP_RETRANS_EN, personality.adaptive.into());
+        register.put(&reg::ROCE_SLOW_RESTART_EN, personality.slow_restart.into());
         register.put(&reg::ADP_RETX_BASE_TIMEOUT_MIN, 4000);
         register.put(&reg::ADP_RETX_PROFILE_MAX_ID, 1);
         register.put(
@@ -197,7 +210,15 @@ impl Accelerations {
                     needs: format!("{} lies beyond its end; send 64 or 128", field.name()),
                 });
             }
-            self.put(field, request.get(field));
+            let value = request.get(field);
+            if *field == reg::CC_BURST_SIZE && burst_bytes(value).is_none() {
+                return Err(RegisterError::BadParam {
+                    field: field.name(),
+                    value,
+                    reason: "reserved; write 0 (4 KB), 1 (8 KB), 2 (16 KB) or 7 (1.5 KB)",
+                });
+            }
+            self.put(field, value);
         }
         Ok(())
     }
@@ -302,9 +323,41 @@ impl Accelerations {
         self.image.is_set(&reg::ADAPTIVE_ROUTING_FORCED_EN)
     }
 
+    /// Whether each queue pair has a window of its own that follows losses.
+    pub(crate) fn transmission_window(&self) -> bool {
+        self.image.is_set(&reg::ROCE_TX_WINDOW_EN)
+    }
+
+    /// Whether what has to be sent again counts as a CNP.
+    pub(crate) fn slow_restart(&self) -> bool {
+        self.image.is_set(&reg::ROCE_SLOW_RESTART_EN)
+    }
+
+    /// Whether the end of a silence counts as a CNP.
+    pub(crate) fn slow_restart_idle(&self) -> bool {
+        self.image.is_set(&reg::ROCE_SLOW_RESTART_IDLE_EN)
+    }
+
+    /// Bytes that a queue pair sends back to back while congestion control limits it.
+    pub(crate) fn burst_bytes(&self) -> u16 {
+        let code = self.image.get(&reg::CC_BURST_SIZE);
+        burst_bytes(code).unwrap_or(BURST_BYTES[0])
+    }
+
     /// Whether a DCI sends to a target before that has accepted the connection.
     pub(crate) fn dc_half_handshake(&self) -> bool {
         self.image.is_set(&reg::DC_HALF_HANDSHAKE_EN)
+    }
+}
+
+/// Bytes of the codes 0, 1 and 2 of `cc_burst_size`.
+const BURST_BYTES: [u16; 3] = [4 << 10, 8 << 10, 16 << 10];
+
+/// Bytes of a code of `cc_burst_size`; `None` if it is reserved.
+fn burst_bytes(code: u32) -> Option<u16> {
+    match code {
+        7 => Some(3 << 9),
+        code => BURST_BYTES.get(code as usize).copied(),
     }
 }
 

@@ -25,7 +25,7 @@ pub struct Personality {
     pub range_bound_exclusive: bool,
     /// Whether the wait for a receiver that is not ready has the coarse steps of a timer (F17).
     pub rnr_ticks: bool,
-    /// Whether retransmissions after a timeout count as those of slow restart (F13).
+    /// Whether slow restart is on after a reset (`roce_slow_restart_en`, F13).
     pub slow_restart: bool,
 }
 

@@ -6,6 +6,8 @@ mod incast;
 mod pace;
 mod priority;
 mod shared;
+mod slow_restart;
+mod tx_window;
 
 use ferroce_dcqcn::Params;
 use ferroce_device::{
@@ -62,6 +64,11 @@ impl Stream {
             personality,
             ..HcaConfig::default()
         };
+        Self::between(config, attr, assignments)
+    }
+
+    /// The same between two devices with this configuration.
+    fn between(config: HcaConfig, attr: QpAttr, assignments: &[&str]) -> Self {
         let mut pair = World::pair(config);
         pair.carries_bytes = false;
         for side in &pair.sides {

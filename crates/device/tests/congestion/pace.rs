@@ -4,6 +4,8 @@ use ferroce_device::{Counter, Mtu, QpAttr, QpState};
 use ferroce_wire::{PKEY_DEFAULT, cnp};
 
 use super::{Stream, mark, set};
+use ferroce_prm::roce_accl as reg;
+use ferroce_testing::register::{image, write};
 use ferroce_testing::{A, B, attr};
 
 /// Header, sometimes RETH, and ICRC: what counts besides the payload.
@@ -84,8 +86,31 @@ fn an_idle_queue_pair_gets_at_most_a_short_burst() {
     let mut stream = held_at(100, Mtu::Mtu1024);
     stream.pair.run_for(1_000_000_000);
     let bytes = stream.run(1_000, 1_000, super::MESSAGE);
-    // Half a millisecond at 100 Mb/s are 6 KB.
-    assert!((4_096..=8_192).contains(&bytes), "{bytes} bytes at once");
+    // Half a millisecond at 100 Mb/s are 6 KB, and the last turn in it begins a burst of 4 KB.
+    assert!((8_192..=10_240).contains(&bytes), "{bytes} bytes at once");
+}
+
+#[test]
+fn bursts_are_as_long_as_the_register_says() {
+    // At 10 Mb/s, where the host's own batches are shorter than a packet.
+    for (code, packets) in [(0, 4), (1, 8), (2, 16), (7, 2)] {
+        let mut stream = held_at(10, Mtu::Mtu1024);
+        let register = image(&[(&reg::CC_BURST_SIZE_SELECT, 1), (&reg::CC_BURST_SIZE, code)]);
+        write(&mut stream.pair.sides[A].hca, &register).unwrap();
+        stream.run(100_000_000, 100_000, super::MESSAGE);
+        let mut bursts = Vec::new();
+        for _ in 0..1_000 {
+            let bytes = stream.run(100_000, 100_000, super::MESSAGE);
+            if bytes > 0 {
+                bursts.push(bytes / 1024);
+            }
+        }
+        assert!(bursts.iter().all(|it| *it == packets), "{code}: {bursts:?}");
+        // 10 Mb/s for a tenth of a second, whatever the burst.
+        let sent = bursts.iter().sum::<u64>() as f64 * 1_040.0;
+        let off = sent / 125_000.0 - 1.0;
+        assert!(off.abs() < 0.15, "{code}: {sent}");
+    }
 }
 
 #[test]

@@ -15,7 +15,7 @@ use ferroce_prm::nic_cap_reg::{self, NIC_CAP_REG};
 use ferroce_prm::roce_accl::{self as reg, ROCE_ACCL};
 use ferroce_prm::{Field, Image, Register};
 
-const SELECTS: [(&Field, Feature); 5] = [
+const SELECTS: [(&Field, Feature); 11] = [
     (
         &reg::ROCE_ADP_RETRANS_FIELD_SELECT,
         Feature::AdaptiveRetransmission,
@@ -28,7 +28,22 @@ const SELECTS: [(&Field, Feature); 5] = [
         &reg::SELECTIVE_REPEAT_FORCED_EN_FIELD_SELECT,
         Feature::SelectiveRepeat,
     ),
+    (
+        &reg::ADAPTIVE_ROUTING_FORCED_EN_FIELD_SELECT,
+        Feature::AdaptiveRouting,
+    ),
     (&reg::ACK_DSCP_FORCE_FIELD_SELECT, Feature::AckDscp),
+    (
+        &reg::ROCE_TX_WINDOW_FIELD_SELECT,
+        Feature::TransmissionWindow,
+    ),
+    (&reg::ROCE_SLOW_RESTART_FIELD_SELECT, Feature::SlowRestart),
+    (
+        &reg::ROCE_SLOW_RESTART_IDLE_FIELD_SELECT,
+        Feature::SlowRestartIdle,
+    ),
+    (&reg::CC_BURST_SIZE_SELECT, Feature::BurstSize),
+    (&reg::IFA2_TURN_AROUND_SELECT, Feature::Ifa2TurnAround),
     (&reg::ADP_RETX_PROFILE_SELECT, Feature::Profiles),
 ];
 

@@ -18,9 +18,16 @@ fn after_reset() -> Vec<u8> {
         (&reg::ROCE_ADP_RETRANS_FIELD_SELECT, 1),
         (&reg::MIN_ACK_TIMEOUT_LIMIT_DISABLED_FIELD_SELECT, 1),
         (&reg::SELECTIVE_REPEAT_FORCED_EN_FIELD_SELECT, 1),
+        (&reg::ADAPTIVE_ROUTING_FORCED_EN_FIELD_SELECT, 1),
         (&reg::ACK_DSCP_FORCE_FIELD_SELECT, 1),
+        (&reg::ROCE_TX_WINDOW_FIELD_SELECT, 1),
+        (&reg::ROCE_SLOW_RESTART_FIELD_SELECT, 1),
+        (&reg::ROCE_SLOW_RESTART_IDLE_FIELD_SELECT, 1),
+        (&reg::CC_BURST_SIZE_SELECT, 1),
+        (&reg::IFA2_TURN_AROUND_SELECT, 1),
         (&reg::ADP_RETX_PROFILE_SELECT, 1),
         (&reg::ROCE_ADP_RETRANS_EN, 1),
+        (&reg::ROCE_SLOW_RESTART_EN, 1),
         (&reg::ADP_RETX_BASE_TIMEOUT_MIN, 4000),
         (&reg::ADP_RETX_PROFILE_MAX_ID, 1),
         (&reg::ADP_RETX_PROFILE_MAX_RANGE_NUM, 4),
@@ -72,12 +79,32 @@ fn a_query_after_power_on_shows_what_can_be_set_and_what_is() {
     let mut plain = Hca::new(HcaConfig {
         personality: Personality {
             adaptive: false,
+            slow_restart: false,
             ..Personality::default()
         },
         ..HcaConfig::default()
     });
-    let expected = with(&after_reset(), &[(&reg::ROCE_ADP_RETRANS_EN, 0)]);
-    assert_eq!(query(&mut plain, 0), expected);
+    let off = [
+        (&reg::ROCE_ADP_RETRANS_EN, 0),
+        (&reg::ROCE_SLOW_RESTART_EN, 0),
+    ];
+    assert_eq!(query(&mut plain, 0), with(&after_reset(), &off));
+}
+
+#[test]
+fn reserved_burst_sizes_are_refused() {
+    let mut hca = device();
+    for code in 0..8 {
+        let request = image(&[(&reg::CC_BURST_SIZE_SELECT, 1), (&reg::CC_BURST_SIZE, code)]);
+        if [0, 1, 2, 7].contains(&code) {
+            write(&mut hca, &request).unwrap();
+            assert_eq!(field(&query(&mut hca, 0), &reg::CC_BURST_SIZE), code);
+        } else {
+            let error = refused(&mut hca, &request);
+            assert_eq!(error.status(), Status::BAD_PARAMETER);
+            assert!(error.to_string().starts_with("cc_burst_size = "), "{error}");
+        }
+    }
 }
 
 type Values = &'static [(&'static Field, u32)];
@@ -100,17 +127,13 @@ const FEATURES: &[(&Field, Values)] = &[
         &reg::ACK_DSCP_FORCE_FIELD_SELECT,
         &[(&reg::ACK_DSCP_FORCE, 1), (&reg::ACK_DSCP, 26)],
     ),
-];
-
-/// Select bits of features that this device does not have, with values.
-const OTHERS: &[(&Field, Values)] = &[
     (
         &reg::ROCE_TX_WINDOW_FIELD_SELECT,
         &[(&reg::ROCE_TX_WINDOW_EN, 1)],
     ),
     (
         &reg::ROCE_SLOW_RESTART_FIELD_SELECT,
-        &[(&reg::ROCE_SLOW_RESTART_EN, 1)],
+        &[(&reg::ROCE_SLOW_RESTART_EN, 0)],
     ),
     (
         &reg::ROCE_SLOW_RESTART_IDLE_FIELD_SELECT,
@@ -121,6 +144,15 @@ const OTHERS: &[(&Field, Values)] = &[
         &[(&reg::ADAPTIVE_ROUTING_FORCED_EN, 1)],
     ),
     (
+        &reg::IFA2_TURN_AROUND_SELECT,
+        &[(&reg::IFA2_TURN_AROUND_EN, 1)],
+    ),
+    (&reg::CC_BURST_SIZE_SELECT, &[(&reg::CC_BURST_SIZE, 7)]),
+];
+
+/// Select bits of features that this device does not have, with values.
+const OTHERS: &[(&Field, Values)] = &[
+    (
         &reg::DC_HALF_HANDSHAKE_EN_FIELD_SELECT,
         &[(&reg::DC_HALF_HANDSHAKE_EN, 1)],
     ),
@@ -128,14 +160,9 @@ const OTHERS: &[(&Field, Values)] = &[
         &reg::CC_PER_PLANE_EN_FIELD_SELECT,
         &[(&reg::CC_PER_PLANE_EN, 1)],
     ),
-    (&reg::CC_BURST_SIZE_SELECT, &[(&reg::CC_BURST_SIZE, 7)]),
     (
         &reg::CC_PROBE_MP_MODE_FIELD_SELECT,
         &[(&reg::CC_PROBE_MP_MODE, 1)],
-    ),
-    (
-        &reg::IFA2_TURN_AROUND_SELECT,
-        &[(&reg::IFA2_TURN_AROUND_EN, 1)],
     ),
 ];
 

@@ -159,6 +159,9 @@ impl Stage {
         for (side, on) in pair.sides.iter_mut().zip(scenario.routed) {
             side.route_adaptively(on);
         }
+        for (side, on) in pair.sides.iter_mut().zip(scenario.restarts) {
+            side.restart_after_silence(on);
+        }
         let mut stage = Self {
             pair,
             ends: Vec::new(),

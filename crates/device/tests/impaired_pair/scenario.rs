@@ -20,6 +20,8 @@ pub(crate) struct Scenario {
     pub(crate) selective: [bool; 2],
     /// Which side's packets take many paths.
     pub(crate) routed: [bool; 2],
+    /// Which side's queue pairs slow down after a silence.
+    pub(crate) restarts: [bool; 2],
     pub(crate) qps: Vec<Plan>,
     /// Events at the start and at any later time.
     pub(crate) cues: Vec<(u64, usize, Cue)>,
@@ -126,6 +128,7 @@ impl Scenario {
             ages,
             selective: [0, 1].map(|_| dice.chance(50)),
             routed: [0, 1].map(|_| late.chance(40)),
+            restarts: [0, 1].map(|_| late.chance(50)),
             cut_at: (!perfect && dice.chance(15)).then(|| dice.below(5_000_000)),
         }
     }

@@ -50,7 +50,7 @@ impl Device {
     /// Returns whether packets take many paths.
     pub(super) fn routes_adaptively(&self) -> bool {
         let register = self.settings.to_parts().roce_accl;
-        is_set(&register, &reg::ADAPTIVE_ROUTING_FORCED_EN)
+        get(&register, &reg::ADAPTIVE_ROUTING_FORCED_EN) != 0
     }
 
     fn extended_retry_count(&self) -> Option<u8> {
@@ -62,8 +62,12 @@ impl Device {
         let mut parts = settings_of(&policy);
         let own = self.settings.to_parts();
         parts.congestion = own.congestion;
-        for (_, field) in SWITCHES {
-            set_flag(&mut parts.roce_accl, field, is_set(&own.roce_accl, field));
+        for field in SWITCHES
+            .map(|(_, field)| field)
+            .into_iter()
+            .chain([&reg::CC_BURST_SIZE])
+        {
+            set(&mut parts.roce_accl, field, get(&own.roce_accl, field));
         }
         parts.personality.extended_retry_count = self.extended_retry_count();
         self.settings = Arc::new(Settings::from_parts(parts));
@@ -136,8 +140,10 @@ pub(super) fn read<'t>(
     parts.personality.extended_retry_count = personality.extended_retry_count;
     for (key, field) in SWITCHES {
         let is_on = reader.flag(&section, key) == Some(true);
-        set_flag(&mut parts.roce_accl, field, is_on);
+        set(&mut parts.roce_accl, field, is_on.into());
     }
+    let burst = reader.word(&section, "cc_burst_size", &BURSTS).unwrap_or(0);
+    set(&mut parts.roce_accl, &reg::CC_BURST_SIZE, burst);
     let window = reader.size(&section, "window", (4096, 1 << 30));
     Device {
         settings: Arc::new(Settings::from_parts(parts)),
@@ -311,28 +317,32 @@ pub fn settings_of(policy: &Policy) -> SettingsParts {
 /// Makes a profile the active one of the register ROCE_ACCL.
 fn activate(register: &mut [u8], profile: &Profile) {
     register[reg::PROFILE_OFFSET..][..reg::PROFILE_SIZE].copy_from_slice(&profile.to_register());
-    if let Ok(mut image) = Image::new(&reg::ROCE_ACCL, register) {
-        let set = image.set(&reg::ADP_RETX_PROFILE_ID, 1);
-        debug_assert!(set.is_ok(), "the field holds 1");
-    }
+    set(register, &reg::ADP_RETX_PROFILE_ID, 1);
 }
 
 /// Keys that stand for a field of ROCE_ACCL, which a policy leaves alone.
-const SWITCHES: [(&str, &Field); 2] = [
+const SWITCHES: [(&str, &Field); 5] = [
     ("selective_repeat", &reg::SELECTIVE_REPEAT_FORCED_EN),
     ("adaptive_routing", &reg::ADAPTIVE_ROUTING_FORCED_EN),
+    ("slow_restart", &reg::ROCE_SLOW_RESTART_EN),
+    ("slow_restart_idle", &reg::ROCE_SLOW_RESTART_IDLE_EN),
+    ("tx_window", &reg::ROCE_TX_WINDOW_EN),
 ];
 
-fn set_flag(register: &mut [u8], field: &Field, is_on: bool) {
+/// The sizes of `cc_burst_size`, by its codes.
+const BURSTS: [(&str, u32); 4] = [("1.5KB", 7), ("4KB", 0), ("8KB", 1), ("16KB", 2)];
+
+/// Writes a field of ROCE_ACCL that holds the value.
+fn set(register: &mut [u8], field: &Field, value: u32) {
     if let Ok(mut image) = Image::new(&reg::ROCE_ACCL, register) {
-        let set = image.set(field, is_on.into());
-        debug_assert!(set.is_ok(), "a flag");
+        let set = image.set(field, value);
+        debug_assert!(set.is_ok(), "{value} does not fit");
     }
 }
 
-fn is_set(register: &[u8], field: &Field) -> bool {
+fn get(register: &[u8], field: &Field) -> u32 {
     let image = Image::new(&reg::ROCE_ACCL, register);
-    image.is_ok_and(|image| image.is_set(field))
+    image.map_or(0, |image| image.get(field))
 }
 
 /// `[device.dcqcn]`: its keys are the parameters' names.

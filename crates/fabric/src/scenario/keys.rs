@@ -327,6 +327,26 @@ pub(super) const DEVICE: &[Key] = &[
         "Receivers keep what comes after a loss, and only what is missing is sent again; false.",
     ),
     key(
+        "slow_restart",
+        Takes::Flag,
+        "With congestion control, what has to be sent again slows a queue pair down like a CNP; false.",
+    ),
+    key(
+        "slow_restart_idle",
+        Takes::Flag,
+        "With congestion control, so does the first packet after 1ms with nothing in flight; false.",
+    ),
+    key(
+        "tx_window",
+        Takes::Flag,
+        "What a queue pair has in flight follows round trips and losses, below window; false.",
+    ),
+    key(
+        "cc_burst_size",
+        Takes::Words(&["1.5KB", "4KB", "8KB", "16KB"]),
+        "What a queue pair that congestion control limits sends back to back; 4KB.",
+    ),
+    key(
         "initial_exponent",
         Takes::Count,
         "firmware: first step of the ladder, 4.096 us doubled so many times; drawn from 10 to 14.",

@@ -12,6 +12,7 @@ use ferroce_fabric::{
     Fault, JobConfig, Loss, OnError, Routing, Schedule, Simulation, Span, Standing, SwitchConfig,
     Time, Topology, Transfer, TransferId, Workload,
 };
+use ferroce_prm::roce_accl as reg;
 use ferroce_testing::{Dice, seeds};
 use ferroce_wire::ethernet::VLAN_TAG_LEN;
 
@@ -48,6 +49,11 @@ impl Plan {
         net.congestion = any_congestion(&mut dice);
         net.selective = dice.chance(50);
         net.routed = dice.chance(50);
+        // A separate generator, so that the rest of a seed's run stays the same.
+        let mut late = Dice::new(!seed);
+        net.personality.slow_restart = late.chance(50);
+        let switches = [&reg::ROCE_SLOW_RESTART_IDLE_EN, &reg::ROCE_TX_WINDOW_EN];
+        net.switched = switches.into_iter().filter(|_| late.chance(50)).collect();
         net.qos = Qos {
             trust: dice.pick(&Trust::ALL),
             vlan: VlanId::new(dice.pick(&[0, 1, 4094])),

@@ -10,7 +10,7 @@ use ferroce_fabric::{
     Recording, Simulation, Span, Standing, SwitchConfig, Time, Topology, Transfer, TransferId,
     Workload, card,
 };
-use ferroce_prm::{Image, roce_accl};
+use ferroce_prm::{Field, Image, roce_accl};
 
 /// Preamble, start of frame, check sequence and gap: 7 + 1 + 4 + 12 bytes.
 const AROUND: u64 = 24;
@@ -141,6 +141,8 @@ pub(crate) struct Net {
     pub(crate) selective: bool,
     /// Their packets take many paths.
     pub(crate) routed: bool,
+    /// Other switches of ROCE_ACCL that are on.
+    pub(crate) switched: Vec<&'static Field>,
     pub(crate) faults: Vec<(Time, Fault)>,
     pub(crate) until: Time,
     pub(crate) seed: u64,
@@ -159,9 +161,13 @@ impl Net {
             switches: Switches::default(),
             qos: Qos::default(),
             ack_dscp: None,
-            personality: Personality::default(),
+            personality: Personality {
+                slow_restart: false,
+                ..Personality::default()
+            },
             selective: false,
             routed: false,
+            switched: Vec::new(),
             faults: Vec::new(),
             until: Time::from_nanos(1_000_000_000_000),
             seed: 1,
@@ -185,6 +191,9 @@ impl Net {
             (&roce_accl::ADAPTIVE_ROUTING_FORCED_EN, self.routed),
         ] {
             register.set(field, is_on.into()).unwrap();
+        }
+        for field in &self.switched {
+            register.set(field, 1).unwrap();
         }
         parts.roce_accl = register.into_inner();
         Arc::new(Settings::from_parts(parts))

@@ -17,6 +17,8 @@ pub struct TestHost {
     pub completions: Vec<(WorkQueue, Completion)>,
     pub events: Vec<QpEvent>,
     pub expiries: Vec<TimerExpiry>,
+    /// Each time that something had to be sent again: after which wait, or because the peer misses it.
+    pub losses: Vec<Option<Span>>,
     pub srq: Option<ReceiveQueue>,
     /// Number of the SRQ, for XRC.
     pub srqn: Srqn,
@@ -63,6 +65,7 @@ impl TestHost {
             completions: Vec::new(),
             events: Vec::new(),
             expiries: Vec::new(),
+            losses: Vec::new(),
             srq: srq.map(|cap| ReceiveQueue::new(cap.max_recv_wr, cap.max_recv_sge)),
             srqn: Srqn::new(0x3333),
             atomics: 0,
@@ -158,6 +161,10 @@ impl Services for TestHost {
 
     fn timer_expired(&mut self, expiry: TimerExpiry) {
         self.expiries.push(expiry);
+    }
+
+    fn lost(&mut self, waited: Option<Span>) {
+        self.losses.push(waited);
     }
 
     fn complete(&mut self, queue: WorkQueue, completion: Completion) {

@@ -17,6 +17,7 @@ mod operations;
 mod order;
 mod receiver_not_ready;
 mod resources;
+mod retransmissions;
 mod routing;
 mod selective;
 mod stalls;
