@@ -28,6 +28,7 @@ fn scatter(pair: &mut Pair, seed: u64, delay_ns: u64) {
 
 #[test]
 fn late_packets_are_not_lost() {
+    const PACKETS: u64 = 3 * 200 + 36 * 3;
     seeds::each(20, |seed| {
         for repeat in [Repeat::RoutedAgreed, Repeat::RoutedForced] {
             let mut pair = pair([repeat; 2]);
@@ -43,16 +44,11 @@ fn late_packets_are_not_lost() {
             pair.run();
             pair.expect_sent(A, 0..40);
             pair.expect_received(B, [100]);
-            for counter in [Counter::LocalAckTimeoutErr, Counter::DuplicateRequest] {
-                let of_peer = pair.count(B, counter) + pair.count(A, counter);
-                // One that does not know its peer goes back once to find out.
-                let allowed = if repeat == Repeat::RoutedForced {
-                    400
-                } else {
-                    0
-                };
-                assert!(of_peer <= allowed, "{counter:?}: {of_peer}");
-            }
+            let of_both = |counter| pair.count(B, counter) + pair.count(A, counter);
+            assert_eq!(of_both(Counter::LocalAckTimeoutErr), 0);
+            // Those that are later than others by many round trips go again.
+            let again = of_both(Counter::DuplicateRequest);
+            assert!(again < PACKETS / 20, "{again}");
         }
     });
 }
