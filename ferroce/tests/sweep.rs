@@ -163,10 +163,19 @@ fn survival_is_drawn() {
         [
             "One outage &amp; no more.",
             "Jobs that survive",
-            "Time lost",
+            "Time that jobs lost to faults, of runs that survived (time_lost_ms)",
             "10 runs",
             "10s",
         ],
+    );
+    let (code, _, err) = run(format!("{collect} --of slowdown_p99"));
+    assert_eq!(code, 0, "{err}");
+    let svg = fs::read_to_string(path(&directory, "survival.svg")).unwrap();
+    has(&svg, ["the 99th percentile (slowdown_p99)"]);
+    let unknown = bad(format!("{collect} --of slowdown"));
+    has(
+        &unknown,
+        ["no metric is called slowdown; there are ended_ms,"],
     );
     let page = path(&directory, "survival.html");
     let (code, _, err) = run(format!("sweep collect {out} --survival {page}"));

@@ -3,7 +3,7 @@
 mod ideal;
 
 use ferroce_base::time::{Span, Time};
-use ferroce_device::{Counter, HistogramConfig};
+use ferroce_device::{Counter, HistogramConfig, Mtu};
 use serde::Serialize;
 
 use self::ideal::Paths;
@@ -273,7 +273,7 @@ impl Results {
     #[must_use]
     pub fn new(scenario: &Scenario, simulation: &Simulation, standing: Standing) -> Self {
         let mut paths = Paths::new(&scenario.topology, scenario.device.mtu);
-        let flows = flows(simulation, &mut paths);
+        let flows = flows_along(simulation, &mut paths);
         let timeouts = timeouts(simulation);
         let summary = Summary {
             ferroce_version: env!("CARGO_PKG_VERSION"),
@@ -305,7 +305,15 @@ impl Results {
     }
 }
 
-fn flows(simulation: &Simulation, paths: &mut Paths<'_>) -> Vec<Flow> {
+/// The transfers of a simulation that were posted, in the order of the workload. `mtu` is that of its queue
+/// pairs.
+#[must_use]
+pub fn flows(simulation: &Simulation, mtu: Mtu) -> Vec<Flow> {
+    let topology = simulation.fabric.topology();
+    flows_along(simulation, &mut Paths::new(topology, mtu))
+}
+
+fn flows_along(simulation: &Simulation, paths: &mut Paths<'_>) -> Vec<Flow> {
     let transfers = &simulation.player.workload().transfers;
     let outcomes = simulation.player.outcomes.iter();
     let posted = (0..).zip(transfers).zip(outcomes);

@@ -1,6 +1,7 @@
 //! The result of a run, in numbers that are the same at any time and on any machine.
 
-use ferroce_device::Counter;
+use ferroce_device::{Counter, Mtu};
+use ferroce_fabric::results::{self, Slowdown};
 use ferroce_fabric::scenario::Scenario;
 use ferroce_fabric::topology::NodeId;
 use ferroce_fabric::{Simulation, Time};
@@ -61,6 +62,30 @@ pub struct Outcome {
     pub pauses: u64,
     /// Events of the simulation.
     pub events: u64,
+    /// Payload that arrived, bytes.
+    #[serde(default)]
+    pub bytes: Option<u64>,
+    /// How many times longer than in an empty fabric messages that arrived took, in thousandths.
+    #[serde(default)]
+    pub slowdown: Option<SlowdownMilli>,
+}
+
+/// Quantiles of slowdowns, in thousandths.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Debug)]
+pub struct SlowdownMilli {
+    /// Median.
+    pub p50: u64,
+    /// 95th percentile.
+    pub p95: u64,
+    /// 99th percentile.
+    pub p99: u64,
+}
+
+impl From<Slowdown> for SlowdownMilli {
+    fn from(it: Slowdown) -> Self {
+        let [p50, p95, p99] = [it.p50, it.p95, it.p99].map(|it| (it * 1000.0).round() as u64);
+        Self { p50, p95, p99 }
+    }
 }
 
 /// A number that reports show for each run.
@@ -68,7 +93,7 @@ pub struct Outcome {
 pub struct Metric {
     /// Its name in tables, with its unit.
     pub name: &'static str,
-    /// What it is.
+    /// What it is, as a title in lower case.
     pub doc: &'static str,
     /// The least that it can be.
     pub least: f64,
@@ -77,6 +102,8 @@ pub struct Metric {
 }
 
 const PS_PER_MS: f64 = 1e9;
+/// Gb/s of a byte in a picosecond.
+const GBPS_OF_BYTE_PER_PS: f64 = 8e3;
 
 /// A count, by its name.
 macro_rules! count {
@@ -86,6 +113,18 @@ macro_rules! count {
             doc: $doc,
             least: 0.0,
             of: |it, _| Some(it.$name as f64),
+        }
+    };
+}
+
+/// A quantile of slowdowns, by its name.
+macro_rules! slowdown {
+    ($name:ident, $quantile:ident, $doc:literal) => {
+        Metric {
+            name: stringify!($name),
+            doc: $doc,
+            least: 0.0,
+            of: |it, _| Some(it.slowdown?.$quantile as f64 / 1000.0),
         }
     };
 }
@@ -100,7 +139,7 @@ pub const METRICS: &[Metric] = &[
     },
     Metric {
         name: "time_lost_ms",
-        doc: "how much later that was than without faults",
+        doc: "time that jobs lost to faults, of runs that survived",
         least: f64::NEG_INFINITY,
         of: |it, baseline| Some((it.ended_ps? as f64 - baseline?.ended_ps? as f64) / PS_PER_MS),
     },
@@ -110,12 +149,33 @@ pub const METRICS: &[Metric] = &[
         least: 0.0,
         of: |it, _| Some(it.died_ps? as f64 / PS_PER_MS),
     },
+    slowdown!(
+        slowdown_p50,
+        p50,
+        "how many times longer than in an empty fabric messages took: the median"
+    ),
+    slowdown!(
+        slowdown_p95,
+        p95,
+        "how many times longer than in an empty fabric messages took: the 95th percentile"
+    ),
+    slowdown!(
+        slowdown_p99,
+        p99,
+        "how many times longer than in an empty fabric messages took: the 99th percentile"
+    ),
+    Metric {
+        name: "goodput_gbps",
+        doc: "payload that arrived, by the time until the last job was done",
+        least: 0.0,
+        of: |it, _| Some(it.bytes? as f64 * GBPS_OF_BYTE_PER_PS / it.ended_ps? as f64),
+    },
     count!(failures, "queue pairs that failed"),
     count!(timeouts, "retransmission timers that ran out"),
     count!(retransmitted, "packets sent again"),
     count!(
         spurious,
-        "of these, though the receiver had executed them and no answer was lost"
+        "packets sent again though the receiver had executed them and no answer was lost"
     ),
     count!(dropped, "packets that found no room in a switch"),
     count!(lost, "packets that links lost"),
@@ -137,6 +197,7 @@ impl Outcome {
             Ok(simulation) => simulation,
             Err(error) => return Some(Self::failed(error.to_string())),
         };
+        let mtu = scenario.device.mtu;
         drop(scenario);
         let standing = loop {
             match simulation.run(EVENTS) {
@@ -150,7 +211,7 @@ impl Outcome {
                 return None;
             }
         };
-        Some(Self::read(&simulation, standing))
+        Some(Self::read(&simulation, mtu, standing))
     }
 
     fn failed(error: String) -> Self {
@@ -180,16 +241,20 @@ impl Outcome {
             marked: 0,
             pauses: 0,
             events: 0,
+            bytes: None,
+            slowdown: None,
         }
     }
 
-    fn read(simulation: &Simulation, standing: Standing) -> Self {
+    fn read(simulation: &Simulation, mtu: Mtu, standing: Standing) -> Self {
         let (fabric, player) = (&simulation.fabric, &simulation.player);
         let jobs = &player.job_outcomes;
         let ended: Option<Vec<Time>> = jobs.iter().map(|job| job.ended).collect();
         let died = jobs.iter().filter_map(|job| job.died);
         let died = died.map(|(at, _)| at).min();
         let ended = ended.filter(|_| died.is_none());
+        let flows = results::flows(simulation, mtu);
+        let arrived = flows.iter().filter(|flow| flow.fct_ns.is_some());
         let mut it = Self {
             standing,
             survived: ended.is_some(),
@@ -198,6 +263,8 @@ impl Outcome {
             timeouts: player.timeouts.len() as u64,
             spurious: fabric.spurious(),
             events: simulation.events(),
+            bytes: Some(arrived.map(|flow| u64::from(flow.bytes)).sum()),
+            slowdown: results::slowdown(&flows).map(SlowdownMilli::from),
             ..Self::nothing()
         };
         for job in jobs {

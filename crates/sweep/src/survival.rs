@@ -1,15 +1,17 @@
-//! The share of jobs that survive, against the length of an outage, curve by curve.
+//! The share of jobs that survive, and another metric, against the length of an outage, curve by curve.
 
 use thiserror::Error;
 
 use crate::collect::Collected;
-use crate::outcome::METRICS;
+use crate::outcome::{METRICS, Metric};
 use crate::range::number;
 use crate::stats::Estimate;
 
-/// Survival and lost time along one axis.
+/// Survival and a metric along one axis.
 #[derive(Clone, Debug)]
 pub struct Survival {
+    /// The metric.
+    pub metric: &'static Metric,
     /// The axis that the curves run along.
     pub along: String,
     /// One for each combination of the other axes.
@@ -36,8 +38,8 @@ pub struct CurvePoint {
     pub x: f64,
     /// The share of runs that survived.
     pub survival: Option<Estimate>,
-    /// The time lost by runs that survived, in milliseconds.
-    pub time_lost_ms: Option<Estimate>,
+    /// The mean of the metric.
+    pub mean: Option<Estimate>,
 }
 
 /// The reason why a sweep has no survival curves.
@@ -60,6 +62,14 @@ pub enum SurvivalError {
         /// Those that it has.
         axes: Vec<String>,
     },
+    /// There is no such metric.
+    #[error("no metric is called {name}; there are {}", names.join(", "))]
+    NoMetric {
+        /// The name.
+        name: String,
+        /// Those that there are.
+        names: Vec<&'static str>,
+    },
     /// The values of the axis are not numbers.
     #[error("the values of {0} are not numbers, times, sizes or rates: {1}")]
     Words(String, String),
@@ -72,12 +82,16 @@ pub enum SurvivalError {
 }
 
 impl Survival {
-    /// Computes the curves of a sweep, along the axis with this name, or along the length of its
-    /// faults.
+    /// Computes the curves of a sweep and the metric `of`, along the axis with this name, or along the length
+    /// of its faults.
     ///
     /// # Errors
-    /// Returns an error if there is no such axis, or nothing is said about the outages.
-    pub fn new(collected: &Collected<'_>, along: Option<&str>) -> Result<Self, SurvivalError> {
+    /// Returns an error if there is no such axis or metric, or nothing is said about the outages.
+    pub fn new(
+        collected: &Collected<'_>,
+        of: &str,
+        along: Option<&str>,
+    ) -> Result<Self, SurvivalError> {
         let plan = collected.plan();
         if plan.assumption.is_empty() {
             return Err(SurvivalError::NoAssumption);
@@ -99,7 +113,11 @@ impl Survival {
                 })?
             }
         };
-        let lost = METRICS.iter().position(|it| it.name == "time_lost_ms");
+        let metric = METRICS.iter().position(|it| it.name == of);
+        let metric = metric.ok_or_else(|| SurvivalError::NoMetric {
+            name: of.to_owned(),
+            names: METRICS.iter().map(|it| it.name).collect(),
+        })?;
         let mut curves: Vec<Curve> = Vec::new();
         let mut runs = (u64::MAX, 0);
         for group in &collected.groups {
@@ -111,7 +129,7 @@ impl Survival {
                 label: label.clone(),
                 x,
                 survival: group.survival,
-                time_lost_ms: lost.and_then(|lost| group.means[lost]),
+                mean: group.means[metric],
             };
             let others = group
                 .labels
@@ -132,6 +150,7 @@ impl Survival {
             curve.points.sort_by(|a, b| a.x.total_cmp(&b.x));
         }
         Ok(Self {
+            metric: &METRICS[metric],
             along: axes[axis].clone(),
             curves,
             runs,

@@ -86,15 +86,27 @@ fn a_sweep_runs_and_reports_the_survivors() {
         ["1us 8", "1us 12", "2ms 8", "2ms 12", "100ms 8", "100ms 12"]
     );
     assert_eq!([0, 1, 2, 3, 4, 5].map(survived), [3, 3, 3, 3, 0, 0]);
-    let survival = Survival::new(&collected, None).unwrap();
+    let survival = Survival::new(&collected, "time_lost_ms", None).unwrap();
     assert_eq!(
         (survival.along.as_str(), survival.runs),
         ("fault[0].for", (3, 3))
     );
     let curves: Vec<_> = survival.curves.iter().map(|it| it.label.as_str()).collect();
     assert_eq!(curves, ["8", "12"]);
-    let lost = survival.curves[1].points[1].time_lost_ms.unwrap();
+    let lost = survival.curves[1].points[1].mean.unwrap();
     assert!(lost.value > 1.0 && lost.value < 70.0, "{lost:?}");
+    let slower = Survival::new(&collected, "slowdown_p99", None).unwrap();
+    let slowdown = |length: usize| slower.curves[1].points[length].mean.unwrap().value;
+    // Waits of up to 67 ms after an outage of 2 ms, for messages that take 11 us.
+    assert!((1.0..10.0).contains(&slowdown(0)), "{slower:?}");
+    assert!((100.0..10_000.0).contains(&slowdown(1)), "{slower:?}");
+    let unknown = Survival::new(&collected, "slowdown", None).unwrap_err();
+    assert!(
+        unknown
+            .to_string()
+            .starts_with("no metric is called slowdown; there are ended_ms, time_lost_ms,"),
+        "{unknown}"
+    );
     let table = collected.table();
     assert_eq!(table.lines().count(), 7);
     assert!(table.starts_with("fault[0].for,job.incast.timeout,runs,missing,survived,survival,"));

@@ -22,6 +22,7 @@ const LISTED: usize = 10;
 const SHOWN: &[(&str, &str)] = &[
     ("ended_ms", ">ended, ms"),
     ("time_lost_ms", ">time lost, ms"),
+    ("slowdown_p99", ">slowdown p99"),
     ("timeouts", ">timeouts"),
     ("spurious", ">spurious"),
 ];
@@ -44,6 +45,14 @@ pub(super) struct Collect {
     /// Write the survival curves, as SVG or as an HTML page, by the file's name
     #[arg(long, value_name = "FILE", value_parser = picture_file)]
     survival: Option<PathBuf>,
+    /// What the curves show beside survival: a column of --csv
+    #[arg(
+        long,
+        value_name = "METRIC",
+        requires = "survival",
+        default_value = "time_lost_ms"
+    )]
+    of: String,
     /// The axis that the curves run along [default: the length of faults]
     #[arg(long, value_name = "FIELD", requires = "survival")]
     along: Option<String>,
@@ -73,7 +82,7 @@ impl Collect {
             write(path, &collected.points())?;
         }
         if let Some(path) = &self.survival {
-            let curves = Survival::new(&collected, self.along.as_deref());
+            let curves = Survival::new(&collected, &self.of, self.along.as_deref());
             let curves = curves.map_err(Failure::input)?;
             let is_page = path.extension().is_some_and(|it| it == "html");
             let drawn = match is_page {

@@ -1,5 +1,5 @@
-//! The survival curve: the share of jobs that survive, and the time that the others lose, against the
-//! length of an outage.
+//! The survival curve: the share of jobs that survive, and the time that the others lose or another metric,
+//! against the length of an outage.
 
 use std::fmt::Write as _;
 
@@ -7,9 +7,9 @@ use ferroce_picture::{
     CENTER_TOP, Canvas, Color as _, Drawn, INK, LEFT_BOTTOM, LEFT_CENTER, LEFT_TOP, Point,
     RGBColor, Scale, decades, escape, picture as paper,
 };
-use ferroce_sweep::Plan;
 use ferroce_sweep::stats::Estimate;
 use ferroce_sweep::survival::{Curve, CurvePoint, Survival};
+use ferroce_sweep::{Metric, Plan};
 
 use super::collect::{figure, percent};
 use crate::output::lines::wrapped;
@@ -19,7 +19,7 @@ const SIZE: (i32, i32) = (960, 760);
 const X: (i32, i32) = (90, 930);
 /// Top and bottom of each.
 const SURVIVAL: (i32, i32) = (120, 380);
-const LOST: (i32, i32) = (444, 646);
+const METRIC: (i32, i32) = (444, 646);
 /// Letters of small print in a line.
 const LINE: usize = 130;
 /// Pixels between labels of the axis.
@@ -58,7 +58,7 @@ pub(super) fn picture(survival: &Survival, plan: &Plan) -> Result<String, String
         };
         it.words()?;
         it.survival()?;
-        it.lost()
+        it.metric()
     })
 }
 
@@ -141,18 +141,18 @@ impl<'a> Picture<'_, 'a> {
         self.curves(&scale, |it| it.survival)
     }
 
-    fn lost(&self) -> Drawn<'a> {
+    fn metric(&self) -> Drawn<'a> {
         let points = self.survival.curves.iter().flat_map(|curve| &curve.points);
-        let values = points.filter_map(|it| it.time_lost_ms);
+        let values = points.filter_map(|it| it.mean);
         let values: Vec<f64> = values.map(|it| it.value).collect();
-        let title = "Time lost by jobs that survive, ms";
+        let title = &title(self.survival);
         if values.is_empty() {
-            let scale = upwards(LOST, (0.0, 1.0));
-            let why = "unknown: the sweep has no baseline = true, or no job survives";
+            let scale = upwards(METRIC, (0.0, 1.0));
+            let why = "unknown: no job survives, or the sweep has no baseline = true";
             self.frame(title, &scale, &[])?;
             return self
                 .canvas
-                .text(why, (X.0 + 30, LOST.0 + 30), LEFT_TOP, 13, INK);
+                .text(why, (X.0 + 30, METRIC.0 + 30), LEFT_TOP, 13, INK);
         }
         let most = values.iter().copied().fold(f64::MIN, f64::max);
         let positive = values.iter().copied().filter(|it| *it > 0.0);
@@ -162,14 +162,14 @@ impl<'a> Picture<'_, 'a> {
             true => Scale {
                 is_log,
                 ..upwards(
-                    LOST,
+                    METRIC,
                     (
                         10_f64.powf(least.log10().floor()),
                         10_f64.powf(most.log10().ceil()),
                     ),
                 )
             },
-            false => upwards(LOST, (0.0, (most * 1.15).max(1e-3))),
+            false => upwards(METRIC, (0.0, (most * 1.15).max(1e-3))),
         };
         let ticks = match is_log {
             true => decades(scale.values, &[1.0]),
@@ -178,7 +178,7 @@ impl<'a> Picture<'_, 'a> {
         let text = |value: f64| format!("{}", (value * 1e6).round() / 1e6);
         let ticks: Vec<_> = ticks.into_iter().map(|it| (it, text(it))).collect();
         self.frame(title, &scale, &ticks)?;
-        self.curves(&scale, |it| it.time_lost_ms)
+        self.curves(&scale, |it| it.mean)
     }
 
     /// Frame, title, both axes.
@@ -251,6 +251,13 @@ impl<'a> Picture<'_, 'a> {
     }
 }
 
+/// What the lower frame shows.
+fn title(survival: &Survival) -> String {
+    let Metric { name, doc, .. } = survival.metric;
+    let (first, rest) = doc.split_at(1);
+    format!("{}{rest} ({name})", first.to_uppercase())
+}
+
 /// The same on a page of its own, with a table of the figures.
 pub(super) fn page(survival: &Survival, plan: &Plan) -> Result<String, String> {
     let svg = picture(survival, plan)?;
@@ -261,7 +268,7 @@ pub(super) fn page(survival: &Survival, plan: &Plan) -> Result<String, String> {
                 escape(&curve.label),
                 escape(&point.label),
                 point.survival.map_or_else(String::new, percent),
-                point.time_lost_ms.map_or_else(String::new, figure),
+                point.mean.map_or_else(String::new, figure),
             ];
             let _ = writeln!(rows, "<tr><td>{}</td></tr>", cells.join("</td><td>"));
         }
@@ -274,7 +281,8 @@ pub(super) fn page(survival: &Survival, plan: &Plan) -> Result<String, String> {
          svg{{max-width:100%;height:auto}}table{{border-collapse:collapse}}\
          td,th{{padding:.2rem .8rem;border-bottom:1px solid #d9dee4;text-align:left}}</style>\n{svg}\n\
          <p>Assumption: {}</p>\n<table>\n<tr><th></th><th>{along}</th>\
-         <th>survived</th><th>time lost, ms</th></tr>\n{rows}</table>\n</html>\n",
-        escape(&plan.assumption)
+         <th>survived</th><th>{}</th></tr>\n{rows}</table>\n</html>\n",
+        escape(&plan.assumption),
+        survival.metric.name
     ))
 }
