@@ -348,6 +348,8 @@ fn impossible_conditions_are_reported_in_advance() {
     ] {
         warns(&star(more), words);
     }
+    let large = STAR.replace("'8KiB'", "'3GiB'\nqp_per_transfer = true");
+    warns(&large, "each with a queue pair of its own");
 }
 
 #[test]

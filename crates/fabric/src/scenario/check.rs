@@ -7,6 +7,7 @@ use ferroce_device::{Pairing, Qos, Trust};
 
 use super::Scenario;
 use crate::topology::NodeId;
+use crate::workload::{TRANSFER_BYTES_MAX, Transfer};
 use crate::{Fault, JobConfig, OnError, Routing};
 
 /// A suspicious value in a scenario that can be run.
@@ -43,6 +44,7 @@ impl Scenario {
             self.check_pauses(&mut say);
             self.check_routing(&mut say);
         }
+        self.check_pieces(&mut say);
         self.check_size(&mut say);
         findings.sort_by_key(|finding| finding.line);
         findings
@@ -66,6 +68,31 @@ impl Scenario {
                 estimate.results >> 30
             );
             say("record", text);
+        }
+    }
+
+    /// Flows that are more than one message.
+    fn check_pieces(&self, say: &mut dyn FnMut(&str, String)) {
+        for (number, _) in self
+            .jobs
+            .iter()
+            .enumerate()
+            .filter(|(_, job)| job.qp_per_transfer)
+        {
+            let of_job = |it: &Transfer| usize::from(it.job) == number;
+            let is_continued = |pair: &[Transfer]| match pair {
+                [first, next] => {
+                    of_job(first)
+                        && first.bytes == TRANSFER_BYTES_MAX
+                        && (first.src, first.dst, first.at) == (next.src, next.dst, next.at)
+                }
+                _ => false,
+            };
+            if self.workload.transfers.windows(2).any(is_continued) {
+                let text = "RDMA messages have 1 GiB at most: larger flows are several messages, each with a \
+                            queue pair of its own; remove qp_per_transfer to have one for each pair of hosts";
+                say(&format!("job[{number}].qp_per_transfer"), text.into());
+            }
         }
     }
 
