@@ -224,6 +224,11 @@ impl Fabric {
         self.net.queue(cable, end)
     }
 
+    /// Returns ports that wait for each other forever; see [`Network::deadlock`].
+    pub fn deadlock(&self) -> Option<Vec<(usize, usize)>> {
+        self.net.deadlock()
+    }
+
     /// Cuts a cable, or repairs it. What is on it is lost, and so is what waits for it.
     pub fn set_up(&mut self, cable: usize, is_up: bool) {
         let (net, mut cards) = self.parts();

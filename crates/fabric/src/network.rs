@@ -2,6 +2,7 @@
 
 mod build;
 mod cables;
+mod deadlock;
 mod inspect;
 mod watch;
 

@@ -38,6 +38,9 @@ pub struct Summary {
     pub slowdown: Option<Slowdown>,
     /// The longest queue of one priority.
     pub worst_queue: Option<WorstQueue>,
+    /// The ports that waited for each other in the end, each for the next one, because switches had paused them
+    /// in a circle (PFC); null if none did. Named like those of `worst_queue`.
+    pub deadlock: Option<Vec<String>>,
     /// Waits that ended in a retransmission by adaptive retransmission, in the bins that the device's
     /// histogram has after power-on.
     pub histogram: Vec<Bin>,
@@ -293,6 +296,7 @@ impl Results {
             totals: totals(simulation),
             slowdown: slowdown(&flows),
             worst_queue: worst_queue(simulation),
+            deadlock: deadlock(simulation),
             histogram: histogram(&timeouts),
             samples_cut_short: simulation.samples.is_cut_short,
         };
@@ -477,6 +481,12 @@ fn worst_queue(simulation: &Simulation) -> Option<WorstQueue> {
         port: line_name(topology, cable, end),
         bytes,
     })
+}
+
+fn deadlock(simulation: &Simulation) -> Option<Vec<String>> {
+    let fabric = &simulation.fabric;
+    let name = |(cable, end)| line_name(fabric.topology(), cable, end);
+    Some(fabric.deadlock()?.into_iter().map(name).collect())
 }
 
 /// The name of one direction of a cable: its ends in that order.

@@ -170,6 +170,13 @@ impl Port {
         self.rest.queues.iter().map(|queue| queue.bytes).sum()
     }
 
+    /// Bytes of a priority that wait, and came by another port.
+    pub(crate) fn bytes_from(&self, ingress: u16, priority: usize) -> u64 {
+        let frames = self.rest.queues[priority].frames.iter();
+        let came = frames.filter(|frame| frame.ingress == ingress);
+        came.map(|frame| u64::from(frame.bytes)).sum()
+    }
+
     /// The most bytes of one priority that have waited.
     pub(crate) fn queue_max(&self) -> u64 {
         self.rest.queue_max
@@ -214,11 +221,7 @@ impl Switch {
     }
 
     fn share(&self, alpha_log2: i8) -> u64 {
-        let free = self.shared - self.shared_used;
-        match u32::try_from(alpha_log2) {
-            Ok(left) => free << left,
-            Err(_) => free >> alpha_log2.unsigned_abs(),
-        }
+        share_of(self.shared - self.shared_used, alpha_log2)
     }
 
     /// Whether a frame may leave by a port at once, if the line is free: nothing waits there.
@@ -353,6 +356,32 @@ impl Switch {
         self.ports[usize::from(port)].paused = priorities;
     }
 
+    /// Whether frames wait at a port that its other end does not want.
+    pub(crate) fn is_held(&self, port: u16, priority: usize) -> bool {
+        let port = &self.ports[usize::from(port)];
+        port.waiting & port.paused & 1 << priority != 0
+    }
+
+    /// Whether a port's other end stays paused if all frames leave but those that wait for the lines that are
+    /// stuck.
+    pub(crate) fn keeps_pausing(
+        &self,
+        ingress: u16,
+        priority: usize,
+        is_stuck: impl Fn(u32) -> bool,
+    ) -> bool {
+        let stuck = || self.ports.iter().filter(|port| is_stuck(port.line));
+        let left: u64 = stuck().map(|port| port.bytes_from(ingress, priority)).sum();
+        let account = &self.ports[usize::from(ingress)].rest.accounts[priority];
+        let leaves = (account.shared + account.headroom).saturating_sub(left);
+        let headroom = account.headroom.saturating_sub(leaves);
+        let shared = left - headroom;
+        let all: u64 = stuck().map(Port::queue_bytes).sum();
+        let free = self.shared.saturating_sub(all);
+        let limit = share_of(free, self.config.pause_alpha_log2);
+        headroom > 0 || shared > 0 && shared + self.config.resume_offset_bytes > limit
+    }
+
     /// Takes all frames that wait at a port, whose line is down. The second value is a bit for each
     /// port that may be told to pause less.
     pub(crate) fn flush(&mut self, egress: u16) -> Vec<(Frame, bool)> {
@@ -437,6 +466,13 @@ impl Switch {
         );
         let (used, size) = (self.shared_used + headroom, self.config.buffer_bytes);
         assert!(used <= size, "{used} bytes in a buffer of {size}");
+    }
+}
+
+fn share_of(free: u64, alpha_log2: i8) -> u64 {
+    match u32::try_from(alpha_log2) {
+        Ok(left) => free << left,
+        Err(_) => free >> alpha_log2.unsigned_abs(),
     }
 }
 

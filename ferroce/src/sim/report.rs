@@ -149,6 +149,10 @@ fn totals(results: &Results) -> String {
             format!("{} at {}", kilobytes(worst.bytes), worst.port),
         );
     }
+    if let Some(ports) = &summary.deadlock {
+        let circle = ports.join(", ");
+        line("deadlock", format!("{circle} pause each other in a circle"));
+    }
     text
 }
 

@@ -99,9 +99,14 @@ impl Run {
                 to.text(&written.unwrap_or_default())?;
             }
         }
-        match standing {
-            Standing::Running => Err(Failure::Program(130, "interrupted\n".into())),
-            _ => Ok(()),
+        match (standing, &results.summary.deadlock) {
+            (Standing::Running, _) => Err(Failure::Program(130, "interrupted\n".into())),
+            (_, Some(ports)) => Err(Failure::broken(format_args!(
+                "deadlock: {} pause each other in a circle (PFC); use paths that make no circle, or a priority \
+                 that is not in switch.pfc.priorities",
+                ports.join(", ")
+            ))),
+            (_, None) => Ok(()),
         }
     }
 }
