@@ -124,7 +124,10 @@ macro_rules! slowdown {
             name: stringify!($name),
             doc: $doc,
             least: 0.0,
-            of: |it, _| Some(it.slowdown?.$quantile as f64 / 1000.0),
+            of: |it, _| {
+                let of_survivor = it.slowdown.filter(|_| it.survived);
+                Some(of_survivor?.$quantile as f64 / 1000.0)
+            },
         }
     };
 }
@@ -152,17 +155,17 @@ pub const METRICS: &[Metric] = &[
     slowdown!(
         slowdown_p50,
         p50,
-        "how many times longer than in an empty fabric messages took: the median"
+        "how many times longer than in an empty fabric messages of runs that survived took: the median"
     ),
     slowdown!(
         slowdown_p95,
         p95,
-        "how many times longer than in an empty fabric messages took: the 95th percentile"
+        "how many times longer than in an empty fabric messages of runs that survived took: the 95th percentile"
     ),
     slowdown!(
         slowdown_p99,
         p99,
-        "how many times longer than in an empty fabric messages took: the 99th percentile"
+        "how many times longer than in an empty fabric messages of runs that survived took: the 99th percentile"
     ),
     Metric {
         name: "goodput_gbps",
