@@ -112,10 +112,11 @@ fn every_opcode(name: &str) -> Capture {
     Capture::new(name, Opcode::ALL, |number| 64 + usize::from(number % 4))
 }
 
-/// tshark 4.0 knows the opcodes of XRC, but nothing of what follows their BTH. The format of DC is
-/// Ferroce's own.
+/// tshark 4.0 knows the opcodes of XRC, but nothing of what follows their BTH. The formats of DC and of
+/// reports are Ferroce's own.
 fn is_dissected(opcode: Opcode) -> bool {
-    !matches!(opcode.service(), Service::Xrc | Service::Dc)
+    let is_report = opcode == Opcode::RcAcknowledgeReport;
+    !is_report && !matches!(opcode.service(), Service::Xrc | Service::Dc)
 }
 
 fn text(value: impl ToString) -> String {

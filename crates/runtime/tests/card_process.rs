@@ -24,7 +24,7 @@ use nix::unistd::Pid;
 
 const LEN: usize = 64 << 10;
 
-/// `nobody`.
+/// A user without privileges.
 const OTHER_USER: libc::uid_t = 65534;
 
 /// What the program does that is stopped.

@@ -131,7 +131,7 @@ pub fn check_memory(
     assert!(memory == actual, "the target holds other bytes");
 }
 
-/// Whether memory is as `before` but for some packets of a WRITE to `start`.
+/// Whether memory is as `before`, except for some packets of a WRITE to `start`.
 fn has_landed_in_part(before: &[u8], actual: &[u8], mtu: u32, start: usize, bytes: &[u8]) -> bool {
     let end = start + bytes.len();
     let mtu = mtu as usize;

@@ -188,7 +188,7 @@ impl Repair {
     }
 
     /// Takes what was sent before anything that has arrived for lost, once it has been overtaken for so
-    /// long. Of packets that the peer may have got since it told, just the first: the answer to that tells
+    /// long. Of packets that the peer may have received since its report, only the first: the answer to that tells
     /// more. Of responses it is known here, and with `is_told` the peer has just told.
     pub(crate) fn find_lost(&mut self, now: Time, tolerance: Span, is_told: bool) -> Lost {
         let mut lost = Lost::default();
