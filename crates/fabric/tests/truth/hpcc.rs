@@ -3,7 +3,7 @@
 
 use ferroce_dcqcn::{AlphaPrecision, FullRate, HyperIncrease, Rate, Switches, presets};
 use ferroce_device::Mtu;
-use ferroce_fabric::{JobConfig, Schedule, Span, Standing, Time, Transfer, Workload};
+use ferroce_fabric::{Schedule, Span, Time, Transfer};
 
 use crate::net::*;
 
@@ -26,7 +26,7 @@ fn net() -> Net {
     net
 }
 
-fn job_of_1_kib_packets() -> JobConfig {
+fn job_of_1_kib_packets() -> ferroce_fabric::JobConfig {
     let mut it = job();
     it.attr.path_mtu = Mtu::Mtu1024;
     it
@@ -112,33 +112,6 @@ fn web_search_slowdowns_match_the_published_ones() {
 #[test]
 fn hadoop_slowdowns_match_the_published_ones() {
     compare("FbHdp 30 %", include_str!("vectors/fbhdp30_fct.txt"));
-}
-
-/// Acknowledgements with the data's priority, or a lower one, wait behind it. Rate limiters then sleep many
-/// times before the timeout of what is not acknowledged.
-#[test]
-fn timers_are_bounded_when_acknowledgements_wait() {
-    let flows = read(include_str!("vectors/fbhdp30_fct.txt"));
-    let transfers: Vec<_> = flows.into_iter().map(|it| it.transfer).collect();
-    for ack_dscp in [None, Some(0)] {
-        let mut net = net();
-        net.switch.lossless = 1 << 3;
-        net.ack_dscp = ack_dscp;
-        let job = JobConfig {
-            traffic_class: job_of(3).traffic_class,
-            ..job_of_1_kib_packets()
-        };
-        let workload = Workload {
-            transfers: transfers.clone(),
-            edges: Vec::new(),
-            jobs: vec!["flows".into()],
-        };
-        let mut simulation = net.simulation(workload, vec![job]);
-        while simulation.run(10_000) == Ok(Standing::Running) {
-            simulation.fabric.audit();
-        }
-        assert!(simulation.player.is_over(), "{ack_dscp:?}");
-    }
 }
 
 /// Everything passes one port, so times are proportional to bytes on the wire, except for those of
