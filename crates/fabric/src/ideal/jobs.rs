@@ -68,7 +68,7 @@ impl<'a> Paths<'a> {
     }
 
     /// How long all ports of that host together are busy with a message.
-    fn busy(&self, host: u32, bytes: u32) -> Span {
+    pub(crate) fn busy(&self, host: u32, bytes: u32) -> Span {
         let cables = self.neighbours[host as usize].iter();
         let bps = cables.map(|(cable, _)| self.topology.cables[*cable].rate.bps());
         match bps.sum() {

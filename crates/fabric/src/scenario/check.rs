@@ -290,7 +290,7 @@ impl Scenario {
     }
 
     /// Bytes of the longest frame of the jobs.
-    fn longest_frame(&self) -> u64 {
+    pub(super) fn longest_frame(&self) -> u64 {
         let tag = self.device.qos.tag_len() as u64;
         u64::from(sizes::longest_frame(self.device.mtu.bytes())) + tag
     }
