@@ -57,17 +57,18 @@ impl Scenario {
         let kinds = u64::from(self.recording.queues)
             + u64::from(self.recording.links)
             + u64::from(self.recording.rates);
+        let hops = packets.saturating_mul(self.longest_path());
         let samples = kinds * self.samples_within(self.duration);
         Estimate {
-            hops: packets.saturating_mul(self.longest_path()),
-            memory: self.memory(packets, kinds),
+            hops,
+            memory: self.memory(packets, hops, kinds),
             results: transfers * FLOW_BYTES + samples * SAMPLE_ROW_BYTES,
         }
     }
 
-    /// The most memory that is used at a time, if the run sends so many packets and records so many kinds of
-    /// samples.
-    fn memory(&self, packets: u64, kinds: u64) -> u64 {
+    /// The most memory that is used at a time, if so many packets cross so many cables, and so many kinds of
+    /// samples are recorded.
+    fn memory(&self, packets: u64, hops: u64, kinds: u64) -> u64 {
         let waits = self.workload.waits();
         let first = waits.iter().filter(|waits| **waits == 0).count() as u64;
         let others = waits.len() as u64 - first;
@@ -75,6 +76,7 @@ impl Scenario {
         let arrivals = self.workload.transfers.iter().map(|it| it.at).max();
         let arrivals = arrivals.unwrap_or(Time::ZERO).since(Time::ZERO);
         let busy = busiest(&self.workload, &self.topology).max(arrivals);
+        let samples = self.samples_within(busy.min(self.duration));
         // Frames wait where most paths meet, and seldom in all switches at a time.
         let buffer = match self.topology.switches() {
             0 => 0,
@@ -88,7 +90,7 @@ impl Scenario {
             + first * FIRST_TRANSFER_BYTES
             + others * TRANSFER_BYTES
             + self.workload.edges.len() as u64 * EDGE_BYTES
-            + kinds * self.samples_within(busy.min(self.duration)) * SAMPLE_BYTES
+            + kinds * samples.min(hops) * SAMPLE_BYTES
     }
 
     /// Connections of all jobs, and the most that have queue pairs at a time.
@@ -114,27 +116,32 @@ impl Scenario {
         (shared + own, shared + self.at_a_time(own_first))
     }
 
-    /// The most of these transfers that are under way at a time, if each host sends and takes one after the
-    /// other. Those that wait for them begin when they are over.
+    /// The most of these transfers that are under way at a time, if hosts share their rates equally among what
+    /// they send, or among what they take.
     fn at_a_time(&self, mut transfers: Vec<&Transfer>) -> u64 {
         transfers.sort_by_key(|it| it.at);
         let paths = Paths::new(&self.topology, self.device.mtu);
-        let mut sends = vec![Time::ZERO; self.topology.hosts as usize];
-        let mut takes = sends.clone();
-        let mut ends = BinaryHeap::new();
-        let mut most = 0;
-        for it in transfers {
-            while ends.peek().is_some_and(|Reverse(end)| *end <= it.at) {
-                ends.pop();
+        let at_hosts = |host: fn(&Transfer) -> u32| {
+            let mut ports = vec![SharedPort::default(); self.topology.hosts as usize];
+            let mut changes = Vec::with_capacity(2 * transfers.len());
+            for it in &transfers {
+                let port = &mut ports[host(it) as usize];
+                port.advance(it.at, |at| changes.push((at, -1)));
+                port.begin(paths.busy(host(it), it.bytes));
+                changes.push((it.at, 1));
             }
-            let (sent, taken) = (&mut sends[it.src as usize], &mut takes[it.dst as usize]);
-            let begins = it.at.max(*sent).max(*taken);
-            *sent = begins.after(paths.busy(it.src, it.bytes));
-            *taken = begins.after(paths.busy(it.dst, it.bytes));
-            ends.push(Reverse(*sent.max(taken)));
-            most = most.max(ends.len());
-        }
-        most as u64
+            for port in &mut ports {
+                port.advance(Time::NEVER, |at| changes.push((at, -1)));
+            }
+            changes.sort_unstable();
+            let mut under_way = 0_i64;
+            let counts = changes.into_iter().map(|(_, change)| {
+                under_way += change;
+                under_way as u64 // ends come after beginnings
+            });
+            counts.max().unwrap_or(0)
+        };
+        at_hosts(|it| it.src).max(at_hosts(|it| it.dst))
     }
 
     /// Samples of one kind, if all cables are busy for this long.
@@ -154,5 +161,38 @@ impl Scenario {
         hosts
             .next()
             .map_or(1, |(_, cables)| u64::from(cables.max(1)))
+    }
+}
+
+/// A port that transfers share equally.
+#[derive(Clone, Default)]
+struct SharedPort {
+    now: Time,
+    /// What each transfer has had of the port, if it has always been there.
+    served: Span,
+    /// That at the end of each.
+    ends: BinaryHeap<Reverse<Span>>,
+}
+
+impl SharedPort {
+    /// Begins a transfer that would take this long alone.
+    fn begin(&mut self, takes: Span) {
+        self.ends.push(Reverse(self.served + takes));
+    }
+
+    /// Serves the transfers until then; `tell` is called with the end of each that is over.
+    fn advance(&mut self, to: Time, mut tell: impl FnMut(Time)) {
+        while let Some(&Reverse(end)) = self.ends.peek() {
+            let sharing = self.ends.len() as u64;
+            let at = self.now.after((end - self.served) * sharing);
+            if at > to {
+                self.served += to.since(self.now) / sharing;
+                break;
+            }
+            self.ends.pop();
+            (self.now, self.served) = (at, end);
+            tell(at);
+        }
+        self.now = to;
     }
 }
