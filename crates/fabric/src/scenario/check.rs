@@ -123,7 +123,7 @@ impl Scenario {
             let fault = &of_entry[0];
             let text = format!(
                 "{} begins at {}, when all jobs are probably over: without queues they end at {}; write an \
-                 earlier time, or more for the jobs to do",
+                 earlier time, or give the jobs more to do",
                 fault.what,
                 fault.from.since(Time::ZERO),
                 ideal.about()

@@ -71,10 +71,10 @@ impl Scenario {
             }
         };
         let text = format!(
-            "messages arrive in {} for which {} at {rate} needs {:.2} times as long, so queues grow until \
-             the last has arrived; {remedy}",
-            load.window.about(),
+            "messages arrive faster than {} carries them at {rate}: those of {} take {:.2} times as long, and \
+             queues grow until the last; {remedy}",
             line_name(&self.topology, cable, end),
+            load.window.about(),
             load.share
         );
         say(&key, text);
