@@ -439,6 +439,7 @@ fn an_interrupted_run_keeps_its_results() {
 fn summary(name: &str) -> Value {
     let (code, out, err) = run(format!("sim run {name} -j"));
     assert_eq!(code, 0, "{name}: {err}");
+    assert!(!err.contains("simulated"), "progress in a log: {err}");
     serde_json::from_str(&out).unwrap()
 }
 

@@ -2,8 +2,8 @@
 
 use ferroce_device::{Outgoing, Qos};
 
-use crate::line::AROUND_FRAME;
 use crate::packets::PacketId;
+use crate::sizes::AROUND_FRAME;
 
 /// A packet type that a network can carry. Its slots are reused.
 pub trait Parcel: Clone {

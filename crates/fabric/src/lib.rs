@@ -58,6 +58,7 @@ pub mod route;
 mod rules;
 pub mod scenario;
 mod simulation;
+mod sizes;
 mod switch;
 mod text;
 pub mod topology;

@@ -10,9 +10,8 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::frame::Frame;
 use crate::packets::PacketId;
+use crate::sizes::AROUND_FRAME;
 
-/// Bytes around a frame that take time on the wire and no room in a buffer.
-pub(crate) const AROUND_FRAME: u32 = (ethernet::PREAMBLE_LEN + ethernet::INTERFRAME_GAP) as u32;
 /// A PFC frame, as long as the shortest there are.
 const PAUSE_BYTES: u32 = ethernet::FRAME_LEN_MIN as u32;
 /// What a switch needs of a frame to know where it goes.

@@ -1,12 +1,10 @@
 //! The results of a simulation, as figures.
 
-mod ideal;
-
 use ferroce_base::time::{Span, Time};
 use ferroce_device::{Counter, HistogramConfig, Mtu};
 use serde::Serialize;
 
-use self::ideal::Paths;
+use crate::ideal::jobs::{Paths, of_jobs};
 use crate::scenario::Scenario;
 use crate::{NodeId, Outcome, Simulation, Standing, TransferId};
 
@@ -388,7 +386,7 @@ fn timeouts(simulation: &Simulation) -> Vec<TimeoutRow> {
 fn jobs(simulation: &Simulation, flows: &[Flow], paths: &mut Paths<'_>) -> Vec<Job> {
     let player = &simulation.player;
     let workload = player.workload();
-    let ideal = ideal::of_jobs(workload, paths);
+    let ideal = of_jobs(workload, paths);
     let mut bytes = vec![0; workload.jobs.len()];
     for transfer in &workload.transfers {
         bytes[usize::from(transfer.job)] += u64::from(transfer.bytes);
@@ -404,7 +402,7 @@ fn jobs(simulation: &Simulation, flows: &[Flow], paths: &mut Paths<'_>) -> Vec<J
             let time = ended
                 .zip(outcome.began)
                 .map(|(end, began)| end.since(began));
-            let lost = time.map(|time| time.as_nanos().saturating_sub(ideal[job].as_nanos()));
+            let lost = time.map(|time| time.as_nanos().saturating_sub(ideal[job].takes.as_nanos()));
             let of_job: Vec<_> = flows
                 .iter()
                 .filter(|it| usize::from(it.job) == job)
@@ -419,7 +417,7 @@ fn jobs(simulation: &Simulation, flows: &[Flow], paths: &mut Paths<'_>) -> Vec<J
                 },
                 cause: outcome.died.map(|(_, status)| status.name()),
                 time_ns: time.map(Span::as_nanos),
-                ideal_ns: ideal[job].as_nanos(),
+                ideal_ns: ideal[job].takes.as_nanos(),
                 lost_ns: lost.filter(|_| outcome.died.is_none()),
                 transfers: outcome.transfers,
                 delivered: outcome.delivered,

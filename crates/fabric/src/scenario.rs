@@ -9,6 +9,7 @@
 //! | `names` | hosts and cables by name |
 //! | `topology`, `switches`, `device`, `job`, `fault` | one table of the file each |
 //! | `check` | finds what can never happen, or is certainly fatal |
+//! | `load` | whether cables carry the messages that arrive |
 //! | `estimate` | the amount of work of a run |
 //! | `schema` | the JSON Schema |
 //! | `hash` | identifies a scenario |
@@ -37,6 +38,7 @@ mod fault;
 mod hash;
 mod job;
 mod keys;
+mod load;
 mod names;
 mod schema;
 mod switches;

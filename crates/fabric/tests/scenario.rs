@@ -353,6 +353,112 @@ fn impossible_conditions_are_reported_in_advance() {
 }
 
 #[test]
+fn more_than_cables_carry_is_reported_in_advance() {
+    let poisson = |load: &str, more: &str| {
+        format!(
+            "[topology]\n{more}\n[[job]]\nworkload = 'poisson'\nsizes = 'GoogleRPC2008'\nload = '{load}'\n\
+             for = '20ms'\n"
+        )
+    };
+    let star = "kind = 'star'\nhosts = 4";
+    // Headers are not counted, and small messages consist of little else.
+    for load in ["10%", "50%"] {
+        let text = poisson(load, star);
+        let quiet = warnings(&text);
+        assert!(
+            !quiet.iter().any(|it| it.contains("faster than")),
+            "{quiet:#?}"
+        );
+    }
+    warns(&poisson("100%", star), "messages arrive faster than");
+    warns(&poisson("100%", star), "lower load by at least");
+    // Two jobs together.
+    let two =
+        poisson("60%", star) + "[[job]]" + poisson("70%", star).split("[[job]]").nth(1).unwrap();
+    warns(&two, "queues grow until the last");
+    // Half of the hosts' rates between the leaves, and two thirds of the messages go there.
+    let leaves = "kind = 'leaf-spine'\nleaves = 3\nspines = 2\nhosts_per_leaf = 4";
+    warns(&poisson("90%", leaves), "spine");
+    let quiet = warnings(&poisson("50%", leaves));
+    assert!(
+        !quiet.iter().any(|it| it.contains("faster than")),
+        "{quiet:#?}"
+    );
+}
+
+#[test]
+fn flow_lists_that_no_link_carries_are_reported() {
+    let check = |flows: u64, every_us: u64| {
+        let text = "[topology]\nkind = 'star'\nhosts = 4\n[[job]]\nworkload = 'hpcc-flows'\nfile = 'flows'\n";
+        let lines = (0..flows).map(|n| {
+            let src = n % 3;
+            format!("{src} 3 3 100 100000 {:.9}\n", (n * every_us) as f64 / 1e6)
+        });
+        let list = format!("{flows}\n{}", lines.collect::<String>());
+        let scenario = Scenario::parse(text, &mut |_| Ok(list.clone())).unwrap();
+        let findings = scenario.check().into_iter();
+        findings
+            .map(|it| it.text)
+            .find(|it| it.contains("faster than"))
+    };
+    // A message takes 8.2 us of 100 Gb/s.
+    assert_eq!(check(100, 9), None);
+    let text = check(100, 6).unwrap();
+    assert!(
+        text.contains("than switch0-h3 carries them at 100 Gb/s"),
+        "{text}"
+    );
+    assert!(
+        text.ends_with("let them arrive in 809 us or more"),
+        "{text}"
+    );
+    // Few are a burst.
+    assert_eq!(check(20, 1), None);
+}
+
+#[test]
+fn faults_after_the_jobs_are_reported() {
+    let fault = |rest: &str| {
+        star(&format!(
+            "[[fault]]\nkind='link-down'\nlink='h0'\nfor='1us'\n{rest}"
+        ))
+    };
+    warns(
+        &fault("at='1ms'"),
+        "h0-switch0 down begins at 1 ms, when all jobs are probably over: without queues they end at",
+    );
+    for early in ["at='5us'", "at='5us'\nevery='1ms'\ncount=9"] {
+        let quiet = warnings(&fault(early));
+        assert!(!quiet.iter().any(|it| it.contains("over")), "{quiet:#?}");
+    }
+}
+
+#[test]
+fn buffers_smaller_than_a_frame_are_reported() {
+    let switch = |keys: &str| warnings(&star(&format!("[switch]\n{keys}\n")));
+    let buffer = |keys: &str| {
+        let all = switch(keys).into_iter();
+        all.filter(|it| it.contains("has to wait"))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        buffer("buffer = 4000"),
+        [
+            "a frame that has to wait is dropped: a queue of a buffer of 4000 bytes can take 4000, and frames \
+             have up to 4178; write buffer = \"5KiB\" or more"
+        ]
+    );
+    assert_eq!(buffer("buffer = '5KiB'"), [""; 0]);
+    // A queue may take an eighth of what is free.
+    assert_eq!(buffer("buffer = '32KiB'\ndrop_alpha = '1/8'").len(), 1);
+    assert_eq!(buffer("buffer = '33KiB'\ndrop_alpha = '1/8'"), [""; 0]);
+    // Headroom takes what is not shared.
+    let lossless = "pfc = { priorities = [3], headroom = '2KiB' }";
+    assert_eq!(buffer(&format!("buffer = '8KiB'\n{lossless}")).len(), 1);
+    assert_eq!(buffer(&format!("buffer = '13KiB'\n{lossless}")), [""; 0]);
+}
+
+#[test]
 fn outages_longer_than_the_total_timeout_are_predicted() {
     let flap = |length: &str| {
         star(&format!(

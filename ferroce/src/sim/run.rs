@@ -37,6 +37,8 @@ Exit codes:
 const SLICE: u64 = 100_000;
 
 /// Run a scenario, and show how its jobs ended
+///
+/// Progress is shown on standard error if that is a terminal, and not in logs.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES_AND_EXIT_CODES)]
 pub(super) struct Run {

@@ -9,7 +9,28 @@ use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 /// one.
 const LOGGED_FIRST: Duration = Duration::from_secs(2);
 /// The longest time between two lines.
-const LOGGED_EVERY: Duration = Duration::from_secs(60);
+const LOGGED_EVERY: Duration = Duration::from_secs(600);
+
+/// When a log gets its next line: at first soon, and then less and less often.
+#[derive(Debug)]
+struct LogTimes {
+    next: Duration,
+}
+
+impl LogTimes {
+    fn new() -> Self {
+        Self { next: LOGGED_FIRST }
+    }
+
+    /// Whether a line is due after this time.
+    fn is_due(&mut self, elapsed: Duration) -> bool {
+        let is_due = elapsed >= self.next;
+        if is_due {
+            self.next = elapsed + elapsed.min(LOGGED_EVERY);
+        }
+        is_due
+    }
+}
 
 /// The line on a terminal is cleared when it is dropped.
 ///
@@ -18,7 +39,7 @@ const LOGGED_EVERY: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(super) struct Progress {
     bar: ProgressBar,
-    log_at: Duration,
+    log_times: LogTimes,
 }
 
 impl Progress {
@@ -32,7 +53,7 @@ impl Progress {
             .progress_chars("##.");
         Self {
             bar: ProgressBar::with_draw_target(None, target).with_style(style),
-            log_at: LOGGED_FIRST,
+            log_times: LogTimes::new(),
         }
     }
 
@@ -42,8 +63,7 @@ impl Progress {
             None => "time left unknown".to_owned(),
         };
         if self.bar.is_hidden() {
-            if progress.elapsed >= self.log_at {
-                self.log_at = progress.elapsed + progress.elapsed.min(LOGGED_EVERY);
+            if self.log_times.is_due(progress.elapsed) {
                 let (done, total) = (progress.done, progress.total);
                 // Standard error may be closed.
                 let _ = writeln!(io::stderr(), "{done} of {total} points, {left}");
@@ -59,5 +79,23 @@ impl Progress {
 impl Drop for Progress {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_of_a_day_has_few_lines() {
+        let mut times = LogTimes::new();
+        let lines = |times: &mut LogTimes, seconds: std::ops::Range<u64>| {
+            let looks = seconds.map(Duration::from_secs);
+            looks.filter(|it| times.is_due(*it)).count()
+        };
+        assert_eq!(lines(&mut times, 0..2), 0);
+        assert_eq!(lines(&mut times, 2..61), 5);
+        assert_eq!(lines(&mut times, 61..3_600), 9);
+        assert_eq!(lines(&mut times, 3_600..86_400), 6 * 23);
     }
 }

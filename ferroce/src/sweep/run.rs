@@ -28,7 +28,8 @@ const EXAMPLES: &str = exit_codes!(
 /// Without --shard, SLURM_ARRAY_TASK_ID, JOB_COMPLETION_INDEX (Kubernetes), HQ_TASK_ID,
 /// OMPI_COMM_WORLD_RANK or PMI_RANK says which shard this is, if one of them is set, and --shards of how
 /// many. Ctrl-C or SIGTERM finishes the points in progress and stops; the same command
-/// resumes.
+/// resumes. Progress is shown on standard error: all the time on a terminal; elsewhere with a line
+/// after 2, 4, 8 seconds and so on, and then every ten minutes.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Run {

@@ -14,7 +14,9 @@ const WAIT_MAX: Span = Span::from_nanos(4 * (4096 << 31));
 /// holds at most one early entry for each: when that one comes up, the device compares it with the
 /// true deadline and puts the queue pair back if it lies later. An entry that an earlier one, or
 /// the end of its queue pair, made useless stays until it comes up, or until there are too many of
-/// its kind.
+/// its kind. A queue pair that returns to the deadline of such an entry gets another one: when a rate
+/// limiter makes it sleep before each of the packets that one timeout covers, there is a copy of the
+/// timeout for each.
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
     heap: BinaryHeap<Reverse<(Time, u32)>>,
@@ -53,11 +55,14 @@ impl Timers {
         self.heap.len() > Self::full(owners)
     }
 
-    /// Drops the entries that `is_good` does not know if most are useless.
+    /// Drops the entries that `is_good` does not know, and copies of the others, if most are useless.
     pub(crate) fn tidy(&mut self, owners: usize, is_good: impl Fn(Time, u32) -> bool) {
         if self.are_stale(owners) {
-            self.heap
-                .retain(|Reverse((at, index))| is_good(*at, *index));
+            let mut entries = std::mem::take(&mut self.heap).into_vec();
+            entries.retain(|Reverse((at, index))| is_good(*at, *index));
+            entries.sort_unstable();
+            entries.dedup();
+            self.heap = entries.into();
         }
         self.full = Self::full(owners);
     }

@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use ferroce_dcqcn::CongestionPoint;
 use ferroce_device::impair::Bottleneck;
 use ferroce_device::{
-    AccessFlags, Direction, HcaConfig, Impairment, Memory, MrInfo, Mtu, QpAttr, Rate, SendOp,
-    SendWr, Sge,
+    AccessFlags, Counter, Direction, HcaConfig, Impairment, Memory, MrInfo, Mtu, QpAttr, QpState,
+    Rate, SendOp, SendWr, Sge,
 };
 
 use ferroce_wire::Qpn;
 
-use super::set;
+use super::{HOLD, set};
+use ferroce_testing::register::switch_adaptive;
 use ferroce_testing::{A, B, Bounds, Window, World, attr};
 
 /// Bytes of a message: the resolution of a flow's throughput.
@@ -195,4 +196,44 @@ fn the_firmwares_parameters_are_too_fast_for_a_slow_bottleneck() {
         incast.mean_queue() > 1_000_000.0,
         "the windows hold it, not the rates"
     );
+}
+
+/// A rate limiter sleeps many times before one timeout. Each time its queue pair returns to the deadline of
+/// an entry that the timer heap still has; when other queue pairs are gone, these may be too many.
+#[test]
+fn sleeps_before_a_timeout_do_not_fill_the_timer_heap() {
+    const OTHERS: usize = 63;
+    let held = [&["rate_to_set_on_first_cnp=1000"], &HOLD[..]].concat();
+    let marks = Impairment {
+        bottleneck: Some(Bottleneck::new(Rate::from_mbps(100_000))),
+        ecn_mark: 1.0,
+        ..Impairment::default()
+    };
+    let mut incast = Incast::new(1 + OTHERS, marks, &held);
+    switch_adaptive(&mut incast.pair.sides[A].hca, false); // waits of half a second
+    incast.run(1, 5 * MS);
+    let silence = Impairment {
+        loss: 1.0,
+        ..Impairment::default()
+    };
+    let hca = &mut incast.pair.sides[A].hca;
+    hca.set_impairment(Direction::Ingress, silence).unwrap();
+    let moments = incast.pair.moments;
+    incast.run(1, 20 * MS);
+    let moments = incast.pair.moments - moments;
+    assert!(moments > 200, "{moments} moments, of which half are sleeps");
+    let hca = &mut incast.pair.sides[A].hca;
+    for other in &incast.flows[1..] {
+        hca.destroy_qp(*other).unwrap();
+        hca.audit();
+    }
+
+    // The timeout behind the sleeps still comes.
+    assert_eq!(incast.pair.count(A, Counter::RetransmittedPackets), 0);
+    let hca = &mut incast.pair.sides[A].hca;
+    hca.set_impairment(Direction::Ingress, Impairment::default())
+        .unwrap();
+    incast.run(1, 1_000 * MS);
+    assert!(incast.pair.count(A, Counter::RetransmittedPackets) > 0);
+    assert_eq!(incast.pair.sides[A].state(incast.flows[0]), QpState::Rts);
 }

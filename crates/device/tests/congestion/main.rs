@@ -29,6 +29,16 @@ fn set(hca: &Hca, assignments: &[&str]) {
     hca.state().change_congestion(change).unwrap();
 }
 
+/// The first CNP sets the rate, later ones do not cut it, and the timers that would raise it are slow.
+const HOLD: [&str; 6] = [
+    "rpg_min_dec_fac=100",
+    "rpg_ai_rate=1",
+    "rpg_hai_rate=1",
+    "rpg_time_reset=131071",
+    "rpg_byte_reset=0",
+    "rpg_threshold=31",
+];
+
 /// From now on, packets to the device are marked.
 fn mark(pair: &mut World, side: usize, probability: f64) {
     let link = Impairment {

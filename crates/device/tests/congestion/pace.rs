@@ -3,7 +3,7 @@
 use ferroce_device::{Counter, Mtu, QpAttr, QpState};
 use ferroce_wire::{PKEY_DEFAULT, cnp};
 
-use super::{Stream, mark, set};
+use super::{HOLD, Stream, mark, set};
 use ferroce_prm::roce_accl as reg;
 use ferroce_testing::register::{image, write};
 use ferroce_testing::{A, B, attr};
@@ -12,8 +12,7 @@ use ferroce_testing::{A, B, attr};
 const FRAME_MAX: f64 = 32.0;
 const FRAME_MIN: f64 = 16.0;
 
-/// A stream that is held at `mbps`: the first CNP sets the rate, later ones do not cut it, and the
-/// timers that would raise it are slow.
+/// A stream that is held at `mbps`.
 pub(super) fn held_at(mbps: u32, mtu: Mtu) -> Stream {
     let mut stream = Stream::with(
         QpAttr {
@@ -21,15 +20,7 @@ pub(super) fn held_at(mbps: u32, mtu: Mtu) -> Stream {
             timeout: 17,
             ..attr()
         },
-        &[
-            &format!("rate_to_set_on_first_cnp={mbps}"),
-            "rpg_min_dec_fac=100",
-            "rpg_ai_rate=1",
-            "rpg_hai_rate=1",
-            "rpg_time_reset=131071",
-            "rpg_byte_reset=0",
-            "rpg_threshold=31",
-        ],
+        &[&[&*format!("rate_to_set_on_first_cnp={mbps}")], &HOLD[..]].concat(),
     );
     let headers = cnp::headers(stream.a, PKEY_DEFAULT);
     stream

@@ -8,7 +8,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::{FabricConfig, Network, Stations};
 use crate::frame::Frame;
-use crate::line::AROUND_FRAME;
+use crate::sizes::AROUND_FRAME;
 use crate::switch::SwitchConfig;
 use crate::topology::{CableSpec, Topology};
 

@@ -6,9 +6,10 @@ use ferroce_dcqcn::Rate;
 use ferroce_device::{Pairing, Qos, Trust};
 
 use super::Scenario;
+use crate::ideal::jobs::{Paths, of_jobs};
 use crate::topology::NodeId;
 use crate::workload::{TRANSFER_BYTES_MAX, Transfer};
-use crate::{Fault, JobConfig, OnError, Routing};
+use crate::{Fault, JobConfig, OnError, Routing, sizes};
 
 /// A suspicious value in a scenario that can be run.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -37,11 +38,14 @@ impl Scenario {
             findings.push(Finding { line, text });
         };
         self.check_times(&mut say);
+        self.check_late_faults(&mut say);
+        self.check_load(&mut say);
         self.check_timeouts(&mut say);
         self.check_trust(&mut say);
         if self.topology.switches() > 0 {
             self.check_marks(&mut say);
             self.check_pauses(&mut say);
+            self.check_buffer(&mut say);
             self.check_routing(&mut say);
         }
         self.check_pieces(&mut say);
@@ -125,6 +129,36 @@ impl Scenario {
         }
     }
 
+    /// Faults that come when all jobs are over.
+    fn check_late_faults(&self, say: &mut dyn FnMut(&str, String)) {
+        /// Queues make jobs this much longer at most, as a rule.
+        const QUEUES: u64 = 4;
+        let Some(first) = self.faults.iter().map(|it| it.from).min() else {
+            return;
+        };
+        let mut paths = Paths::new(&self.topology, self.device.mtu);
+        let jobs = of_jobs(&self.workload, &mut paths).into_iter();
+        let ends = jobs.map(|it| it.began.after(it.takes));
+        let ideal = ends.max().unwrap_or(Time::ZERO).since(Time::ZERO);
+        // The first fault can make jobs so long that others hit them, too.
+        if first.since(Time::ZERO) <= ideal.times(QUEUES)
+            || first >= Time::ZERO.after(self.duration)
+        {
+            return;
+        }
+        for of_entry in self.faults.chunk_by(|a, b| a.entry == b.entry) {
+            let fault = &of_entry[0];
+            let text = format!(
+                "{} begins at {}, when all jobs are probably over: without queues they end at {}; write an \
+                 earlier time, or give the jobs more to do",
+                fault.what,
+                fault.from.since(Time::ZERO),
+                ideal.about()
+            );
+            say(&format!("fault[{}].at", fault.entry), text);
+        }
+    }
+
     /// Queue pairs that give up before an outage ends.
     fn check_timeouts(&self, say: &mut dyn FnMut(&str, String)) {
         let loses = |(_, fault): &(Time, Fault)| match fault {
@@ -201,7 +235,6 @@ impl Scenario {
         }
     }
 
-    /// Marks that are never made, or have no effect.
     /// Switches that spread packets over paths, and devices, that do not fit each other.
     fn check_routing(&self, say: &mut dyn FnMut(&str, String)) {
         let routed = self.device.routes_adaptively();
@@ -218,6 +251,7 @@ impl Scenario {
         say("switch.routing", text.into());
     }
 
+    /// Marks that are never made, or have no effect.
     fn check_marks(&self, say: &mut dyn FnMut(&str, String)) {
         let params = self.device.settings.congestion();
         let heeds = |job: &JobConfig| params.heeds_cnps(job.priority(self.device.qos));
@@ -252,6 +286,40 @@ impl Scenario {
             );
             say("switch.ecn.kmin", text);
         }
+    }
+
+    /// Switches in which the longest frame has no room when it has to wait.
+    fn check_buffer(&self, say: &mut dyn FnMut(&str, String)) {
+        let frame = self.longest_frame();
+        let lossless = |job| self.switch.lossless >> self.switch_priority(job) & 1 != 0;
+        let (buffer, shared, headroom) = (self.switch.buffer_bytes, self.shared(), self.headroom());
+        if self.jobs.iter().any(lossless) && frame > shared.max(self.switch.headroom_bytes) {
+            let text = format!(
+                "a frame that has to wait is dropped: the buffer shares {shared} bytes, and frames have up to \
+                 {frame}; write buffer = \"{}KiB\" or more",
+                (headroom + frame).div_ceil(1024)
+            );
+            say("switch.buffer", text);
+            return;
+        }
+        // Of an empty buffer, a queue may take what alpha allows, or all.
+        let alpha = f64::from(self.switch.drop_alpha_log2).exp2().min(1.0);
+        let room = (shared as f64 * alpha) as u64;
+        if !self.jobs.iter().all(lossless) && frame > room {
+            let needed = headroom + (frame as f64 / alpha) as u64;
+            let text = format!(
+                "a frame that has to wait is dropped: a queue of a buffer of {buffer} bytes can take {room}, \
+                 and frames have up to {frame}; write buffer = \"{}KiB\" or more",
+                needed.div_ceil(1024)
+            );
+            say("switch.buffer", text);
+        }
+    }
+
+    /// Bytes of the longest frame of the jobs.
+    pub(super) fn longest_frame(&self) -> u64 {
+        let tag = self.device.qos.tag_len() as u64;
+        u64::from(sizes::longest_frame(self.device.mtu.bytes())) + tag
     }
 
     /// Priorities that no packet has, or that hosts and switches see differently.
@@ -354,11 +422,8 @@ impl Scenario {
             );
             say("switch.pfc.headroom", text);
         }
-        let needs = |cable: &crate::Cable| {
-            let payload = self.device.mtu.bytes() as usize;
-            let longest = payload + self.device.qos.tag_len();
-            headroom_needed(cable.rate, cable.delay, longest as u64)
-        };
+        let longest = self.longest_frame();
+        let needs = |cable: &crate::Cable| headroom_needed(cable.rate, cable.delay, longest);
         let to_switch = self.topology.cables.iter();
         let to_switch = to_switch.filter(|it| {
             it.ends
@@ -379,13 +444,11 @@ impl Scenario {
 }
 
 /// What arrives between the decision to pause and its effect: there and back on the cable, a frame
-/// that has just begun at either end, and the pause itself. The longest payload includes a VLAN tag, if
-/// frames have one.
-fn headroom_needed(rate: Rate, delay: Span, longest: u64) -> u64 {
-    const AROUND: u64 = 14 + 20 + 8 + 12 + 16 + 4 + 24;
+/// that has just begun at either end, and the pause itself.
+fn headroom_needed(rate: Rate, delay: Span, longest_frame: u64) -> u64 {
     const PAUSE: u64 = 84;
     let bits = u128::from(rate.bps()) * u128::from(delay.as_picos()) * 2 / 1_000_000_000_000;
-    (bits / 8) as u64 + 2 * (longest + AROUND) + PAUSE
+    (bits / 8) as u64 + 2 * (longest_frame + u64::from(sizes::AROUND_FRAME)) + PAUSE
 }
 
 fn timeouts(job: &JobConfig) -> QpTimeouts {

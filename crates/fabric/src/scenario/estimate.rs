@@ -1,29 +1,48 @@
 //! Estimates the amount of work of a run.
+//!
+//! `tests/memory.rs` compares the estimate of memory with runs, from which its constants are.
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
 
-use super::Scenario;
-use crate::topology::NodeId;
+use ferroce_base::time::{Span, Time};
+
+use super::{Scenario, busiest};
+use crate::Transfer;
+use crate::ideal::jobs::Paths;
+use crate::topology::Ports;
 
 /// An estimate of the work of a run, of the right order if little is lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Estimate {
     /// Frames crossing a cable.
     pub hops: u64,
-    /// Memory, bytes.
+    /// The most memory that is used at a time, bytes.
     pub memory: u64,
     /// Size of the results directory, bytes.
     pub results: u64,
 }
 
-/// A host with its device, and a queue pair at each end of a connection.
-const HOST_BYTES: u64 = 8 << 10;
-/// A transfer with its outcome, its dependencies and its connection.
-const TRANSFER_BYTES: u64 = 160;
-/// Its rows in tables: flows as CSV, as Parquet and as HPCC has them, and a queue pair.
+/// A host with its device.
+const HOST_BYTES: u64 = 3 << 10;
+/// A cable with the two ports behind it.
+const CABLE_BYTES: u64 = 3 << 10;
+/// A frame that waits in a switch, with its packet.
+const FRAME_BYTES: u64 = 300;
+/// A queue pair at each end of a connection, with their queues.
+const QP_PAIR_BYTES: u64 = 2_700;
+/// A connection, with queue pairs or without.
+const CONNECTION_BYTES: u64 = 250;
+/// A transfer with its outcome.
+const TRANSFER_BYTES: u64 = 240;
+/// The same if it waits for its time and not for others.
+const FIRST_TRANSFER_BYTES: u64 = 430;
+/// One transfer waiting for another.
+const EDGE_BYTES: u64 = 24;
+/// The rows of a transfer in tables: flows as CSV, as Parquet and as HPCC has them, and a queue pair.
 const FLOW_BYTES: u64 = 250;
 /// A sample in memory.
-const SAMPLE_BYTES: u64 = 32;
+const SAMPLE_BYTES: u64 = 48;
 /// Its rows as CSV and as Parquet.
 const SAMPLE_ROW_BYTES: u64 = 56;
 
@@ -33,53 +52,147 @@ impl Scenario {
     pub fn estimate(&self) -> Estimate {
         let mtu = u64::from(self.device.mtu.bytes());
         let transfers = self.workload.transfers.len() as u64;
-        let packets = |it: &crate::Transfer| u64::from(it.bytes).div_ceil(mtu) + 1;
+        let packets = |it: &Transfer| u64::from(it.bytes).div_ceil(mtu) + 1;
         let packets: u64 = self.workload.transfers.iter().map(packets).sum();
         let kinds = u64::from(self.recording.queues)
             + u64::from(self.recording.links)
             + u64::from(self.recording.rates);
-        let samples = kinds * self.samples_at_most();
+        let hops = packets.saturating_mul(self.longest_path());
+        let samples = kinds * self.samples_within(self.duration);
         Estimate {
-            hops: packets.saturating_mul(self.longest_path()),
-            memory: u64::from(self.topology.nodes()) * HOST_BYTES
-                + transfers * TRANSFER_BYTES
-                + samples * SAMPLE_BYTES,
+            hops,
+            memory: self.memory(packets, hops, kinds),
             results: transfers * FLOW_BYTES + samples * SAMPLE_ROW_BYTES,
         }
     }
 
-    /// Samples of one kind, if all cables are busy all the time.
-    fn samples_at_most(&self) -> u64 {
-        let looks = self.duration.as_nanos() / self.recording.every.as_nanos().max(1);
+    /// The most memory that is used at a time, if so many packets cross so many cables, and so many kinds of
+    /// samples are recorded.
+    fn memory(&self, packets: u64, hops: u64, kinds: u64) -> u64 {
+        let waits = self.workload.waits();
+        let first = waits.iter().filter(|waits| **waits == 0).count() as u64;
+        let others = waits.len() as u64 - first;
+        let (connections, connected) = self.connections(&waits);
+        let arrivals = self.workload.transfers.iter().map(|it| it.at).max();
+        let arrivals = arrivals.unwrap_or(Time::ZERO).since(Time::ZERO);
+        let busy = busiest(&self.workload, &self.topology).max(arrivals);
+        let samples = self.samples_within(busy.min(self.duration));
+        // Frames wait where most paths meet, and seldom in all switches at a time.
+        let buffer = match self.topology.switches() {
+            0 => 0,
+            _ => self.switch.buffer_bytes / self.longest_frame(),
+        };
+        u64::from(self.topology.hosts) * HOST_BYTES
+            + self.topology.cables.len() as u64 * CABLE_BYTES
+            + packets.min(buffer) * FRAME_BYTES
+            + connections * CONNECTION_BYTES
+            + connected * QP_PAIR_BYTES
+            + first * FIRST_TRANSFER_BYTES
+            + others * TRANSFER_BYTES
+            + self.workload.edges.len() as u64 * EDGE_BYTES
+            + kinds * samples.min(hops) * SAMPLE_BYTES
+    }
+
+    /// Connections of all jobs, and the most that have queue pairs at a time.
+    fn connections(&self, waits: &[u32]) -> (u64, u64) {
+        let links = if self.topology.pairing.is_some() {
+            2
+        } else {
+            1
+        };
+        let mut shared: HashMap<_, u64> = HashMap::new();
+        let (mut own, mut own_first) = (0, Vec::new());
+        for (it, waits) in self.workload.transfers.iter().zip(waits) {
+            if !self.jobs[usize::from(it.job)].qp_per_transfer {
+                // Transfers take turns with the links.
+                let connections = shared.entry((it.src, it.dst, it.job)).or_default();
+                *connections = links.min(*connections + 1);
+            } else {
+                own += 1;
+                own_first.extend((*waits == 0).then_some(it));
+            }
+        }
+        let shared: u64 = shared.values().sum();
+        (shared + own, shared + self.at_a_time(own_first))
+    }
+
+    /// The most of these transfers that are under way at a time, if hosts share their rates equally among what
+    /// they send, or among what they take.
+    fn at_a_time(&self, mut transfers: Vec<&Transfer>) -> u64 {
+        transfers.sort_by_key(|it| it.at);
+        let paths = Paths::new(&self.topology, self.device.mtu);
+        let at_hosts = |host: fn(&Transfer) -> u32| {
+            let mut ports = vec![SharedPort::default(); self.topology.hosts as usize];
+            let mut changes = Vec::with_capacity(2 * transfers.len());
+            for it in &transfers {
+                let port = &mut ports[host(it) as usize];
+                port.advance(it.at, |at| changes.push((at, -1)));
+                port.begin(paths.busy(host(it), it.bytes));
+                changes.push((it.at, 1));
+            }
+            for port in &mut ports {
+                port.advance(Time::NEVER, |at| changes.push((at, -1)));
+            }
+            changes.sort_unstable();
+            let mut under_way = 0_i64;
+            let counts = changes.into_iter().map(|(_, change)| {
+                under_way += change;
+                under_way as u64 // ends come after beginnings
+            });
+            counts.max().unwrap_or(0)
+        };
+        at_hosts(|it| it.src).max(at_hosts(|it| it.dst))
+    }
+
+    /// Samples of one kind, if all cables are busy for this long.
+    fn samples_within(&self, busy: Span) -> u64 {
+        let looks = busy.as_nanos() / self.recording.every.as_nanos().max(1);
         let each = looks.saturating_mul(2 * self.topology.cables.len() as u64);
         each.min(self.recording.samples_max as u64)
     }
 
     /// Cables between the first host and the one that is furthest from it.
     fn longest_path(&self) -> u64 {
-        let topology = &self.topology;
-        let mut neighbours = vec![Vec::new(); topology.nodes() as usize];
-        for cable in &topology.cables {
-            let [a, b] = cable.ends.map(|node| node.0);
-            neighbours[a as usize].push(b);
-            neighbours[b as usize].push(a);
-        }
-        let mut distances = vec![u64::MAX; topology.nodes() as usize];
-        let mut next = VecDeque::from([0]);
-        distances[0] = 0;
-        let mut longest = 1;
-        while let Some(node) = next.pop_front() {
-            let distance = distances[node as usize];
-            if topology.is_host(NodeId(node)) {
-                longest = longest.max(distance);
+        let reached = Ports::of(&self.topology).nearest(&self.topology, 0);
+        let mut hosts = reached
+            .into_iter()
+            .rev()
+            .filter(|(node, _)| self.topology.is_host(*node));
+        hosts
+            .next()
+            .map_or(1, |(_, cables)| u64::from(cables.max(1)))
+    }
+}
+
+/// A port that transfers share equally.
+#[derive(Clone, Default)]
+struct SharedPort {
+    now: Time,
+    /// What each transfer has had of the port, if it has always been there.
+    served: Span,
+    /// That at the end of each.
+    ends: BinaryHeap<Reverse<Span>>,
+}
+
+impl SharedPort {
+    /// Begins a transfer that would take this long alone.
+    fn begin(&mut self, takes: Span) {
+        self.ends.push(Reverse(self.served + takes));
+    }
+
+    /// Serves the transfers until then; `tell` is called with the end of each that is over.
+    fn advance(&mut self, to: Time, mut tell: impl FnMut(Time)) {
+        while let Some(&Reverse(end)) = self.ends.peek() {
+            let sharing = self.ends.len() as u64;
+            let at = self.now.after((end - self.served) * sharing);
+            if at > to {
+                self.served += to.since(self.now) / sharing;
+                break;
             }
-            for &other in &neighbours[node as usize] {
-                if distances[other as usize] == u64::MAX {
-                    distances[other as usize] = distance + 1;
-                    next.push_back(other);
-                }
-            }
+            self.ends.pop();
+            (self.now, self.served) = (at, end);
+            tell(at);
         }
-        longest
+        self.now = to;
     }
 }

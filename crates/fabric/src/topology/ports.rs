@@ -76,6 +76,30 @@ impl Ports {
         }
     }
 
+    /// Returns the nodes that a host can reach, and itself, each with the number of cables in between; the
+    /// nearest first. Hosts do not forward.
+    ///
+    /// The topology must be the one that the ports are of.
+    #[must_use]
+    pub fn nearest(&self, topology: &Topology, host: u32) -> Vec<(NodeId, u32)> {
+        let mut is_found = vec![false; topology.nodes() as usize];
+        is_found[host as usize] = true;
+        let mut nodes = vec![(NodeId(host), 0)];
+        let mut next = 0;
+        while let Some(&(node, distance)) = nodes.get(next) {
+            next += 1;
+            if distance > 0 && topology.is_host(node) {
+                continue;
+            }
+            for port in self.at(node) {
+                if !std::mem::replace(&mut is_found[port.peer.0 as usize], true) {
+                    nodes.push((port.peer, distance + 1));
+                }
+            }
+        }
+        nodes
+    }
+
     /// Returns the node that a host is connected to: its switch, or the other host of a
     /// [`Topology::pair`].
     #[must_use]
@@ -114,6 +138,23 @@ mod tests {
         assert_eq!(peers("leaf1"), "h3 h4 h5 spine0 spine0 spine1 spine1");
         assert_eq!(peers("spine1"), "leaf0 leaf0 leaf1 leaf1");
         assert_eq!(ports.switch_of(4), topology.find("leaf1"));
+        let near = ports.nearest(&topology, 4);
+        let near = near.iter().map(|(node, far)| (topology.name(*node), *far));
+        assert_eq!(
+            near.collect::<Vec<_>>(),
+            [
+                ("h4", 0),
+                ("leaf1", 1),
+                ("h3", 2),
+                ("h5", 2),
+                ("spine0", 2),
+                ("spine1", 2),
+                ("leaf0", 3),
+                ("h0", 4),
+                ("h1", 4),
+                ("h2", 4)
+            ]
+        );
         assert_eq!(ports.at(NodeId(10)), []);
         assert_eq!(ports.switch_of(10), None);
         for node in (0..topology.nodes()).map(NodeId) {

@@ -6,23 +6,12 @@ use ferroce_base::time::{Span, Time};
 use ferroce_dcqcn::Rate;
 use ferroce_device::Mtu;
 
+use crate::sizes;
 use crate::topology::{NodeId, Topology};
 use crate::workload::{Dependents, TransferId, Workload};
 
-/// What is around the payload of every packet on the wire: Ethernet with preamble, check sequence and
-/// gap, IPv4, UDP, BTH, ICRC.
-const AROUND: u32 = 14 + 24 + 20 + 8 + 12 + 4;
-/// RETH, in the first packet of a message.
-const RETH: u32 = 16;
-/// Immediate data, in the last.
-const IMMEDIATE: u32 = 4;
-/// What a message has once.
-const MESSAGE: u32 = RETH + IMMEDIATE;
-/// An acknowledgement.
-const ACK: u32 = AROUND + 4;
-
 /// The shortest paths of a topology, found as they are asked for.
-pub(super) struct Paths<'a> {
+pub(crate) struct Paths<'a> {
     topology: &'a Topology,
     mtu: u32,
     /// The cables of each node, and the nodes at their other ends.
@@ -45,7 +34,7 @@ struct Path {
 }
 
 impl<'a> Paths<'a> {
-    pub(super) fn new(topology: &'a Topology, mtu: Mtu) -> Self {
+    pub(crate) fn new(topology: &'a Topology, mtu: Mtu) -> Self {
         let mut neighbours = vec![Vec::new(); topology.nodes() as usize];
         for (cable, it) in topology.cables.iter().enumerate() {
             let [a, b] = it.ends;
@@ -62,34 +51,29 @@ impl<'a> Paths<'a> {
     }
 
     /// From the first bit that leaves to the last that arrives.
-    pub(super) fn one_way(&mut self, src: u32, dst: u32, bytes: u32) -> Span {
+    pub(crate) fn one_way(&mut self, src: u32, dst: u32, bytes: u32) -> Span {
         let path = self.path(src, dst);
-        let packets = bytes.div_ceil(self.mtu).max(1);
-        // The largest packet is the first.
-        let immediate = if packets == 1 { IMMEDIATE } else { 0 };
-        let first = bytes.min(self.mtu) + AROUND + RETH + immediate;
-        let all = bytes + packets * AROUND + MESSAGE;
+        let first = sizes::first_packet(bytes, self.mtu);
         let others = (path.others_ps_per_byte * f64::from(first)) as u64;
-        path.delay + path.slowest.transmission(all) + Span::from_picos(others)
+        let all = path.slowest.transmission(sizes::message(bytes, self.mtu));
+        path.delay + all + Span::from_picos(others)
     }
 
     /// The same until the acknowledgement is back.
-    pub(super) fn round_trip(&mut self, src: u32, dst: u32, bytes: u32) -> Span {
+    pub(crate) fn round_trip(&mut self, src: u32, dst: u32, bytes: u32) -> Span {
         let path = self.path(dst, src);
-        let ack = path.slowest.transmission(ACK)
-            + Span::from_picos((path.others_ps_per_byte * f64::from(ACK)) as u64);
+        let ack = path.slowest.transmission(sizes::ACK)
+            + Span::from_picos((path.others_ps_per_byte * f64::from(sizes::ACK)) as u64);
         self.one_way(src, dst, bytes) + path.delay + ack
     }
 
     /// How long all ports of that host together are busy with a message.
-    fn busy(&self, host: u32, bytes: u32) -> Span {
+    pub(crate) fn busy(&self, host: u32, bytes: u32) -> Span {
         let cables = self.neighbours[host as usize].iter();
         let bps = cables.map(|(cable, _)| self.topology.cables[*cable].rate.bps());
-        let packets = bytes.div_ceil(self.mtu).max(1);
-        let all = bytes + packets * AROUND + MESSAGE;
         match bps.sum() {
             0 => Span::ZERO,
-            bps => Rate::from_bps(bps).transmission(all),
+            bps => Rate::from_bps(bps).transmission(sizes::message(bytes, self.mtu)),
         }
     }
 
@@ -136,19 +120,26 @@ impl<'a> Paths<'a> {
     }
 }
 
-/// The shortest that each job can take: the longest chain of transfers that wait for each other, or
-/// what its busiest port has to send or take, whichever is longer.
-pub(super) fn of_jobs(workload: &Workload, paths: &mut Paths<'_>) -> Vec<Span> {
-    let chains = longest_chains(workload, paths);
-    let ports = busiest_ports(workload, paths);
-    chains
-        .into_iter()
-        .zip(ports)
-        .map(|(a, b)| a.max(b))
-        .collect()
+/// The shortest that a job can take.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct IdealJob {
+    /// When its first transfer begins.
+    pub(crate) began: Time,
+    /// The longest chain of transfers that wait for each other, or what its busiest port has to send or
+    /// take, whichever is longer.
+    pub(crate) takes: Span,
 }
 
-fn longest_chains(workload: &Workload, paths: &mut Paths<'_>) -> Vec<Span> {
+/// The shortest that each job can take.
+pub(crate) fn of_jobs(workload: &Workload, paths: &mut Paths<'_>) -> Vec<IdealJob> {
+    let mut jobs = longest_chains(workload, paths);
+    for (job, busy) in jobs.iter_mut().zip(busiest_ports(workload, paths)) {
+        job.takes = job.takes.max(busy);
+    }
+    jobs
+}
+
+fn longest_chains(workload: &Workload, paths: &mut Paths<'_>) -> Vec<IdealJob> {
     let transfers = &workload.transfers;
     let mut waits = workload.waits();
     let dependents = Dependents::of(workload);
@@ -174,11 +165,12 @@ fn longest_chains(workload: &Workload, paths: &mut Paths<'_>) -> Vec<Span> {
             }
         }
     }
-    began
-        .into_iter()
-        .zip(ended)
-        .map(|(began, ended)| ended.since(began))
-        .collect()
+    let jobs = began.into_iter().zip(ended);
+    jobs.map(|(began, ended)| IdealJob {
+        began,
+        takes: ended.since(began),
+    })
+    .collect()
 }
 
 fn busiest_ports(workload: &Workload, paths: &Paths<'_>) -> Vec<Span> {

@@ -1,0 +1,180 @@
+//! The load of cables by messages that arrive over time, whether or not those before them are delivered.
+
+use std::collections::BTreeMap;
+use std::ops::AddAssign;
+
+use ferroce_base::time::Span;
+use ferroce_dcqcn::Rate;
+
+use super::Scenario;
+use crate::results::line_name;
+use crate::topology::Ports;
+use crate::{Transfer, sizes};
+
+/// Fewer messages on a cable are a burst and not a load.
+const MESSAGES_MIN: f64 = 30.0;
+
+/// The most that one direction of a cable is given to carry, relative to its rate.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Load {
+    /// The cable, and the end that it is sent from.
+    line: (usize, usize),
+    /// Between the first message and the last.
+    window: Span,
+    /// Above 1, the cable carries less than what arrives in that time.
+    pub(super) share: f64,
+    /// The job with most of the bytes of all cables.
+    job: usize,
+}
+
+/// What is sent between two hosts, or over a cable.
+#[derive(Clone, Copy, Default)]
+struct Demand {
+    messages: f64,
+    bytes: f64,
+}
+
+impl Demand {
+    /// One of so many equal parts.
+    fn split(self, parts: usize) -> Self {
+        Self {
+            messages: self.messages / parts as f64,
+            bytes: self.bytes / parts as f64,
+        }
+    }
+}
+
+impl AddAssign for Demand {
+    fn add_assign(&mut self, other: Self) {
+        self.messages += other.messages;
+        self.bytes += other.bytes;
+    }
+}
+
+impl Scenario {
+    /// Says that messages arrive faster than a cable carries them.
+    pub(super) fn check_load(&self, say: &mut dyn FnMut(&str, String)) {
+        let Some(load) = self.highest_load().filter(|load| load.share > 1.0) else {
+            return;
+        };
+        let (cable, end) = load.line;
+        let rate = self.topology.cables[cable].rate;
+        let key = format!("job[{}].load", load.job);
+        let remedy = match self.lines.contains_key(&key) {
+            true => {
+                let less = ((1.0 - 1.0 / load.share) * 100.0).ceil();
+                format!("lower load by at least {less} %")
+            }
+            false => {
+                let longer = Span::from_picos((load.window.as_picos() as f64 * load.share) as u64);
+                format!("let them arrive in {} or more", longer.at_most())
+            }
+        };
+        let text = format!(
+            "messages arrive faster than {} carries them at {rate}: those of {} take {:.2} times as long, and \
+             queues grow until the last; {remedy}",
+            line_name(&self.topology, cable, end),
+            load.window.about(),
+            load.share
+        );
+        say(&key, text);
+    }
+
+    /// The highest load of a cable, if hosts are on one path, or share several equally.
+    fn highest_load(&self) -> Option<Load> {
+        let arrivals = self.arrivals();
+        let first = arrivals.iter().map(|it| it.at).min()?;
+        let last = arrivals.iter().map(|it| it.at).max()?;
+        let window = last.since(first);
+        // The last message has the time after the window.
+        let arrivals: Vec<_> = arrivals.into_iter().filter(|it| it.at < last).collect();
+        let loads = self.demands(&arrivals).into_iter().zip(0..);
+        let loads = loads.filter(|(demand, _)| demand.messages >= MESSAGES_MIN);
+        let share = |(demand, line): (Demand, usize)| {
+            let rate = self.topology.cables[line / 2].rate;
+            (demand.bytes / carried(rate, window), line)
+        };
+        let (share, line) = loads.map(share).max_by(|a, b| a.0.total_cmp(&b.0))?;
+        Some(Load {
+            line: (line / 2, line % 2),
+            window,
+            share,
+            job: self.largest_job(&arrivals),
+        })
+    }
+
+    /// The transfers of jobs that arrive over time and wait for no others.
+    fn arrivals(&self) -> Vec<&Transfer> {
+        let jobs = self.workload.jobs.len();
+        let (mut first, mut is_load) = (vec![None; jobs], vec![false; jobs]);
+        for it in &self.workload.transfers {
+            let job = usize::from(it.job);
+            is_load[job] |= *first[job].get_or_insert(it.at) != it.at;
+        }
+        for (_, after) in &self.workload.edges {
+            let job = self.workload.transfers[after.0 as usize].job;
+            is_load[usize::from(job)] = false;
+        }
+        let transfers = self.workload.transfers.iter();
+        transfers
+            .filter(|it| is_load[usize::from(it.job)])
+            .collect()
+    }
+
+    /// What transfers add up to on both directions of each cable: at 2n that from the first end of cable n.
+    fn demands(&self, transfers: &[&Transfer]) -> Vec<Demand> {
+        let mtu = self.device.mtu.bytes();
+        let mut to: BTreeMap<u32, BTreeMap<u32, Demand>> = BTreeMap::new();
+        for it in transfers {
+            let all = to.entry(it.dst).or_default().entry(it.src).or_default();
+            *all += Demand {
+                messages: 1.0,
+                bytes: sizes::message(it.bytes, mtu).into(),
+            };
+        }
+        let ports = Ports::of(&self.topology);
+        let mut lines = vec![Demand::default(); 2 * self.topology.cables.len()];
+        for (dst, senders) in to {
+            let mut at = vec![Demand::default(); self.topology.nodes() as usize];
+            for (src, demand) in senders {
+                at[src as usize] += demand;
+            }
+            // From the furthest node on, each passes on what it has itself, and what came to it.
+            let nodes = ports.nearest(&self.topology, dst);
+            let mut distances = vec![u32::MAX; at.len()];
+            for &(node, distance) in &nodes {
+                distances[node.0 as usize] = distance;
+            }
+            for &(node, distance) in nodes.iter().rev() {
+                let demand = at[node.0 as usize];
+                if distance == 0 || demand.messages == 0.0 {
+                    continue;
+                }
+                let closer =
+                    |port: &&crate::topology::Port| distances[port.peer.0 as usize] == distance - 1;
+                let parts = ports.at(node).iter().filter(closer).count();
+                for port in ports.at(node).iter().filter(closer) {
+                    let part = demand.split(parts);
+                    lines[2 * port.cable as usize + usize::from(port.end)] += part;
+                    at[port.peer.0 as usize] += part;
+                }
+            }
+        }
+        lines
+    }
+
+    fn largest_job(&self, transfers: &[&Transfer]) -> usize {
+        let mut bytes = vec![0_u64; self.workload.jobs.len()];
+        for it in transfers {
+            bytes[usize::from(it.job)] += u64::from(it.bytes);
+        }
+        let jobs = bytes.iter().enumerate();
+        jobs.max_by_key(|(_, bytes)| **bytes)
+            .map_or(0, |(job, _)| job)
+    }
+}
+
+/// Bytes that a cable carries in this time.
+fn carried(rate: Rate, time: Span) -> f64 {
+    rate.bps() as f64 / 8.0 * time.as_picos() as f64 / 1e12
+}
