@@ -137,9 +137,9 @@ impl Scenario {
             let mut under_way = 0_i64;
             let counts = changes.into_iter().map(|(_, change)| {
                 under_way += change;
-                under_way as u64 // ends come after beginnings
+                under_way
             });
-            counts.max().unwrap_or(0)
+            counts.max().unwrap_or(0).unsigned_abs()
         };
         at_hosts(|it| it.src).max(at_hosts(|it| it.dst))
     }

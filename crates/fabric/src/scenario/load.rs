@@ -1,6 +1,6 @@
 //! The load of cables by messages that arrive over time, whether or not those before them are delivered.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::AddAssign;
 
 use ferroce_base::time::Span;
@@ -34,7 +34,29 @@ struct Demand {
     bytes: f64,
 }
 
+/// Messages between random hosts: what a run draws of them says little about a host of thousands.
+#[derive(Default)]
+struct Random {
+    hosts: BTreeSet<u32>,
+    all: Demand,
+}
+
+impl Random {
+    /// What each host sends to each other one on average.
+    fn pair(&self) -> Demand {
+        let hosts = self.hosts.len();
+        self.all.split(hosts * hosts.saturating_sub(1).max(1))
+    }
+}
+
 impl Demand {
+    fn of(transfer: &Transfer, mtu: u32) -> Self {
+        Self {
+            messages: 1.0,
+            bytes: sizes::message(transfer.bytes, mtu).into(),
+        }
+    }
+
     /// One of so many equal parts.
     fn split(self, parts: usize) -> Self {
         Self {
@@ -60,7 +82,7 @@ impl Scenario {
         let (cable, end) = load.line;
         let rate = self.topology.cables[cable].rate;
         let key = format!("job[{}].load", load.job);
-        let remedy = match self.lines.contains_key(&key) {
+        let remedy = match self.is_random(load.job) {
             true => {
                 let less = ((1.0 - 1.0 / load.share) * 100.0).ceil();
                 format!("lower load by at least {less} %")
@@ -124,13 +146,19 @@ impl Scenario {
     /// What transfers add up to on both directions of each cable: at 2n that from the first end of cable n.
     fn demands(&self, transfers: &[&Transfer]) -> Vec<Demand> {
         let mtu = self.device.mtu.bytes();
+        let is_random: Vec<_> = (0..self.jobs.len()).map(|it| self.is_random(it)).collect();
+        let mut random: BTreeMap<u16, Random> = BTreeMap::new();
         let mut to: BTreeMap<u32, BTreeMap<u32, Demand>> = BTreeMap::new();
         for it in transfers {
-            let all = to.entry(it.dst).or_default().entry(it.src).or_default();
-            *all += Demand {
-                messages: 1.0,
-                bytes: sizes::message(it.bytes, mtu).into(),
-            };
+            let demand = Demand::of(it, mtu);
+            if is_random[usize::from(it.job)] {
+                let of_job = random.entry(it.job).or_default();
+                of_job.hosts.extend([it.src, it.dst]);
+                of_job.all += demand;
+                to.entry(it.dst).or_default();
+            } else {
+                *to.entry(it.dst).or_default().entry(it.src).or_default() += demand;
+            }
         }
         let ports = Ports::of(&self.topology);
         let mut lines = vec![Demand::default(); 2 * self.topology.cables.len()];
@@ -138,6 +166,10 @@ impl Scenario {
             let mut at = vec![Demand::default(); self.topology.nodes() as usize];
             for (src, demand) in senders {
                 at[src as usize] += demand;
+            }
+            for job in random.values().filter(|job| job.hosts.contains(&dst)) {
+                let pair = job.pair();
+                job.hosts.iter().for_each(|src| at[*src as usize] += pair);
             }
             // From the furthest node on, each passes on what it has itself, and what came to it.
             let nodes = ports.nearest(&self.topology, dst);
@@ -161,6 +193,11 @@ impl Scenario {
             }
         }
         lines
+    }
+
+    /// Whether hosts send each other messages at random.
+    fn is_random(&self, job: usize) -> bool {
+        self.lines.contains_key(&format!("job[{job}].load"))
     }
 
     fn largest_job(&self, transfers: &[&Transfer]) -> usize {
