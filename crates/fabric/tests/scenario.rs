@@ -371,7 +371,7 @@ fn more_than_cables_carry_is_reported_in_advance() {
     // The load does not count headers, which are a third of short packets.
     let short = poisson("90%", star) + "[device]\nmtu = 256\n";
     warns(&short, "messages arrive faster than");
-    warns(&short, "queues grow until the last; lower load by at least");
+    warns(&short, "queues grow until the last; multiply load by 0.8");
     // Two jobs together.
     let two =
         poisson("60%", star) + "[[job]]" + poisson("70%", star).split("[[job]]").nth(1).unwrap();

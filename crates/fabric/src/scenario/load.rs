@@ -16,13 +16,13 @@ const MESSAGES_MIN: f64 = 30.0;
 
 /// The most that one direction of a cable is given to carry, relative to its rate.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct Load {
+struct Load {
     /// The cable, and the end that it is sent from.
     line: (usize, usize),
     /// Between the first message and the last.
     window: Span,
     /// Above 1, the cable carries less than what arrives in that time.
-    pub(super) share: f64,
+    share: f64,
     /// The job with most of the bytes of all cables.
     job: usize,
 }
@@ -84,8 +84,8 @@ impl Scenario {
         let key = format!("job[{}].load", load.job);
         let remedy = match self.is_random(load.job) {
             true => {
-                let less = ((1.0 - 1.0 / load.share) * 100.0).ceil();
-                format!("lower load by at least {less} %")
+                let factor = (100.0 / load.share).floor() / 100.0;
+                format!("multiply load by {factor:.2} or less")
             }
             false => {
                 let longer = Span::from_picos((load.window.as_picos() as f64 * load.share) as u64);
