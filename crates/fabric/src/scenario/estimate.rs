@@ -66,8 +66,8 @@ impl Scenario {
         }
     }
 
-    /// The most memory that is used at a time, if so many packets cross so many cables, and so many kinds of
-    /// samples are recorded.
+    /// The most memory that is used at a time, by the number of packets, of cables that they cross, and of kinds of
+    /// samples that are recorded.
     fn memory(&self, packets: u64, hops: u64, kinds: u64) -> u64 {
         let waits = self.workload.waits();
         let first = waits.iter().filter(|waits| **waits == 0).count() as u64;

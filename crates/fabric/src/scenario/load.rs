@@ -57,7 +57,7 @@ impl Demand {
         }
     }
 
-    /// One of so many equal parts.
+    /// One of `parts` equal parts.
     fn split(self, parts: usize) -> Self {
         Self {
             messages: self.messages / parts as f64,
