@@ -16,7 +16,7 @@ pub(crate) struct Repair {
     /// How many PSNs came before the first of them since this began.
     passed: u64,
     /// The number of the next request.
-    next: u32,
+    next: u64,
     /// The latest that is known to have arrived.
     newest: Sent,
     /// Slots in each state.
@@ -24,7 +24,7 @@ pub(crate) struct Repair {
     /// When the next packet that was overtaken counts as lost.
     due: Option<Time>,
     /// The first request that left after a loss was found.
-    since_loss: u32,
+    since_loss: u64,
 }
 
 /// PSNs that have turned out to be lost.
@@ -41,7 +41,7 @@ pub(crate) struct Lost {
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     /// Number of the request that sent it last, or asked for it.
-    request: u32,
+    request: u64,
     state: State,
     /// It stands for a response: to a READ or an atomic.
     is_response: bool,
@@ -52,7 +52,7 @@ struct Slot {
 /// When something was sent: request by request, and within a READ response by response.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 struct Sent {
-    request: u32,
+    request: u64,
     place: u64,
 }
 
