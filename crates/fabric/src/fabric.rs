@@ -5,7 +5,7 @@ mod capture;
 
 use std::io;
 
-use ferroce_base::time::Time;
+use ferroce_base::time::{Span, Time};
 use ferroce_dcqcn::Rate;
 use ferroce_device::{
     Attr, Completion, Counter, Data, Event, Hca, Outgoing, Payload, Qos, QpAttr, QpModify, QpState,
@@ -108,6 +108,14 @@ impl Fabric {
     /// Returns the current time.
     pub fn now(&self) -> Time {
         self.net.now()
+    }
+
+    /// Returns how long nothing that a host does reaches another one: the delay of the shortest cable, and not
+    /// less than a picosecond.
+    pub fn lookahead(&self) -> Span {
+        let delays = self.topology().cables.iter().map(|cable| cable.delay);
+        let shortest = delays.min().unwrap_or_default();
+        shortest.max(Span::from_picos(1))
     }
 
     /// Returns the time of the next event.

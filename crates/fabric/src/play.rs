@@ -1,18 +1,25 @@
 //! Runs a workload on a fabric: connections, messages, and their results.
 //!
 //! Two hosts with two links each have a connection by each, and their transfers take turns.
+//!
+//! Time passes in windows not longer than the shortest cable is. What a host does within one cannot reach another
+//! host before it is over, so hosts act without each other ([`crew`]): they start transfers and go on when one is
+//! delivered or acknowledged. Between windows, [`Player`] does what takes two hosts: it makes and ends connections,
+//! posts receives, and passes on what others have to know.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, VecDeque};
+mod crew;
+mod plan;
+
+use std::collections::{HashMap, VecDeque};
 
 use ferroce_base::time::{Span, Time};
-use ferroce_device::{
-    Completion, Event, Path, Qos, QpAttr, Qpn, TimerExpiry, VerbsError, WcOpcode, WcStatus,
-};
+use ferroce_device::{Path, Qos, QpAttr, Qpn, TimerExpiry, VerbsError, WcStatus};
 
+use self::crew::{Crew, Expired, Later, News, Note};
+use self::plan::{Connection, Plan};
 use crate::fabric::Fabric;
 use crate::host::{Host, address};
-use crate::workload::{Dependents, TransferId, Workload};
+use crate::workload::{TransferId, Workload};
 
 /// How a job uses its connections.
 #[derive(Clone, PartialEq, Debug)]
@@ -105,20 +112,16 @@ pub struct JobOutcome {
 /// Runs a workload on a fabric.
 #[derive(Debug)]
 pub struct Player {
-    workload: Workload,
-    jobs: Vec<JobConfig>,
+    plan: Plan,
+    crew: Crew,
     /// The result of each transfer.
     pub outcomes: Vec<Outcome>,
     /// The result of each job.
     pub job_outcomes: Vec<JobOutcome>,
     /// All timeouts, in order.
     pub timeouts: Vec<Timeout>,
-    /// How many transfers each still waits for.
-    waits: Vec<u32>,
-    dependents: Dependents,
-    /// What begins later.
-    later: BinaryHeap<Reverse<(Time, TransferId)>>,
-    connections: Vec<Connection>,
+    /// Transfers that wait for no others, by the times of their start; the last one first.
+    free: Vec<(Time, TransferId)>,
     by_ends: HashMap<(Ends, u8), u32>,
     /// The links that transfers between hosts with two take next.
     turns: HashMap<Ends, u8>,
@@ -126,8 +129,6 @@ pub struct Player {
     of_qp: HashMap<(u32, Qpn), u32>,
     /// Connections to be made anew.
     broken: VecDeque<(Time, u32)>,
-    /// The connection of each transfer.
-    of_transfer: Vec<u32>,
     /// Transfers of jobs that live and not yet acknowledged.
     unfinished: u32,
 }
@@ -154,17 +155,6 @@ pub struct ConnectionLook {
     pub failures: u32,
 }
 
-#[derive(Debug)]
-struct Connection {
-    look: ConnectionLook,
-    /// Its queue pairs are there.
-    is_made: bool,
-    /// Posted and not acknowledged, in order.
-    outstanding: VecDeque<TransferId>,
-    /// Not posted for lack of room.
-    waiting: VecDeque<TransferId>,
-}
-
 impl Player {
     /// Creates a player for a checked workload, with a configuration for each job.
     ///
@@ -173,50 +163,45 @@ impl Player {
     pub fn new(workload: Workload, jobs: Vec<JobConfig>) -> Self {
         assert_eq!(jobs.len(), workload.jobs.len(), "configurations and jobs");
         let count = workload.transfers.len();
-        let waits = workload.waits();
         let mut job_outcomes = vec![JobOutcome::default(); jobs.len()];
-        let mut later = BinaryHeap::new();
-        for (index, transfer) in (0..).zip(&workload.transfers) {
+        let plan = Plan::new(workload, jobs);
+        let mut free = Vec::new();
+        for (id, transfer) in (0..).map(TransferId).zip(&plan.workload.transfers) {
             job_outcomes[usize::from(transfer.job)].transfers += 1;
-            if waits[index as usize] == 0 {
-                let at = transfer.at.after(transfer.think);
-                later.push(Reverse((at, TransferId(index))));
+            if plan.is_free(id) {
+                free.push((transfer.at.after(transfer.think), id));
             }
         }
+        free.sort_unstable_by(|one, other| other.cmp(one));
         Self {
-            jobs,
+            plan,
+            crew: Crew::default(),
             outcomes: vec![Outcome::NOTHING; count],
             job_outcomes,
             timeouts: Vec::new(),
-            waits,
-            dependents: Dependents::of(&workload),
-            later,
-            connections: Vec::new(),
+            free,
             by_ends: HashMap::new(),
             turns: HashMap::new(),
             of_qp: HashMap::new(),
             broken: VecDeque::new(),
-            of_transfer: vec![u32::MAX; count],
             unfinished: count as u32,
-            workload,
         }
     }
 
     /// Returns the workload.
     pub fn workload(&self) -> &Workload {
-        &self.workload
+        &self.plan.workload
     }
 
     /// Returns all connections so far.
     pub fn connections(&self) -> impl Iterator<Item = &ConnectionLook> {
-        self.connections.iter().map(|it| &it.look)
+        self.plan.connections.iter().map(|it| &it.look)
     }
 
     /// Returns the connection that a transfer used, as an index into [all
-    /// connections](Self::connections), if it began.
+    /// connections](Self::connections), if it has one.
     pub fn connection_of(&self, transfer: TransferId) -> Option<u32> {
-        let connection = self.of_transfer[transfer.0 as usize];
-        (connection != u32::MAX).then_some(connection)
+        self.plan.connection_of(transfer)
     }
 
     /// Returns whether all work of all jobs is done and acknowledged, except for jobs that died.
@@ -224,93 +209,129 @@ impl Player {
         self.unfinished == 0
     }
 
-    /// Returns when it must be called next, if there is no event before.
+    /// Returns when hosts act next, if no packet makes them act before.
     pub fn next(&self) -> Option<Time> {
-        let later = self.later.peek().map(|Reverse((at, _))| *at);
-        let broken = self.broken.front().map(|(at, _)| *at);
-        [later, broken].into_iter().flatten().min()
+        let free = self.free.last().map(|(at, _)| *at);
+        [self.crew.next(), free].into_iter().flatten().min()
     }
 
-    /// Performs what is due at the fabric's time.
+    /// Returns when a connection is made anew.
+    pub fn next_reconnect(&self) -> Option<Time> {
+        self.broken.front().map(|(at, _)| *at)
+    }
+
+    /// Learns the fabric before time passes on it.
+    pub fn meet(&mut self, fabric: &Fabric) {
+        self.plan.meet(fabric);
+    }
+
+    /// Lets a window of time pass, not longer than the fabric's [lookahead](Fabric::lookahead). Returns how many
+    /// events there were.
     ///
     /// # Errors
     /// Returns an error if a device has no room for another queue pair.
-    pub fn run_due(&mut self, fabric: &mut Fabric) -> Result<(), VerbsError> {
-        let now = fabric.now();
-        while let Some(&Reverse((at, id))) = self.later.peek()
-            && at <= now
+    pub fn run(&mut self, fabric: &mut Fabric, end: Time) -> Result<u64, VerbsError> {
+        while let Some(&(at, id)) = self.free.last()
+            && at < end
         {
-            self.later.pop();
-            self.start(fabric, id)?;
+            self.free.pop();
+            self.prepare(fabric, id)?;
+            self.crew.add(at, Later::Start(id));
         }
+        let events = self.crew.run(fabric, &self.plan, end)?;
+        self.hear(fabric)?;
+        Ok(events)
+    }
+
+    /// Makes connections anew whose time has come.
+    ///
+    /// # Errors
+    /// Returns an error if a device has no room for another queue pair.
+    pub fn reconnect_due(&mut self, fabric: &mut Fabric) -> Result<(), VerbsError> {
         while let Some(&(at, connection)) = self.broken.front()
-            && at <= now
+            && at <= fabric.now()
         {
             self.broken.pop_front();
             self.reconnect(fabric, connection)?;
         }
-        Ok(())
+        self.hear(fabric)
     }
 
-    /// Takes the devices' outputs.
+    /// Hears what has happened at hosts, and does what follows from it for others.
     ///
     /// # Errors
     /// Returns an error if a device has no room for another queue pair.
-    pub fn take(&mut self, fabric: &mut Fabric) -> Result<(), VerbsError> {
-        // Before the completions, which may end queue pairs.
-        for (host, event) in fabric.told.drain(..) {
-            if let Event::TimerExpired { qpn, at, expiry } = event {
-                let connection = self.of_qp.get(&(host, qpn));
-                let connection = connection.map(|it| &mut self.connections[*it as usize]);
-                self.timeouts.push(Timeout {
-                    at,
-                    host,
-                    qpn,
-                    job: connection.as_ref().map_or(0, |it| it.look.job),
-                    expiry,
-                });
-                if let Some(connection) = connection {
-                    connection.look.timeouts += 1;
-                    connection.look.waited += expiry.wait;
+    pub fn hear(&mut self, fabric: &mut Fabric) -> Result<(), VerbsError> {
+        self.crew.take(fabric, &self.plan)?;
+        // Before the other news, which may end queue pairs.
+        let mut expired = std::mem::take(&mut self.crew.expired);
+        expired.sort_by_key(|it| (it.at, it.host));
+        expired.iter().for_each(|it| self.note_timeout(it));
+        let mut notes = std::mem::take(&mut self.crew.notes);
+        notes.sort_by_key(|it| (it.at, it.host));
+        notes.iter().try_for_each(|it| self.heed(fabric, it))
+    }
+
+    fn note_timeout(&mut self, it: &Expired) {
+        let connection = self.of_qp.get(&(it.host, it.qpn));
+        let connection = connection.map(|index| &mut self.plan.connections[*index as usize].look);
+        self.timeouts.push(Timeout {
+            at: it.at,
+            host: it.host,
+            qpn: it.qpn,
+            job: connection.as_ref().map_or(0, |it| it.job),
+            expiry: it.expiry,
+        });
+        if let Some(look) = connection {
+            look.timeouts += 1;
+            look.waited += it.expiry.wait;
+        }
+    }
+
+    fn heed(&mut self, fabric: &mut Fabric, note: &Note) -> Result<(), VerbsError> {
+        let at = note.at;
+        match note.news {
+            News::Started(id) => {
+                self.outcomes[id.0 as usize].started = at;
+                let job = self.plan.transfer(id).job;
+                self.job_outcomes[usize::from(job)].began.get_or_insert(at);
+                for place in 0..self.plan.dependents.at(id).len() {
+                    self.prepare(fabric, self.plan.dependents.at(id)[place])?;
                 }
             }
-        }
-        while !fabric.completions.is_empty() {
-            let mut completions = std::mem::take(&mut fabric.completions);
-            for (_, completion) in completions.drain(..) {
-                self.complete(fabric, &completion)?;
+            News::Posted(id) => self.post_receive(fabric, id)?,
+            News::Delivered(id) => self.note_delivered(at, id),
+            News::Acknowledged(id) => {
+                self.note_acknowledged(at, id);
+                if self.plan.job(id).qp_per_transfer
+                    && let Some(connection) = self.plan.connection_of(id)
+                {
+                    self.disconnect(fabric, connection)?;
+                }
             }
-            if fabric.completions.is_empty() {
-                fabric.completions = completions; // its room
+            News::Freed(id) => {
+                self.crew.add(at.after(self.plan.lookahead), Later::Learn(id));
             }
+            News::Failed(connection, status) => self.fail(fabric, at, connection, status)?,
         }
         Ok(())
     }
 
-    fn is_dead(&self, job: u16) -> bool {
-        self.job_outcomes[usize::from(job)].died.is_some()
-    }
-
-    /// A transfer may begin.
-    fn start(&mut self, fabric: &mut Fabric, id: TransferId) -> Result<(), VerbsError> {
-        let job = self.workload.transfers[id.0 as usize].job;
-        if self.is_dead(job) {
-            return Ok(());
+    /// Makes the connection of a transfer that may start soon, if there is none.
+    fn prepare(&mut self, fabric: &mut Fabric, id: TransferId) -> Result<(), VerbsError> {
+        let job = self.plan.transfer(id).job;
+        if self.plan.connection_of(id).is_none() && !self.plan.is_dead[usize::from(job)] {
+            let connection = self.connection(fabric, id)?;
+            self.plan.assign(id, connection);
         }
-        let now = fabric.now();
-        self.outcomes[id.0 as usize].started = now;
-        self.job_outcomes[usize::from(job)].began.get_or_insert(now);
-        let connection = self.connection(fabric, id)?;
-        self.of_transfer[id.0 as usize] = connection;
-        self.connections[connection as usize].waiting.push_back(id);
-        self.fill(fabric, connection)
+        Ok(())
     }
 
     /// The connection that a transfer uses.
     fn connection(&mut self, fabric: &mut Fabric, id: TransferId) -> Result<u32, VerbsError> {
-        let transfer = &self.workload.transfers[id.0 as usize];
+        let transfer = self.plan.transfer(id);
         let (ends, job) = ([transfer.src, transfer.dst], transfer.job);
-        let own = self.jobs[usize::from(job)].qp_per_transfer;
+        let own = self.plan.job(id).qp_per_transfer;
         let all = (ends[0], ends[1], job);
         let link = match has_two_links(fabric, ends) {
             true => next(self.turns.entry(all).or_insert(2)),
@@ -320,8 +341,8 @@ impl Player {
         if !own && let Some(&connection) = self.by_ends.get(&key) {
             return Ok(connection);
         }
-        let index = self.connections.len() as u32;
-        self.connections.push(Connection {
+        let index = self.plan.connections.len() as u32;
+        self.plan.connections.push(Connection {
             look: ConnectionLook {
                 ends,
                 job,
@@ -332,8 +353,6 @@ impl Player {
                 failures: 0,
             },
             is_made: false,
-            outstanding: VecDeque::new(),
-            waiting: VecDeque::new(),
         });
         self.connect(fabric, index)?;
         if !own {
@@ -343,8 +362,8 @@ impl Player {
     }
 
     fn connect(&mut self, fabric: &mut Fabric, index: u32) -> Result<(), VerbsError> {
-        let connection = &mut self.connections[index as usize];
-        let config = &self.jobs[usize::from(connection.look.job)];
+        let connection = &mut self.plan.connections[index as usize];
+        let config = &self.plan.jobs[usize::from(connection.look.job)];
         let ([src, dst], link) = (connection.look.ends, connection.look.link);
         let sender = fabric.host_mut(src).create_qp(config.depth)?;
         let receiver = fabric.host_mut(dst).create_qp(config.depth)?;
@@ -369,100 +388,37 @@ impl Player {
         connection.is_made = true;
         self.of_qp.insert((src, sender), index);
         self.of_qp.insert((dst, receiver), index);
+        self.crew.connected(index, sender);
         Ok(())
     }
 
-    /// Posts what waits, as far as there is room.
-    fn fill(&mut self, fabric: &mut Fabric, index: u32) -> Result<(), VerbsError> {
-        let connection = &mut self.connections[index as usize];
+    /// Posts the receive for a transfer, which cannot have arrived yet.
+    fn post_receive(&mut self, fabric: &mut Fabric, id: TransferId) -> Result<(), VerbsError> {
+        let Some(index) = self.plan.connection_of(id) else {
+            return Ok(());
+        };
+        let connection = &self.plan.connections[index as usize];
+        let ([_, dst], [_, receiver]) = (connection.look.ends, connection.look.qpns);
         if !connection.is_made {
             return Ok(());
         }
-        let depth = self.jobs[usize::from(connection.look.job)].depth as usize;
-        let ([sender, receiver], [src, dst]) = (connection.look.qpns, connection.look.ends);
-        let mut has_posted = false;
-        while connection.outstanding.len() < depth
-            && let Some(id) = connection.waiting.pop_front()
-        {
-            let bytes = self.workload.transfers[id.0 as usize].bytes;
-            let to = *fabric.host(dst).memory();
-            let receive = Host::receive(id.0.into());
-            fabric.host_mut(dst).hca.post_recv(receiver, receive)?;
-            let write = fabric.host(src).write(&to, bytes, id.0.into());
-            fabric.host_mut(src).hca.post_send(sender, write)?;
-            connection.outstanding.push_back(id);
-            has_posted = true;
-        }
-        if has_posted {
-            fabric.kick(src);
-        }
-        Ok(())
+        let receive = Host::receive(id.0.into());
+        fabric.host_mut(dst).hca.post_recv(receiver, receive)
     }
 
-    fn complete(&mut self, fabric: &mut Fabric, it: &Completion) -> Result<(), VerbsError> {
-        let id = TransferId(it.wr_id as u32);
-        let index = self.of_transfer[id.0 as usize];
-        let connection = &self.connections[index as usize];
-        let is_receive = it.opcode == WcOpcode::RecvRdmaWithImm;
-        let end = usize::from(is_receive);
-        // What a replaced queue pair leaves behind is not news.
-        if !connection.is_made || connection.look.qpns[end] != it.qpn {
-            return Ok(());
-        }
-        match (is_receive, it.status) {
-            (true, WcStatus::Success) => self.deliver(fabric, id),
-            (true, _) => Ok(()),
-            (false, WcStatus::Success) => self.acknowledge(fabric, id, index),
-            (false, status) => self.fail(fabric, index, status),
-        }
-    }
-
-    fn deliver(&mut self, fabric: &mut Fabric, id: TransferId) -> Result<(), VerbsError> {
-        let now = fabric.now();
-        let index = id.0 as usize;
-        self.outcomes[index].delivered = now;
-        let job = self.workload.transfers[index].job;
+    fn note_delivered(&mut self, at: Time, id: TransferId) {
+        self.outcomes[id.0 as usize].delivered = at;
+        let job = self.plan.transfer(id).job;
         let outcome = &mut self.job_outcomes[usize::from(job)];
         outcome.delivered += 1;
         if outcome.delivered == outcome.transfers {
-            outcome.ended = Some(now);
+            outcome.ended = Some(at);
         }
-        for place in 0..self.dependents.at(id).len() {
-            let waiter = self.dependents.at(id)[place];
-            let waits = &mut self.waits[waiter.0 as usize];
-            *waits -= 1;
-            if *waits == 0 {
-                let transfer = &self.workload.transfers[waiter.0 as usize];
-                let at = transfer.at.max(now.after(transfer.think));
-                if at <= now {
-                    self.start(fabric, waiter)?;
-                } else {
-                    self.later.push(Reverse((at, waiter)));
-                }
-            }
-        }
-        Ok(())
     }
 
-    fn acknowledge(
-        &mut self,
-        fabric: &mut Fabric,
-        id: TransferId,
-        index: u32,
-    ) -> Result<(), VerbsError> {
-        self.note_acknowledged(fabric.now(), id);
-        let connection = &mut self.connections[index as usize];
-        let first = connection.outstanding.pop_front();
-        debug_assert_eq!(first, Some(id), "send completions come in order");
-        if self.jobs[usize::from(connection.look.job)].qp_per_transfer {
-            return self.disconnect(fabric, index);
-        }
-        self.fill(fabric, index)
-    }
-
-    fn note_acknowledged(&mut self, now: Time, id: TransferId) {
-        self.outcomes[id.0 as usize].acknowledged = now;
-        let job = self.workload.transfers[id.0 as usize].job;
+    fn note_acknowledged(&mut self, at: Time, id: TransferId) {
+        self.outcomes[id.0 as usize].acknowledged = at;
+        let job = self.plan.transfer(id).job;
         let outcome = &mut self.job_outcomes[usize::from(job)];
         outcome.acknowledged += 1;
         if outcome.died.is_none() {
@@ -470,14 +426,15 @@ impl Player {
         }
     }
 
+    /// The sender's queue pair of a connection is gone, and the receiver's follows it.
     fn disconnect(&mut self, fabric: &mut Fabric, index: u32) -> Result<(), VerbsError> {
-        let connection = &mut self.connections[index as usize];
+        let connection = &mut self.plan.connections[index as usize];
         if std::mem::take(&mut connection.is_made) {
-            for (host, qpn) in connection.look.ends.into_iter().zip(connection.look.qpns) {
-                self.of_qp.remove(&(host, qpn));
-                fabric.host_mut(host).hca.destroy_qp(qpn)?;
-                fabric.kick(host);
-            }
+            let ([src, dst], [sender, receiver]) = (connection.look.ends, connection.look.qpns);
+            self.of_qp.remove(&(src, sender));
+            self.of_qp.remove(&(dst, receiver));
+            fabric.host_mut(dst).hca.destroy_qp(receiver)?;
+            fabric.kick(dst);
         }
         Ok(())
     }
@@ -486,48 +443,46 @@ impl Player {
     fn fail(
         &mut self,
         fabric: &mut Fabric,
+        at: Time,
         index: u32,
         status: WcStatus,
     ) -> Result<(), VerbsError> {
-        let now = fabric.now();
-        let connection = &mut self.connections[index as usize].look;
+        let connection = &mut self.plan.connections[index as usize].look;
         connection.failures += 1;
-        let job = connection.job;
-        let outcome = &mut self.job_outcomes[usize::from(job)];
+        let job = usize::from(connection.job);
+        let outcome = &mut self.job_outcomes[job];
         outcome.failures += 1;
-        match self.jobs[usize::from(job)].on_error {
+        match self.plan.jobs[job].on_error {
             OnError::Abort => {
                 if outcome.died.is_none() {
-                    outcome.died = Some((now, status));
+                    outcome.died = Some((at, status));
+                    self.plan.is_dead[job] = true;
                     self.unfinished -= outcome.transfers - outcome.acknowledged;
                 }
             }
             OnError::Reconnect(after) => {
-                let at = now.after(after);
+                // Not before both ends know.
+                let at = at.after(after.max(self.plan.lookahead));
                 let place = self.broken.partition_point(|(other, _)| *other <= at);
                 self.broken.insert(place, (at, index));
             }
         }
-        // Flushed requests and receives come with the old numbers.
         self.disconnect(fabric, index)
     }
 
     /// Connects anew, by the other link if there is one.
     fn reconnect(&mut self, fabric: &mut Fabric, index: u32) -> Result<(), VerbsError> {
-        let look = &mut self.connections[index as usize].look;
+        let look = &mut self.plan.connections[index as usize].look;
         if has_two_links(fabric, look.ends) {
             next(&mut look.link);
         }
         self.connect(fabric, index)?;
-        let outstanding = std::mem::take(&mut self.connections[index as usize].outstanding);
-        for id in outstanding.into_iter().rev() {
-            if self.outcomes[id.0 as usize].delivered == Time::NEVER {
-                self.connections[index as usize].waiting.push_front(id);
-            } else {
-                self.note_acknowledged(fabric.now(), id);
-            }
+        let is_delivered = |id: TransferId| self.outcomes[id.0 as usize].delivered != Time::NEVER;
+        let delivered = self.crew.resume(fabric, &self.plan, index, is_delivered)?;
+        for id in delivered {
+            self.note_acknowledged(fabric.now(), id);
         }
-        self.fill(fabric, index)
+        Ok(())
     }
 }
 

@@ -112,12 +112,13 @@ impl Simulation {
     /// given.
     pub fn new(
         fabric: Fabric,
-        player: Player,
+        mut player: Player,
         mut timeline: Vec<(Time, Fault)>,
         recording: Option<Recording>,
         until: Time,
     ) -> Self {
         timeline.sort_by_key(|(at, _)| *at);
+        player.meet(&fabric);
         let carried = match recording {
             Some(_) => vec![0; 2 * fabric.topology().cables.len()],
             None => Vec::new(),
@@ -140,41 +141,41 @@ impl Simulation {
         self.events
     }
 
-    /// Processes up to this many events.
+    /// Processes events until there were at least this many.
     ///
     /// # Errors
     /// Returns an error if a device has no room for another queue pair.
     pub fn run(&mut self, events: u64) -> Result<Standing, VerbsError> {
-        let mut left = events;
+        let (mut left, lookahead) = (events, self.fabric.lookahead());
         while left > 0 {
-            self.player.take(&mut self.fabric)?;
             if self.player.is_over() {
                 return Ok(Standing::Over);
             }
             let fault = self.timeline.front().map(|(at, _)| *at);
-            let others = [fault, self.player.next()].into_iter().flatten().min();
-            if others.is_none() && self.fabric.next_event().is_none() {
+            let cut = [fault, self.player.next_reconnect()];
+            let own = [self.fabric.next_event(), self.player.next()];
+            let Some(next) = cut.iter().chain(&own).flatten().min() else {
                 return Ok(Standing::Stuck);
-            }
-            let limit = others.unwrap_or(Time::NEVER).max(self.fabric.now());
-            let limit = limit.min(self.next_sample).min(self.until);
-            let before = left;
-            self.fabric.run(limit, &mut left);
-            self.events += before - left;
-            let is_before = match self.fabric.next_event() {
-                Some(next) => next < limit,
-                None => others.is_none(), // nothing will ever come of waiting
             };
-            if is_before || self.fabric.has_output() {
+            let cuts = cut.into_iter().flatten();
+            let cut = cuts.chain([self.next_sample, self.until]).min();
+            let cut = cut.unwrap_or(self.until).max(self.fabric.now());
+            let end = next.after(lookahead).min(cut);
+            let processed = self.player.run(&mut self.fabric, end)?;
+            left = left.saturating_sub(processed);
+            self.events += processed;
+            if end < cut {
                 continue;
             }
-            self.fabric.advance(limit);
-            if limit == self.until {
+            if self.player.is_over() {
+                return Ok(Standing::Over);
+            }
+            if cut == self.until {
                 return Ok(Standing::TimeUp);
             }
-            self.sample(limit);
-            self.suffer(limit);
-            self.player.run_due(&mut self.fabric)?;
+            self.sample(cut);
+            self.suffer(cut);
+            self.player.reconnect_due(&mut self.fabric)?;
         }
         Ok(Standing::Running)
     }

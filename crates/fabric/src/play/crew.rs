@@ -1,0 +1,331 @@
+//! What hosts do by themselves while a window of time passes.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+
+use ferroce_base::time::Time;
+use ferroce_device::{Completion, Event, Qpn, TimerExpiry, VerbsError, WcStatus};
+
+use super::plan::Plan;
+use crate::fabric::Fabric;
+use crate::workload::TransferId;
+
+/// The work of the hosts of a part: what they are to send, and what others have to know of it.
+#[derive(Default, Debug)]
+pub(super) struct Crew {
+    /// What happens later, by time.
+    later: BinaryHeap<Reverse<(Time, Later)>>,
+    /// What the connections have to send whose senders are here, by the numbers of the connections.
+    queues: HashMap<u32, Queue>,
+    /// What has happened, to be told when the window is over.
+    pub(super) notes: Vec<Note>,
+    /// Retransmission timers that have expired.
+    pub(super) expired: Vec<Expired>,
+}
+
+/// What a host does at a certain time.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Later {
+    /// It learns that one of those that this transfer waits for has been delivered to another host.
+    Learn(TransferId),
+    /// It starts a transfer.
+    Start(TransferId),
+}
+
+/// What a connection has to send.
+#[derive(Default, Debug)]
+struct Queue {
+    /// The sender's queue pair.
+    qpn: Option<Qpn>,
+    /// Posted and not acknowledged, in order.
+    outstanding: VecDeque<TransferId>,
+    /// Not posted for lack of room.
+    waiting: VecDeque<TransferId>,
+}
+
+/// Something that others have to know.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Note {
+    pub(super) at: Time,
+    /// The host that knows.
+    pub(super) host: u32,
+    pub(super) news: News,
+}
+
+/// What others have to know.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum News {
+    Started(TransferId),
+    /// It was posted, so its receiver needs a receive.
+    Posted(TransferId),
+    Delivered(TransferId),
+    Acknowledged(TransferId),
+    /// One of those that a transfer of another host waits for has been delivered here.
+    Freed(TransferId),
+    /// The sender's queue pair of a connection has failed.
+    Failed(u32, WcStatus),
+}
+
+/// A retransmission timer that has expired.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Expired {
+    pub(super) at: Time,
+    pub(super) host: u32,
+    pub(super) qpn: Qpn,
+    pub(super) expiry: TimerExpiry,
+}
+
+impl Crew {
+    /// When there is something to do next.
+    pub(super) fn next(&self) -> Option<Time> {
+        self.later.peek().map(|Reverse((at, _))| *at)
+    }
+
+    pub(super) fn add(&mut self, at: Time, what: Later) {
+        self.later.push(Reverse((at, what)));
+    }
+
+    /// The queue pairs of a connection are there.
+    pub(super) fn connected(&mut self, connection: u32, qpn: Qpn) {
+        self.queues.entry(connection).or_default().qpn = Some(qpn);
+    }
+
+    /// A connection is there again after a failure. What had not been delivered is sent again; returns what
+    /// had been, but was not acknowledged.
+    pub(super) fn resume(
+        &mut self,
+        fabric: &mut Fabric,
+        plan: &Plan,
+        connection: u32,
+        is_delivered: impl Fn(TransferId) -> bool,
+    ) -> Result<Vec<TransferId>, VerbsError> {
+        let Some(queue) = self.queues.get_mut(&connection) else {
+            return Ok(Vec::new());
+        };
+        let outstanding = std::mem::take(&mut queue.outstanding).into_iter();
+        let (delivered, lost): (Vec<_>, Vec<_>) = outstanding.partition(|id| is_delivered(*id));
+        for id in lost.into_iter().rev() {
+            queue.waiting.push_front(id);
+        }
+        self.fill(fabric, plan, connection)?;
+        Ok(delivered)
+    }
+
+    /// Lets a window of time pass, up to its end.
+    pub(super) fn run(
+        &mut self,
+        fabric: &mut Fabric,
+        plan: &Plan,
+        end: Time,
+    ) -> Result<u64, VerbsError> {
+        let mut left = u64::MAX;
+        loop {
+            self.take(fabric, plan)?;
+            let limit = self.next().map_or(end, |next| next.min(end));
+            fabric.run(limit, &mut left);
+            if fabric.has_output() {
+                continue;
+            }
+            fabric.advance(limit);
+            if limit == end {
+                return Ok(u64::MAX - left);
+            }
+            self.run_due(fabric, plan)?;
+        }
+    }
+
+    /// Does what is due.
+    fn run_due(&mut self, fabric: &mut Fabric, plan: &Plan) -> Result<(), VerbsError> {
+        let now = fabric.now();
+        while let Some(&Reverse((at, what))) = self.later.peek()
+            && at <= now
+        {
+            self.later.pop();
+            match what {
+                Later::Learn(id) => self.free(fabric, plan, id)?,
+                Later::Start(id) => self.start(fabric, plan, id)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the devices' outputs.
+    pub(super) fn take(&mut self, fabric: &mut Fabric, plan: &Plan) -> Result<(), VerbsError> {
+        for (host, event) in fabric.told.drain(..) {
+            if let Event::TimerExpired { qpn, at, expiry } = event {
+                self.expired.push(Expired {
+                    at,
+                    host,
+                    qpn,
+                    expiry,
+                });
+            }
+        }
+        while !fabric.completions.is_empty() {
+            let mut completions = std::mem::take(&mut fabric.completions);
+            for (host, completion) in completions.drain(..) {
+                self.complete(fabric, plan, host, &completion)?;
+            }
+            if fabric.completions.is_empty() {
+                fabric.completions = completions; // its room
+            }
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, fabric: &Fabric, host: u32, news: News) {
+        let at = fabric.now();
+        self.notes.push(Note { at, host, news });
+    }
+
+    /// A transfer begins.
+    fn start(
+        &mut self,
+        fabric: &mut Fabric,
+        plan: &Plan,
+        id: TransferId,
+    ) -> Result<(), VerbsError> {
+        let transfer = plan.transfer(id);
+        if plan.is_dead[usize::from(transfer.job)] {
+            return Ok(());
+        }
+        let Some(connection) = plan.connection_of(id) else {
+            debug_assert!(false, "connections are made before transfers start");
+            return Ok(());
+        };
+        self.note(fabric, transfer.src, News::Started(id));
+        let queue = self.queues.entry(connection).or_default();
+        queue.waiting.push_back(id);
+        self.fill(fabric, plan, connection)
+    }
+
+    /// Posts what waits, as far as there is room.
+    fn fill(
+        &mut self,
+        fabric: &mut Fabric,
+        plan: &Plan,
+        connection: u32,
+    ) -> Result<(), VerbsError> {
+        let look = &plan.connections[connection as usize].look;
+        let depth = plan.jobs[usize::from(look.job)].depth as usize;
+        let queue = self.queues.entry(connection).or_default();
+        let (Some(qpn), [src, dst]) = (queue.qpn, look.ends) else {
+            return Ok(());
+        };
+        let mut has_posted = false;
+        while queue.outstanding.len() < depth
+            && let Some(id) = queue.waiting.pop_front()
+        {
+            let bytes = plan.transfer(id).bytes;
+            let to = &plan.memories[dst as usize];
+            let write = fabric.host(src).write(to, bytes, id.0.into());
+            fabric.host_mut(src).hca.post_send(qpn, write)?;
+            queue.outstanding.push_back(id);
+            self.notes.push(Note {
+                at: fabric.now(),
+                host: src,
+                news: News::Posted(id),
+            });
+            has_posted = true;
+        }
+        if has_posted {
+            fabric.kick(src);
+        }
+        Ok(())
+    }
+
+    fn complete(
+        &mut self,
+        fabric: &mut Fabric,
+        plan: &Plan,
+        host: u32,
+        it: &Completion,
+    ) -> Result<(), VerbsError> {
+        let id = TransferId(it.wr_id as u32);
+        let Some(index) = plan.connection_of(id) else {
+            return Ok(());
+        };
+        let connection = &plan.connections[index as usize];
+        let is_receive = connection.look.ends[1] == host;
+        // What a replaced queue pair leaves behind is not news.
+        let qpn = match is_receive {
+            true => connection.is_made.then_some(connection.look.qpns[1]),
+            false => self.queues.get(&index).and_then(|queue| queue.qpn),
+        };
+        if qpn != Some(it.qpn) {
+            return Ok(());
+        }
+        match (is_receive, it.status) {
+            (true, WcStatus::Success) => self.deliver(fabric, plan, host, id),
+            (true, _) => Ok(()),
+            (false, WcStatus::Success) => self.acknowledge(fabric, plan, host, id, index),
+            (false, status) => {
+                self.note(fabric, host, News::Failed(index, status));
+                // Flushed requests come with the old number.
+                self.disconnect(fabric, host, index)
+            }
+        }
+    }
+
+    fn deliver(
+        &mut self,
+        fabric: &mut Fabric,
+        plan: &Plan,
+        host: u32,
+        id: TransferId,
+    ) -> Result<(), VerbsError> {
+        self.note(fabric, host, News::Delivered(id));
+        for &waiter in plan.dependents.at(id) {
+            if plan.transfer(waiter).src == host {
+                self.free(fabric, plan, waiter)?;
+            } else {
+                self.note(fabric, host, News::Freed(waiter));
+            }
+        }
+        Ok(())
+    }
+
+    /// One of those that a transfer of a host here waits for has been delivered.
+    fn free(&mut self, fabric: &mut Fabric, plan: &Plan, id: TransferId) -> Result<(), VerbsError> {
+        if !plan.free(id) {
+            return Ok(());
+        }
+        let (now, transfer) = (fabric.now(), plan.transfer(id));
+        let at = transfer.at.max(now.after(transfer.think));
+        if at <= now {
+            return self.start(fabric, plan, id);
+        }
+        self.add(at, Later::Start(id));
+        Ok(())
+    }
+
+    fn acknowledge(
+        &mut self,
+        fabric: &mut Fabric,
+        plan: &Plan,
+        host: u32,
+        id: TransferId,
+        index: u32,
+    ) -> Result<(), VerbsError> {
+        self.note(fabric, host, News::Acknowledged(id));
+        let queue = self.queues.entry(index).or_default();
+        let first = queue.outstanding.pop_front();
+        debug_assert_eq!(first, Some(id), "send completions come in order");
+        if plan.job(id).qp_per_transfer {
+            self.disconnect(fabric, host, index)?;
+            self.queues.remove(&index);
+            return Ok(());
+        }
+        self.fill(fabric, plan, index)
+    }
+
+    /// Destroys the sender's queue pair of a connection.
+    fn disconnect(&mut self, fabric: &mut Fabric, host: u32, index: u32) -> Result<(), VerbsError> {
+        let queue = self.queues.entry(index).or_default();
+        if let Some(qpn) = queue.qpn.take() {
+            fabric.host_mut(host).hca.destroy_qp(qpn)?;
+            fabric.kick(host);
+        }
+        Ok(())
+    }
+}
