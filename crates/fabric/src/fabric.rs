@@ -2,44 +2,43 @@
 
 mod answers;
 mod capture;
+mod changes;
+mod part;
 
 use std::io;
+use std::sync::Arc;
 
 use ferroce_base::time::{Span, Time};
-use ferroce_dcqcn::Rate;
-use ferroce_device::{
-    Attr, Completion, Counter, Data, Event, Hca, Outgoing, Payload, Qos, QpAttr, QpModify, QpState,
-    Received, Trust, VerbsError,
-};
-use ferroce_transport::Qp;
+use ferroce_device::{Completion, Event, Hca, Outgoing, VerbsError};
+use rayon::ThreadPool;
+use rayon::prelude::*;
 
 use self::answers::Answers;
 use self::capture::{Captures, Seen, Sink};
-use crate::frame::Frame;
-use crate::host::{Host, address, number_of};
-use crate::line::{LineCounters, Loss};
-use crate::network::{FabricConfig, Network, Stations};
-use crate::route::flow_hash;
+pub(crate) use self::part::Part;
+use crate::host::Host;
+use crate::line::LineCounters;
+use crate::network::{FabricConfig, Network, audit, deadlock};
 use crate::rules::Rules;
 use crate::switch::SwitchCounters;
-use crate::topology::{NodeId, Ports, Topology};
+use crate::topology::{Division, NodeId, Ports, Topology};
 
 /// A fabric: a network with a device at each end.
 ///
-/// [`Fabric::run`] processes the next events. The devices' outputs are collected in
-/// [`Fabric::completions`] and [`Fabric::told`], for the caller to take.
+/// It consists of parts that do without each other for as long as a frame takes between them
+/// ([`Fabric::lookahead`]). [`Fabric::run`] processes the next events. The devices' outputs are collected for the
+/// caller, who takes them by [`Fabric::take_completions`] and [`Fabric::take_told`].
 #[derive(Debug)]
 pub struct Fabric {
-    net: Network<Outgoing>,
-    hosts: Vec<Host>,
-    answers: Answers,
-    /// The trust of switches.
-    trust: Trust,
+    topology: Topology,
+    division: Arc<Division>,
+    parts: Vec<Part>,
+    /// Of each cable.
+    is_up: Vec<bool>,
+    /// The same as switches know it.
+    is_routed: Vec<bool>,
+    lookahead: Span,
     captures: Captures,
-    /// Completions, with their hosts.
-    pub completions: Vec<(u32, Completion)>,
-    /// Other events of devices, with their hosts.
-    pub told: Vec<(u32, Event)>,
 }
 
 impl Fabric {
@@ -54,98 +53,150 @@ impl Fabric {
         config: FabricConfig,
         devices: impl IntoIterator<Item = Hca>,
     ) -> Result<Self, VerbsError> {
-        let topology = &config.topology;
-        let ports = Ports::of(topology);
-        let links = |host| ports.at(NodeId(host)).len();
-        let hosts = (0..).zip(devices).map(|(number, hca)| {
-            Host::new(match topology.pairing.filter(|_| links(number) == 2) {
+        let division = Arc::new(Division::of(&config.topology));
+        let nets = Network::divided(&config, &division);
+        let FabricConfig {
+            topology, switch, ..
+        } = config;
+        let mut parts: Vec<_> = nets
+            .into_iter()
+            .map(|mut net| {
+                net.watch.losses();
+                Part {
+                    net,
+                    hosts: Vec::new(),
+                    trust: switch.trust,
+                    count: topology.hosts,
+                    division: Arc::clone(&division),
+                    answers: Answers::default(),
+                    lost: Vec::new(),
+                    completions: Vec::new(),
+                    told: Vec::new(),
+                }
+            })
+            .collect();
+        let ports = Ports::of(&topology);
+        let mut count = 0;
+        for (number, hca) in (0..).zip(devices) {
+            count += 1;
+            let node = NodeId(number);
+            let links = ports.at(node).len();
+            let hca = match topology.pairing.filter(|_| links == 2) {
                 Some(pairing) => {
                     let state = hca.state().twin();
                     hca.with_second_link(pairing, state)
                 }
                 None => hca,
-            })
-        });
-        let hosts: Result<Vec<_>, _> = hosts.collect();
-        let hosts = hosts?;
-        let expected = config.topology.hosts as usize;
-        assert_eq!(hosts.len(), expected, "devices and hosts");
-        let trust = config.switch.trust;
-        let mut net = Network::new(config);
-        net.watch.losses();
+            };
+            let part = &mut parts[usize::from(division.home(node).part)];
+            part.hosts.push(Host::new(number, hca)?);
+        }
+        assert_eq!(count, topology.hosts, "devices and hosts");
+        let delays = topology.cables.iter().map(|cable| cable.delay);
+        let shortest = delays.min().unwrap_or_default();
         Ok(Self {
-            net,
-            hosts,
-            answers: Answers::default(),
-            trust,
+            is_up: vec![true; topology.cables.len()],
+            is_routed: vec![true; topology.cables.len()],
+            topology,
+            division,
+            parts,
+            lookahead: shortest.max(Span::from_picos(1)),
             captures: Captures::default(),
-            completions: Vec::new(),
-            told: Vec::new(),
         })
-    }
-
-    fn parts(&mut self) -> (&mut Network<Outgoing>, Cards<'_>) {
-        let Self {
-            net,
-            hosts,
-            answers,
-            trust,
-            captures: _,
-            completions,
-            told,
-        } = self;
-        let cards = Cards {
-            trust: *trust,
-            count: hosts.len() as u32,
-            hosts,
-            answers,
-            completions,
-            told,
-        };
-        (net, cards)
     }
 
     /// Returns the current time.
     pub fn now(&self) -> Time {
-        self.net.now()
+        let times = self.parts.iter().map(Part::now);
+        times.max().unwrap_or_default()
     }
 
     /// Returns how long nothing that a host does reaches another one: the delay of the shortest cable, and not
     /// less than a picosecond.
     pub fn lookahead(&self) -> Span {
-        let delays = self.topology().cables.iter().map(|cable| cable.delay);
-        let shortest = delays.min().unwrap_or_default();
-        shortest.max(Span::from_picos(1))
+        self.lookahead
     }
 
     /// Returns the time of the next event.
     pub fn next_event(&mut self) -> Option<Time> {
-        self.net.next_event()
+        let parts = self.parts.iter_mut();
+        parts.filter_map(|part| part.net.next_event()).min()
     }
 
     /// Processes events before `limit`, until a device has output or the given number of events is
     /// used up. Subtracts the processed ones from `events`.
     pub fn run(&mut self, limit: Time, events: &mut u64) {
-        let (net, mut cards) = self.parts();
-        net.run(&mut cards, limit, events);
-        self.take_seen();
+        while *events > 0 && !self.has_output() {
+            let parts = self.parts.iter_mut().enumerate();
+            let nexts = parts.filter_map(|(part, it)| Some((it.net.next_event()?, part)));
+            let Some((next, part)) = nexts.min().filter(|(next, _)| *next < limit) else {
+                return;
+            };
+            let part = &mut self.parts[part];
+            // Up to then nothing comes from other parts.
+            part.net.import();
+            part.run(limit.min(next.after(self.lookahead)), events);
+            self.exchange();
+        }
     }
 
-    /// Takes what was seen of packets. Nothing that a timer found lost is repeated before a host has been
-    /// told of the timer.
-    fn take_seen(&mut self) {
-        for packet in self.net.watch.lost.drain(..) {
-            self.answers.lose(&packet);
+    /// Has each part do something beside the others, and takes between them what they have sent to each other.
+    /// Returns the sum of the results, or an error of the first part that has one.
+    pub(crate) fn beside<T: Send>(
+        &mut self,
+        pool: Option<&ThreadPool>,
+        helpers: &mut [T],
+        act: impl Fn(&mut Part, &mut T) -> Result<u64, VerbsError> + Sync,
+    ) -> Result<u64, VerbsError> {
+        let parts = &mut self.parts;
+        let results: Vec<_> = match pool {
+            Some(pool) => pool.install(|| {
+                let all = parts.par_iter_mut().zip(helpers);
+                all.map(|(part, helper)| act(part, helper)).collect()
+            }),
+            None => {
+                let all = parts.iter_mut().zip(helpers);
+                all.map(|(part, helper)| act(part, helper)).collect()
+            }
+        };
+        self.exchange();
+        results.into_iter().sum()
+    }
+
+    /// Takes to each part what has left others for it, and what was seen of packets. Nothing that a timer found
+    /// lost is repeated before a host has been told of the timer.
+    fn exchange(&mut self) {
+        for from in 0..self.parts.len() {
+            for to in 0..self.parts.len() {
+                if let Ok([one, other]) = self.parts.get_disjoint_mut([from, to]) {
+                    one.net.border.hand_over(to, &mut other.net.border);
+                }
+            }
+            let part = &mut self.parts[from];
+            let mut lost = std::mem::take(&mut part.lost);
+            lost.append(&mut part.net.watch.lost);
+            for (source, packet) in lost.drain(..) {
+                let sender = self.topology.host_of(source);
+                self.part_mut(sender).answers.lose(&packet);
+            }
+            self.parts[from].lost = lost; // its room
+            for it in std::mem::take(&mut self.parts[from].net.watch.passed) {
+                let host = self.host(self.topology.host_of(it.frame.source));
+                let seen = Seen {
+                    source_port: host.source_port(it.frame.dest, &it.packet),
+                    vlan: host.hca.qos().vlan,
+                    port: self.parts[from].net.number_of_line(it.port),
+                    passed: &it,
+                };
+                self.captures.note(&seen);
+            }
         }
-        for it in std::mem::take(&mut self.net.watch.passed) {
-            let source = self.net.topology().host_of(it.frame.source);
-            let host = &self.hosts[source as usize];
-            self.captures.note(&Seen {
-                source_port: host.source_port(it.frame.dest, &it.packet),
-                vlan: host.hca.qos().vlan,
-                passed: &it,
-            });
-        }
+    }
+
+    /// Puts on lines what is between parts, so that it can be looked at or changed.
+    fn settle(&mut self) {
+        self.exchange();
+        self.parts.iter_mut().for_each(|part| part.net.import());
     }
 
     /// Starts to record the packets that pass the port at a cable's first (0) or second (1) end, as
@@ -154,9 +205,13 @@ impl Fabric {
     /// # Errors
     /// Returns an error if that cannot be written.
     pub fn capture(&mut self, cable: usize, end: usize, to: Sink) -> io::Result<()> {
-        let port = Network::<Outgoing>::leaving(cable, end);
-        self.captures.begin(port, to)?;
-        self.net.watch.port(port);
+        self.captures.begin((2 * cable + end) as u32, to)?;
+        let home = self.division.home(self.topology.cables[cable].ends[end]);
+        let line = 2 * self.division.cable(cable, end) + end;
+        self.parts[usize::from(home.part)]
+            .net
+            .watch
+            .port(line as u32);
         Ok(())
     }
 
@@ -165,7 +220,7 @@ impl Fabric {
     /// # Errors
     /// Returns an error if one of them is not whole.
     pub fn finish_captures(&mut self) -> io::Result<()> {
-        self.take_seen();
+        self.exchange();
         self.captures.finish()
     }
 
@@ -173,14 +228,35 @@ impl Fabric {
     /// receivers have executed them, and although no answer was lost. Includes those that will
     /// arrive, unless the queue pair has been destroyed by then.
     pub fn spurious(&self) -> u64 {
-        let coming = self.net.under_way().chain(self.net.waiting());
-        let topology = self.net.topology();
-        self.answers.spurious(&self.hosts, topology, coming)
+        let hosts = |part: &Part| part.answers.repeated(&part.hosts);
+        let came = self.parts.iter().map(hosts);
+        let nets = self.parts.iter().map(|part| &part.net);
+        let coming =
+            nets.flat_map(|net| net.under_way().chain(net.waiting()).chain(net.crossing()));
+        let coming = coming.filter(|(frame, packet)| {
+            let host = self.topology.host_of(frame.dest);
+            let part = self.part(host);
+            part.answers
+                .is_spurious(&part.host(host).hca, frame, packet)
+        });
+        came.sum::<u64>() + coming.count() as u64
     }
 
     /// Returns whether a device has output that was not taken.
     pub fn has_output(&self) -> bool {
-        !self.completions.is_empty() || !self.told.is_empty()
+        self.parts.iter().any(Part::has_output)
+    }
+
+    /// Takes the completions of all devices, with their hosts.
+    pub fn take_completions(&mut self) -> Vec<(u32, Completion)> {
+        let parts = self.parts.iter_mut();
+        parts.flat_map(|part| part.completions.drain(..)).collect()
+    }
+
+    /// Takes other events of all devices, with their hosts.
+    pub fn take_told(&mut self) -> Vec<(u32, Event)> {
+        let parts = self.parts.iter_mut();
+        parts.flat_map(|part| part.told.drain(..)).collect()
     }
 
     /// Advances the time while there are no events.
@@ -188,245 +264,124 @@ impl Fabric {
     /// # Panics
     /// Panics if time stands still.
     pub fn advance(&mut self, to: Time) {
-        self.net.advance(to);
+        self.parts.iter_mut().for_each(|part| part.net.advance(to));
+    }
+
+    fn part(&self, host: u32) -> &Part {
+        &self.parts[self.part_of(host)]
+    }
+
+    fn part_mut(&mut self, host: u32) -> &mut Part {
+        let part = self.part_of(host);
+        &mut self.parts[part]
+    }
+
+    /// The part that a host is in.
+    pub(crate) fn part_of(&self, host: u32) -> usize {
+        self.division.home(NodeId(host)).part.into()
+    }
+
+    /// Returns the number of parts, which is that of threads that can work on it.
+    pub fn parts(&self) -> usize {
+        self.parts.len()
+    }
+
+    pub(crate) fn parts_mut(&mut self) -> &mut [Part] {
+        &mut self.parts
     }
 
     /// Returns a host.
     pub fn host(&self, host: u32) -> &Host {
-        &self.hosts[host as usize]
+        self.part(host).host(host)
     }
 
     /// Returns a host for calling verbs of its device; call [`Self::kick`] afterwards.
     pub fn host_mut(&mut self, host: u32) -> &mut Host {
-        &mut self.hosts[host as usize]
+        self.part_mut(host).host_mut(host)
     }
 
     /// Returns the topology.
     pub fn topology(&self) -> &Topology {
-        self.net.topology()
+        &self.topology
     }
 
-    /// Returns the rules for packets that leave hosts, which apply before cables and switches.
-    pub fn rules(&mut self) -> &mut Rules<Outgoing> {
-        &mut self.net.rules
+    /// Returns the rules for packets that leave a host and others in its part, which apply before cables and
+    /// switches.
+    pub fn rules(&mut self, host: u32) -> &mut Rules<Outgoing> {
+        &mut self.part_mut(host).net.rules
     }
 
     /// Returns the number of line crossings by frames on their path from end to end.
     pub fn hops(&self) -> u64 {
-        self.net.hops()
+        self.parts.iter().map(|part| part.net.hops()).sum()
     }
 
     /// Returns the counters of the line that leaves a cable's first (0) or second (1) end.
     pub fn line(&self, cable: usize, end: usize) -> LineCounters {
-        self.net.line(cable, end)
+        let (sends, here) = self.at_end(cable, end);
+        let (receives, there) = self.at_end(cable, 1 - end);
+        let mut counters = sends.line(here, end);
+        if !std::ptr::eq(sends, receives) {
+            // What was on the line when it was cut was there.
+            counters.dropped_down += receives.line(there, end).dropped_down;
+        }
+        counters
+    }
+
+    /// The network at the first (0) or second (1) end of a cable, and the cable's number there.
+    fn at_end(&self, cable: usize, end: usize) -> (&Network<Outgoing>, usize) {
+        let home = self.division.home(self.topology.cables[cable].ends[end]);
+        let net = &self.parts[usize::from(home.part)].net;
+        (net, self.division.cable(cable, end))
     }
 
     /// Returns the counters of a switch.
     pub fn switch(&self, switch: NodeId) -> &SwitchCounters {
-        self.net.switch(switch)
+        let home = self.division.home(switch);
+        self.parts[usize::from(home.part)].net.switch(home.number)
     }
 
     /// Returns the bytes that wait at the end of a cable for the line that leaves it, and the
     /// maximum that one priority has had. Zero at a host, whose device does the waiting.
     pub fn queue(&self, cable: usize, end: usize) -> (u64, u64) {
-        self.net.queue(cable, end)
+        let (net, cable) = self.at_end(cable, end);
+        net.queue(cable, end)
     }
 
-    /// Returns ports that wait for each other forever; see [`Network::deadlock`].
+    /// Returns ports that wait for each other forever, as cables and their ends: the frames of one priority at each
+    /// wait for the next one's, and those of the last for the first one's, unless a cable goes down. `None` if there
+    /// is no such circle.
     pub fn deadlock(&self) -> Option<Vec<(usize, usize)>> {
-        self.net.deadlock()
+        deadlock(&self.nets(), self.topology.cables.len())
     }
 
-    /// Cuts a cable, or repairs it. What is on it is lost, and so is what waits for it.
-    pub fn set_up(&mut self, cable: usize, is_up: bool) {
-        let (net, mut cards) = self.parts();
-        net.set_up(&mut cards, cable, is_up);
-    }
-
-    /// Makes switches find paths around cables that are down, and use cables again that are up. So do
-    /// hosts with two links.
-    pub fn reroute(&mut self) {
-        let (net, mut cards) = self.parts();
-        net.reroute(&mut cards);
-    }
-
-    /// Changes the rate of a cable in both directions, for packets sent from now on.
-    pub fn set_rate(&mut self, cable: usize, rate: Rate) {
-        self.net.set_rate(cable, rate);
-    }
-
-    /// Makes a cable lose packets in both directions.
-    pub fn set_loss(&mut self, cable: usize, loss: Loss) {
-        self.net.set_loss(cable, loss);
-    }
-
-    /// Makes a cable flip a bit in a share of packets, in units of 2^-32, in both directions, which
-    /// no switch notices.
-    pub fn set_corruption(&mut self, cable: usize, share: u32) {
-        self.net.set_corruption(cable, share);
-    }
-
-    /// Makes a host's device forget its queue pairs, as after a reset: their work is flushed, and
-    /// they do not answer any more.
-    pub fn reset_nic(&mut self, host: u32) {
-        let hca = &mut self.hosts[host as usize].hca;
-        let qpns: Vec<_> = hca.qps().map(Qp::qpn).collect();
-        for qpn in qpns {
-            let change = QpModify::to(QpState::Err, Attr::empty(), QpAttr::default());
-            if let Err(error) = hca.modify_qp(qpn, &change, None) {
-                debug_assert!(false, "any state leads to ERR: {error}");
-            }
-        }
-        self.kick(host);
-    }
-
-    /// Sets whether a host is cut off from the network. Its device keeps running.
-    pub fn set_silent(&mut self, host: u32, is_silent: bool) {
-        self.hosts[host as usize].is_silent = is_silent;
-        self.kick(host);
+    fn nets(&self) -> Vec<&Network<Outgoing>> {
+        self.parts.iter().map(|part| &part.net).collect()
     }
 
     /// Makes a host send after verbs were called, and collects its device's outputs.
     pub fn kick(&mut self, host: u32) {
-        let (net, mut cards) = self.parts();
-        net.kick(&mut cards, host);
+        self.part_mut(host).kick(host);
     }
 
     /// Releases memory that traffic has used and idle hosts do not need.
     pub fn rest(&mut self) {
-        for host in &mut self.hosts {
-            host.hca.rest();
+        for part in &mut self.parts {
+            for host in &mut part.hosts {
+                host.hca.rest();
+            }
+            part.net.rest();
         }
-        self.net.rest();
     }
 
     /// Checks that all losses are counted, and that all parts are consistent.
     ///
     /// # Panics
     /// Panics if something is wrong.
-    pub fn audit(&self) {
-        self.net.audit();
-        self.hosts.iter().for_each(|host| host.hca.audit());
+    pub fn audit(&mut self) {
+        self.settle();
+        audit(&self.nets());
+        let hosts = self.parts.iter().flat_map(|part| &part.hosts);
+        hosts.for_each(|host| host.hca.audit());
     }
-}
-
-/// The hosts of a fabric, and what has come out of them.
-struct Cards<'a> {
-    trust: Trust,
-    /// Of the hosts.
-    count: u32,
-    hosts: &'a mut [Host],
-    answers: &'a mut Answers,
-    completions: &'a mut Vec<(u32, Completion)>,
-    told: &'a mut Vec<(u32, Event)>,
-}
-
-impl Stations<Outgoing> for Cards<'_> {
-    #[inline]
-    fn transmit(&mut self, now: Time, host: u32, link: u8, packet: &mut Outgoing) -> Option<Frame> {
-        let it = &mut self.hosts[host as usize];
-        while it.hca.poll_link_into(link, now, packet) {
-            let source = match it.hca.ports() {
-                2 if link == 2 => self.count + host,
-                _ => host,
-            };
-            if !it.is_silent
-                && let Some(frame) = frame(it, source, packet, self.trust)
-            {
-                return Some(frame);
-            }
-            self.answers.lose(packet);
-        }
-        None
-    }
-
-    #[inline]
-    fn receive(&mut self, now: Time, host: u32, frame: &Frame, packet: &Outgoing) {
-        let it = &mut self.hosts[host as usize];
-        if it.is_silent {
-            self.answers.lose(packet);
-        } else if packet.corrupt_bit().is_some() {
-            it.hca.count(Counter::RxIcrcEncapsulated, 1);
-            self.answers.lose(packet);
-        } else {
-            self.answers.arrive(&it.hca, frame, packet);
-            let received = Received {
-                source: address(frame.source),
-                dest: packet.path.dest,
-                traffic_class: frame.ecn.on(packet.path.traffic_class),
-                sl: packet.path.sl,
-                headers: &packet.headers,
-                data: match &packet.payload {
-                    Payload::Carried(bytes) => Data::Bytes(bytes),
-                    _ => Data::Length(packet.payload_len.into()),
-                },
-                port: if frame.dest == host { 1 } else { 2 },
-            };
-            it.hca.handle_packet(now, &received);
-        }
-    }
-
-    #[inline]
-    fn expire(&mut self, now: Time, host: u32) {
-        let hca = &mut self.hosts[host as usize].hca;
-        if hca.poll_timeout().is_some_and(|at| at <= now) {
-            hca.handle_timeout(now);
-        }
-    }
-
-    fn set_paused(&mut self, now: Time, host: u32, link: u8, priorities: u8) {
-        let hca = &mut self.hosts[host as usize].hca;
-        hca.set_paused(now, link, priorities);
-    }
-
-    fn set_carrier(&mut self, now: Time, host: u32, link: u8, is_up: bool) {
-        let hca = &mut self.hosts[host as usize].hca;
-        hca.set_host_carrier(now, link, is_up);
-    }
-
-    #[inline]
-    fn collect(&mut self, _now: Time, host: u32) {
-        let it = &mut self.hosts[host as usize];
-        while let Ok(Some(completion)) = it.hca.poll_completion(it.cq) {
-            self.completions.push((host, completion));
-        }
-        while let Some(event) = it.hca.poll_event() {
-            self.told.push((host, event));
-        }
-    }
-
-    #[inline]
-    fn next(&self, _now: Time, host: u32) -> Option<Time> {
-        self.hosts[host as usize].hca.poll_timeout()
-    }
-
-    #[inline]
-    fn wants_transmit(&self, host: u32, link: u8) -> bool {
-        self.hosts[host as usize].hca.link_wants_transmit(link)
-    }
-
-    #[inline]
-    fn has_news(&self) -> bool {
-        !self.completions.is_empty() || !self.told.is_empty()
-    }
-}
-
-/// The frame of a packet that a host sends from an address to switches with this trust, if there is a
-/// host that it goes to.
-#[inline]
-fn frame(host: &Host, source: u32, packet: &Outgoing, trust: Trust) -> Option<Frame> {
-    let dest = number_of(packet.path.dest)?;
-    let port = host.source_port(dest, packet);
-    Some(Frame {
-        flow: flow_hash(source, dest, port),
-        ..Frame::of(
-            source,
-            dest,
-            packet,
-            Qos {
-                trust,
-                ..host.hca.qos()
-            },
-        )
-    })
 }

@@ -36,6 +36,8 @@ pub(crate) fn number_of(address: IpAddr) -> Option<u32> {
 pub struct Host {
     /// The device.
     pub hca: Hca,
+    /// Its number among all hosts.
+    pub(crate) number: u32,
     /// The completion queue of all its queue pairs.
     pub cq: CqId,
     pd: PdId,
@@ -47,7 +49,7 @@ pub struct Host {
 }
 
 impl Host {
-    pub(crate) fn new(hca: Hca) -> Result<Self, VerbsError> {
+    pub(crate) fn new(number: u32, hca: Hca) -> Result<Self, VerbsError> {
         let mut hca = hca;
         let pd = hca.alloc_pd()?;
         let cq = hca.create_cq(CQ_ENTRIES)?;
@@ -58,6 +60,7 @@ impl Host {
         let memory = hca.reg_mr(pd, memory, AccessFlags::all())?;
         Ok(Self {
             hca,
+            number,
             cq,
             pd,
             memory,

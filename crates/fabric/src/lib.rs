@@ -27,17 +27,19 @@
 //! fabric.host_mut(1).connect(qps[1], qps[0], Path::to(address(0)), attr)?;
 //!
 //! // A WRITE of ten packets, of which one gets lost.
-//! fabric.rules().strike(1, Fate::Lost, |packet| packet.headers.psn.value() == 3);
+//! fabric.rules(0).strike(1, Fate::Lost, |packet| packet.headers.psn.value() == 3);
 //! let memory = *fabric.host(1).memory();
 //! let write = fabric.host(0).write(&memory, 10 * attr.path_mtu.bytes(), 7);
 //! fabric.host_mut(1).hca.post_recv(qps[1], ferroce_fabric::Host::receive(0))?;
 //! fabric.host_mut(0).hca.post_send(qps[0], write)?;
 //! fabric.kick(0);
 //!
-//! while !fabric.completions.iter().any(|(host, _)| *host == 0) {
+//! let mut completions = Vec::new();
+//! while !completions.iter().any(|(host, _)| *host == 0) {
 //!     fabric.run(Time::NEVER, &mut 1);
+//!     completions.extend(fabric.take_completions());
 //! }
-//! assert!(fabric.completions.iter().all(|(_, it)| it.status == WcStatus::Success));
+//! assert!(completions.iter().all(|(_, it)| it.status == WcStatus::Success));
 //! let repeated = fabric.host(0).hca.counter(Counter::RetransmittedPackets);
 //! assert!(repeated > 0, "the responder missed one, and said so");
 //! # Ok::<(), Box<dyn std::error::Error>>(())

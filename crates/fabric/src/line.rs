@@ -9,7 +9,6 @@ use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::frame::Frame;
-use crate::packets::PacketId;
 use crate::sizes::AROUND_FRAME;
 
 /// A PFC frame, as long as the shortest there are.
@@ -95,6 +94,8 @@ pub(crate) struct Line {
     pub(crate) cuts_through: bool,
     /// It may lose packets, or flip bits.
     is_bad: bool,
+    /// Its other end is in another part of the network.
+    pub(crate) leads_out: bool,
     delay: Span,
     /// When the last frame has left.
     pub(crate) free_at: Time,
@@ -132,6 +133,7 @@ impl Line {
             is_up: true,
             cuts_through: false,
             is_bad: false,
+            leads_out: false,
             delay,
             free_at: Time::ZERO,
             under_way: VecDeque::new(),
@@ -238,19 +240,19 @@ impl Line {
         self.rest.lost += 1;
     }
 
-    /// Sends a frame, if the line is free, that arrives so much later than others. Returns the packet if
-    /// it is lost.
+    /// Sends a frame, if the line is free, that arrives so much later than others. Returns false if it is
+    /// lost.
     #[inline]
-    pub(crate) fn send(&mut self, now: Time, mut frame: Frame, late: Span) -> Option<PacketId> {
+    pub(crate) fn send(&mut self, now: Time, mut frame: Frame, late: Span) -> bool {
         let (bytes, takes) = self.take(now, &frame);
         if !self.is_up {
             self.rest.dropped_down += 1;
-            return Some(frame.packet);
+            return false;
         }
         if self.is_bad && self.rest.loses() {
             // It arrives with a wrong check sequence, and the receiver discards it.
             self.rest.lost += 1;
-            return Some(frame.packet);
+            return false;
         }
         frame.ingress = self.way.to.1;
         let until_seen = match self.cuts_through {
@@ -258,7 +260,7 @@ impl Line {
             false => takes,
         };
         self.launch(now.after(until_seen), late, Item::Frame(frame));
-        None
+        true
     }
 
     /// A bit to be flipped in the next packet, if one is.
@@ -269,8 +271,8 @@ impl Line {
         flips.then(|| rest.rng.next_u32())
     }
 
-    /// Sends a PFC frame ahead of all that waits.
-    pub(crate) fn send_pause(&mut self, now: Time, priorities: u8) {
+    /// Sends a PFC frame ahead of all that waits. Returns false if it is lost.
+    pub(crate) fn send_pause(&mut self, now: Time, priorities: u8) -> bool {
         self.rest.pauses += 1;
         let leaves = self.free_at.max(now);
         self.free_at = leaves.after(self.transmission(PAUSE_BYTES + AROUND_FRAME));
@@ -278,13 +280,19 @@ impl Line {
         if self.is_up {
             self.launch(self.free_at, Span::ZERO, Item::Pause(priorities));
         }
+        self.is_up
     }
 
     #[inline]
     fn launch(&mut self, seen: Time, late: Span, item: Item) {
         // A short frame behind a long one that is cut through may not arrive before it.
         self.last = seen.after(self.delay).max(self.last);
-        let at = self.last.after(late);
+        self.admit(self.last.after(late), item);
+    }
+
+    /// Takes what arrives at a time.
+    #[inline]
+    pub(crate) fn admit(&mut self, at: Time, item: Item) {
         if self.under_way.back().is_none_or(|(last, _)| *last <= at) {
             self.under_way.push_back((at, item));
         } else {
@@ -306,6 +314,11 @@ impl Line {
         self.under_way.pop_front().map(|(_, item)| item)
     }
 
+    /// Takes what was put on the line last, which is all that is on it if it leads to another part.
+    pub(crate) fn take_last(&mut self) -> Option<(Time, Item)> {
+        self.under_way.pop_back()
+    }
+
     /// Whether it has a carrier.
     pub(crate) fn is_up(&self) -> bool {
         self.is_up
@@ -316,8 +329,8 @@ impl Line {
         self.is_up = true;
     }
 
-    /// Cuts the line: what is under way is lost. Returns those packets.
-    pub(crate) fn cut(&mut self) -> impl Iterator<Item = PacketId> {
+    /// Cuts the line: what is under way is lost. Returns those frames.
+    pub(crate) fn cut(&mut self) -> impl Iterator<Item = Frame> {
         self.is_up = false;
         self.last = Time::ZERO;
         let lost = self.under_way.drain(..);
@@ -325,7 +338,7 @@ impl Line {
         lost.filter_map(|(_, item)| match item {
             Item::Frame(frame) => {
                 counters.dropped_down += 1;
-                Some(frame.packet)
+                Some(frame)
             }
             Item::Pause(_) => None,
         })
@@ -362,10 +375,14 @@ impl Line {
         self.under_way().count() as u64
     }
 
-    /// Frames that have come to its other end.
-    pub(crate) fn arrived(&self) -> u64 {
-        let counters = self.counters();
-        counters.frames - counters.lost - counters.dropped_down - self.frames()
+    /// Frames that have left.
+    pub(crate) fn sent(&self) -> u64 {
+        self.frames
+    }
+
+    /// Those that will not arrive, or not yet.
+    pub(crate) fn lost_or_under_way(&self) -> u64 {
+        self.rest.lost + self.rest.dropped_down + self.frames()
     }
 }
 

@@ -1,5 +1,6 @@
 //! Lines and switches, the frames on them, and the next event.
 
+mod border;
 mod build;
 mod cables;
 mod deadlock;
@@ -7,16 +8,21 @@ mod inspect;
 mod watch;
 
 use std::fmt;
+use std::sync::Arc;
 
 use ferroce_base::time::{Span, Time};
 use rand::Rng;
 
+use self::border::Border;
+pub(crate) use self::cables::update_cut_through;
+pub(crate) use self::deadlock::deadlock;
+pub(crate) use self::inspect::audit;
 pub(crate) use self::watch::Passed;
 use self::watch::Watch;
 use crate::events::EventQueue;
 use crate::frame::{Frame, Parcel};
 use crate::line::{Item, Line};
-use crate::packets::{PacketId, Packets};
+use crate::packets::Packets;
 use crate::route::{Routes, pick, place};
 use crate::rules::Rules;
 use crate::switch::{Routing, Switch, SwitchConfig};
@@ -38,7 +44,7 @@ pub struct FabricConfig {
     pub seed: u64,
 }
 
-/// The stations at the ends of a network: hosts, by their numbers.
+/// The stations at the ends of a network: hosts, by their numbers in it.
 ///
 /// A network calls them when something reaches them or their time has come. Code that makes a host
 /// do something calls [`Network::kick`] afterwards.
@@ -80,9 +86,11 @@ pub trait Stations<P> {
     }
 }
 
-/// A network: its topology, and the frames in flight.
+/// A network, or a part of one: lines and switches, and the frames in flight.
 ///
-/// [`Network::run`] processes the next events of the network and of the stations at its ends.
+/// [`Network::run`] processes the next events of the network and of the stations at its ends. Hosts, switches and
+/// cables of a part have numbers of their own, in the order of those of the whole; frames that cross its
+/// [border](border) wait until they are taken to the other part.
 pub struct Network<P> {
     /// The rules for packets that leave hosts.
     pub rules: Rules<P>,
@@ -97,12 +105,8 @@ pub struct Network<P> {
     /// if it has one.
     host_lines: Vec<[u32; 2]>,
     packets: Packets<P>,
-    topology: Topology,
-    routes: Routes,
-    /// Of each cable.
-    is_up: Vec<bool>,
-    /// The same as switches know it.
-    is_routed: Vec<bool>,
+    pub(crate) border: Border<P>,
+    pub(crate) routes: Arc<Routes>,
     events_at_once: u32,
     hops: u64,
 }
@@ -125,7 +129,8 @@ impl<P: Parcel> Network<P> {
 
     /// Returns the time of the next event.
     pub fn next_event(&mut self) -> Option<Time> {
-        self.events.peek().map(|(at, _)| at)
+        let own = self.events.peek().map(|(at, _)| at);
+        [own, self.border.next()].into_iter().flatten().min()
     }
 
     /// Processes events before `limit`, until there is news or the given number of events is used
@@ -208,8 +213,15 @@ impl<P: Parcel> Network<P> {
         );
     }
 
-    fn switch_index(&self, node: NodeId) -> usize {
-        (node.0 - self.topology.hosts) as usize
+    /// Whether a node is a host of this network, and not a switch or elsewhere.
+    #[inline]
+    fn is_host(&self, node: u32) -> bool {
+        (node as usize) < self.host_lines.len()
+    }
+
+    #[inline]
+    fn switch_index(&self, node: u32) -> usize {
+        node as usize - self.host_lines.len()
     }
 
     /// Makes a host send, and collects its outputs.
@@ -270,7 +282,7 @@ impl<P: Parcel> Network<P> {
         }
         if !sent {
             self.lines[line as usize].lose(self.now, &frame);
-            self.lose(frame.packet);
+            self.lose(&frame);
         }
     }
 
@@ -291,18 +303,26 @@ impl<P: Parcel> Network<P> {
             self.packets.get_mut(frame.packet).corrupt(bit);
         }
         match it.send(self.now, frame, late) {
-            Some(lost) => self.lose(lost),
-            None => {
-                let next = it.next();
-                self.events.set(self.arrival(line), next);
-            }
+            false => self.lose(&frame),
+            true => self.launched(line),
         }
     }
 
-    /// A packet is lost.
-    fn lose(&mut self, packet: PacketId) {
-        self.watch.lose(packet, &self.packets);
-        self.packets.give_back(packet);
+    /// A line has something new under way.
+    #[inline]
+    fn launched(&mut self, line: u32) {
+        let it = &self.lines[line as usize];
+        if it.leads_out {
+            return self.export(line);
+        }
+        let next = it.next();
+        self.events.set(self.arrival(line), next);
+    }
+
+    /// A frame's packet is lost.
+    fn lose(&mut self, frame: &Frame) {
+        self.watch.lose(frame, &self.packets);
+        self.packets.give_back(frame.packet);
     }
 
     /// A port of a switch sends what comes next, if its line is free.
@@ -313,7 +333,7 @@ impl<P: Parcel> Network<P> {
             self.events.set(self.departure(line), Some(free_at));
             return;
         }
-        let switch = self.switch_index(NodeId(node));
+        let switch = self.switch_index(node);
         if let Some((frame, resumes)) = self.switches[switch].dequeue(port) {
             if resumes {
                 self.tell_pause(switch, frame.ingress);
@@ -330,9 +350,9 @@ impl<P: Parcel> Network<P> {
         let port = &self.switches[switch].ports[usize::from(port)];
         let (index, priorities) = (port.line, port.pausing);
         let line = &mut self.lines[index as usize];
-        line.send_pause(self.now, priorities);
-        let next = line.next();
-        self.events.set(self.arrival(index), next);
+        if line.send_pause(self.now, priorities) {
+            self.launched(index);
+        }
     }
 
     /// Something comes to the end of a line.
@@ -341,7 +361,7 @@ impl<P: Parcel> Network<P> {
         let item = it.take_due(self.now);
         let (next, (node, port)) = (it.next(), it.way.to);
         self.events.set(self.arrival(line), next);
-        let is_host = self.topology.is_host(NodeId(node));
+        let is_host = self.is_host(node);
         if let Some(Item::Frame(frame)) = item
             && !self.watch.is_idle()
         {
@@ -363,7 +383,7 @@ impl<P: Parcel> Network<P> {
                 self.kick(ends, node);
             }
             Some(Item::Pause(priorities)) => {
-                let switch = self.switch_index(NodeId(node));
+                let switch = self.switch_index(node);
                 self.switches[switch].set_paused(port, priorities);
                 self.serve(switch, port);
             }
@@ -374,20 +394,19 @@ impl<P: Parcel> Network<P> {
     /// Has a switch forward a frame.
     fn forward(&mut self, node: u32, frame: Frame) {
         self.hops += 1;
-        let index = self.switch_index(NodeId(node));
-        let egress = self.egress(index, node, &frame);
+        let index = self.switch_index(node);
+        let egress = self.egress(index, &frame);
         let switch = &mut self.switches[index];
         let Some(egress) = egress else {
             switch.counters.unreachable += 1;
-            self.lose(frame.packet);
-            return;
+            return self.lose(&frame);
         };
         let line = switch.ports[usize::from(egress)].line;
         if self.lines[line as usize].free_at <= self.now && switch.passes(egress, frame.priority) {
             return self.send(line, frame);
         }
         match switch.enqueue(egress, frame) {
-            Err(_) => return self.lose(frame.packet),
+            Err(_) => return self.lose(&frame),
             Ok(true) => self.tell_pause(index, frame.ingress),
             Ok(false) => {}
         }
@@ -396,9 +415,9 @@ impl<P: Parcel> Network<P> {
 
     /// The port by which a frame leaves a switch.
     #[inline]
-    fn egress(&mut self, index: usize, node: u32, frame: &Frame) -> Option<u16> {
+    fn egress(&mut self, index: usize, frame: &Frame) -> Option<u16> {
         let switch = &mut self.switches[index];
-        let ports = self.routes.ports(NodeId(node), frame.dest);
+        let ports = self.routes.ports(NodeId(switch.number), frame.dest);
         if ports.len() > 1 {
             match switch.config.routing {
                 Routing::Random => return pick(ports, switch.rng.next_u32(), switch.salt),

@@ -14,6 +14,7 @@ use std::collections::{HashMap, VecDeque};
 
 use ferroce_base::time::{Span, Time};
 use ferroce_device::{Path, Qos, QpAttr, Qpn, TimerExpiry, VerbsError, WcStatus};
+use rayon::ThreadPool;
 
 use self::crew::{Crew, Expired, Later, News, Note};
 use self::plan::{Connection, Plan};
@@ -113,7 +114,8 @@ pub struct JobOutcome {
 #[derive(Debug)]
 pub struct Player {
     plan: Plan,
-    crew: Crew,
+    /// Of each part of the fabric.
+    crews: Vec<Crew>,
     /// The result of each transfer.
     pub outcomes: Vec<Outcome>,
     /// The result of each job.
@@ -175,7 +177,7 @@ impl Player {
         free.sort_unstable_by(|one, other| other.cmp(one));
         Self {
             plan,
-            crew: Crew::default(),
+            crews: Vec::new(),
             outcomes: vec![Outcome::NOTHING; count],
             job_outcomes,
             timeouts: Vec::new(),
@@ -212,7 +214,8 @@ impl Player {
     /// Returns when hosts act next, if no packet makes them act before.
     pub fn next(&self) -> Option<Time> {
         let free = self.free.last().map(|(at, _)| *at);
-        [self.crew.next(), free].into_iter().flatten().min()
+        let crews = self.crews.iter().filter_map(Crew::next);
+        crews.chain(free).min()
     }
 
     /// Returns when a connection is made anew.
@@ -221,8 +224,15 @@ impl Player {
     }
 
     /// Learns the fabric before time passes on it.
-    pub fn meet(&mut self, fabric: &Fabric) {
+    pub fn meet(&mut self, fabric: &mut Fabric) {
         self.plan.meet(fabric);
+        self.crews
+            .resize_with(fabric.parts_mut().len(), Crew::default);
+    }
+
+    /// The crew of a host, which is that of the sender for a transfer or a connection.
+    fn crew(&mut self, fabric: &Fabric, host: u32) -> &mut Crew {
+        &mut self.crews[fabric.part_of(host)]
     }
 
     /// Lets a window of time pass, not longer than the fabric's [lookahead](Fabric::lookahead). Returns how many
@@ -230,15 +240,24 @@ impl Player {
     ///
     /// # Errors
     /// Returns an error if a device has no room for another queue pair.
-    pub fn run(&mut self, fabric: &mut Fabric, end: Time) -> Result<u64, VerbsError> {
+    pub fn run(
+        &mut self,
+        fabric: &mut Fabric,
+        end: Time,
+        pool: Option<&ThreadPool>,
+    ) -> Result<u64, VerbsError> {
         while let Some(&(at, id)) = self.free.last()
             && at < end
         {
             self.free.pop();
             self.prepare(fabric, id)?;
-            self.crew.add(at, Later::Start(id));
+            let src = self.plan.transfer(id).src;
+            self.crew(fabric, src).add(at, Later::Start(id));
         }
-        let events = self.crew.run(fabric, &self.plan, end)?;
+        let plan = &self.plan;
+        let events = fabric.beside(pool, &mut self.crews, |part, crew| {
+            crew.run(part, plan, end)
+        })?;
         self.hear(fabric)?;
         Ok(events)
     }
@@ -262,12 +281,15 @@ impl Player {
     /// # Errors
     /// Returns an error if a device has no room for another queue pair.
     pub fn hear(&mut self, fabric: &mut Fabric) -> Result<(), VerbsError> {
-        self.crew.take(fabric, &self.plan)?;
+        let (mut expired, mut notes) = (Vec::new(), Vec::new());
+        for (part, crew) in fabric.parts_mut().iter_mut().zip(&mut self.crews) {
+            crew.take(part, &self.plan)?;
+            expired.append(&mut crew.expired);
+            notes.append(&mut crew.notes);
+        }
         // Before the other news, which may end queue pairs.
-        let mut expired = std::mem::take(&mut self.crew.expired);
         expired.sort_by_key(|it| (it.at, it.host));
         expired.iter().for_each(|it| self.note_timeout(it));
-        let mut notes = std::mem::take(&mut self.crew.notes);
         notes.sort_by_key(|it| (it.at, it.host));
         notes.iter().try_for_each(|it| self.heed(fabric, it))
     }
@@ -310,7 +332,8 @@ impl Player {
                 }
             }
             News::Freed(id) => {
-                self.crew.add(at.after(self.plan.lookahead), Later::Learn(id));
+                let (at, src) = (at.after(self.plan.lookahead), self.plan.transfer(id).src);
+                self.crew(fabric, src).add(at, Later::Learn(id));
             }
             News::Failed(connection, status) => self.fail(fabric, at, connection, status)?,
         }
@@ -388,7 +411,7 @@ impl Player {
         connection.is_made = true;
         self.of_qp.insert((src, sender), index);
         self.of_qp.insert((dst, receiver), index);
-        self.crew.connected(index, sender);
+        self.crew(fabric, src).connected(index, sender);
         Ok(())
     }
 
@@ -478,7 +501,10 @@ impl Player {
         }
         self.connect(fabric, index)?;
         let is_delivered = |id: TransferId| self.outcomes[id.0 as usize].delivered != Time::NEVER;
-        let delivered = self.crew.resume(fabric, &self.plan, index, is_delivered)?;
+        let src = self.plan.connections[index as usize].look.ends[0];
+        let place = fabric.part_of(src);
+        let (part, crew) = (&mut fabric.parts_mut()[place], &mut self.crews[place]);
+        let delivered = crew.resume(part, &self.plan, index, is_delivered)?;
         for id in delivered {
             self.note_acknowledged(fabric.now(), id);
         }

@@ -33,7 +33,7 @@ impl Fate {
     }
 }
 
-type Rule<P> = Box<dyn FnMut(&P) -> Option<Fate>>;
+type Rule<P> = Box<dyn FnMut(&P) -> Option<Fate> + Send>;
 
 /// Rules for packets: the first one that returns a fate decides.
 pub struct Rules<P>(Vec<Rule<P>>);
@@ -52,12 +52,17 @@ impl<P> fmt::Debug for Rules<P> {
 
 impl<P> Rules<P> {
     /// Appends a rule.
-    pub fn add(&mut self, rule: impl FnMut(&P) -> Option<Fate> + 'static) {
+    pub fn add(&mut self, rule: impl FnMut(&P) -> Option<Fate> + Send + 'static) {
         self.0.push(Box::new(rule));
     }
 
     /// Appends a rule for the next `times` packets that match.
-    pub fn strike(&mut self, times: usize, fate: Fate, matches: impl Fn(&P) -> bool + 'static) {
+    pub fn strike(
+        &mut self,
+        times: usize,
+        fate: Fate,
+        matches: impl Fn(&P) -> bool + Send + 'static,
+    ) {
         let mut left = times;
         self.add(move |packet| {
             if left == 0 || !matches(packet) {

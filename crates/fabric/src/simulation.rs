@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use ferroce_base::time::{Span, Time};
 use ferroce_dcqcn::Rate;
 use ferroce_device::VerbsError;
+use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 
 use crate::fabric::Fabric;
 use crate::line::Loss;
@@ -105,20 +106,22 @@ pub struct Simulation {
     /// What each line had carried at the last sample.
     carried: Vec<u64>,
     events: u64,
+    /// Threads, if there is more than one.
+    pool: Option<ThreadPool>,
 }
 
 impl Simulation {
     /// Creates a simulation. Faults may be in any order; those of the same time happen in the order
     /// given.
     pub fn new(
-        fabric: Fabric,
+        mut fabric: Fabric,
         mut player: Player,
         mut timeline: Vec<(Time, Fault)>,
         recording: Option<Recording>,
         until: Time,
     ) -> Self {
         timeline.sort_by_key(|(at, _)| *at);
-        player.meet(&fabric);
+        player.meet(&mut fabric);
         let carried = match recording {
             Some(_) => vec![0; 2 * fabric.topology().cables.len()],
             None => Vec::new(),
@@ -133,7 +136,20 @@ impl Simulation {
             recording,
             carried,
             events: 0,
+            pool: None,
         }
+    }
+
+    /// Runs parts of the fabric on this many threads from now on, as far as it has parts. The results are the same
+    /// for any number.
+    ///
+    /// # Errors
+    /// Returns an error if there cannot be so many threads.
+    pub fn set_threads(&mut self, threads: usize) -> Result<(), ThreadPoolBuildError> {
+        let threads = threads.min(self.fabric.parts());
+        let pool = ThreadPoolBuilder::new().num_threads(threads);
+        self.pool = (threads > 1).then(|| pool.build()).transpose()?;
+        Ok(())
     }
 
     /// Returns the number of events processed.
@@ -161,7 +177,7 @@ impl Simulation {
             let cut = cuts.chain([self.next_sample, self.until]).min();
             let cut = cut.unwrap_or(self.until).max(self.fabric.now());
             let end = next.after(lookahead).min(cut);
-            let processed = self.player.run(&mut self.fabric, end)?;
+            let processed = self.player.run(&mut self.fabric, end, self.pool.as_ref())?;
             left = left.saturating_sub(processed);
             self.events += processed;
             if end < cut {

@@ -186,6 +186,8 @@ impl Port {
 /// A switch.
 #[derive(Debug)]
 pub(crate) struct Switch {
+    /// That of its node in the whole network.
+    pub(crate) number: u32,
     pub(crate) ports: Vec<Port>,
     pub(crate) config: SwitchConfig,
     /// Bytes of the buffer that are no port's headroom, and how many of them are taken.
@@ -209,6 +211,7 @@ impl Switch {
         let headroom = config.headroom_bytes * ports.len() as u64 * lossless;
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         Self {
+            number: 0,
             ports,
             shared: config.buffer_bytes.saturating_sub(headroom),
             shared_used: 0,

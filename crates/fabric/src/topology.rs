@@ -25,6 +25,7 @@
 
 mod assembly;
 mod check;
+mod division;
 mod error;
 mod fat_tree;
 mod hpcc;
@@ -40,6 +41,7 @@ use ferroce_base::units::Probability;
 use ferroce_dcqcn::Rate;
 use ferroce_device::Pairing;
 
+pub(crate) use self::division::{Division, Part};
 pub use self::error::TopologyError;
 pub use self::fat_tree::FatTree;
 pub use self::hpcc::HpccTopology;

@@ -10,9 +10,8 @@ use ferroce_wire::Psn;
 
 use crate::frame::Frame;
 use crate::host::{Host, number_of};
-use crate::topology::Topology;
 
-/// Answers that were lost, and what came again for them.
+/// Answers of hosts of a part that were lost, and what came again for them.
 #[derive(Default, Debug)]
 pub(crate) struct Answers {
     /// The newest of each queue pair, by its address, that was to get one.
@@ -51,20 +50,16 @@ impl Answers {
         lost.is_some_and(|psn| !psn.is_before(packet.headers.psn))
     }
 
-    /// Requests that were repeated for nothing, those under way included.
-    pub(crate) fn spurious<'a>(
-        &self,
-        hosts: &[Host],
-        topology: &Topology,
-        under_way: impl Iterator<Item = (&'a Frame, &'a Outgoing)>,
-    ) -> u64 {
+    /// Requests that came to hosts again for nothing.
+    pub(crate) fn repeated(&self, hosts: &[Host]) -> u64 {
         let counted = |host: &Host| host.hca.counter(Counter::DuplicateRequest);
         let came: u64 = hosts.iter().map(counted).sum();
-        let coming = under_way.filter(|(frame, packet)| {
-            let hca = &hosts[topology.host_of(frame.dest) as usize].hca;
-            is_repeated(hca, packet) && !self.is_needed(hca, frame, packet)
-        });
-        came.saturating_sub(self.needed) + coming.count() as u64
+        came.saturating_sub(self.needed)
+    }
+
+    /// Whether a packet that is on its way to a device is such a request.
+    pub(crate) fn is_spurious(&self, hca: &Hca, frame: &Frame, packet: &Outgoing) -> bool {
+        is_repeated(hca, packet) && !self.is_needed(hca, frame, packet)
     }
 }
 

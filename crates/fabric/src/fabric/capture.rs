@@ -37,6 +37,8 @@ pub(crate) struct Seen<'a> {
     pub(crate) source_port: u16,
     /// The VLAN of the sender.
     pub(crate) vlan: Option<VlanId>,
+    /// The line that leaves the port.
+    pub(crate) port: u32,
     pub(crate) passed: &'a Passed<Outgoing>,
 }
 
@@ -55,7 +57,7 @@ impl Captures {
     pub(crate) fn note(&mut self, seen: &Seen<'_>) {
         let Passed {
             at,
-            port,
+            port: _,
             leaves,
             frame,
             packet,
@@ -80,7 +82,7 @@ impl Captures {
         for it in self
             .all
             .iter_mut()
-            .filter(|it| it.port == *port && it.error.is_none())
+            .filter(|it| it.port == seen.port && it.error.is_none())
         {
             let written = match &made {
                 Ok(()) => it.writer.write_packet(at.as_nanos(), &meta, &self.bytes),

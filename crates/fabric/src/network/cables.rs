@@ -1,118 +1,140 @@
 //! Changes to cables: they are cut and repaired, slow down, lose and damage packets.
+//!
+//! Each part of a network that has an end of a cable changes its half.
+
+use std::borrow::BorrowMut;
 
 use ferroce_dcqcn::Rate;
 
+use super::border::ELSEWHERE;
 use super::build::allow_cut_through;
 use super::{Network, Stations, link_at};
 use crate::frame::Parcel;
-use crate::line::{Loss, Way};
-use crate::topology::NodeId;
+use crate::line::{Line, Loss};
+use crate::topology::{Division, NodeId, Topology};
 
 impl<P: Parcel> Network<P> {
-    /// Cuts a cable, or repairs it. What is on it is lost, and so is what waits for it.
-    pub fn set_up(&mut self, ends: &mut impl Stations<P>, cable: usize, is_up: bool) {
-        if std::mem::replace(&mut self.is_up[cable], is_up) == is_up {
-            return;
-        }
-        for index in [2 * cable, 2 * cable + 1] {
+    /// Cuts a cable, or repairs it. What is on it is lost, and so is what waits for it. Each end of a cable that
+    /// is repaired learns which priorities the other end wants no frames of, whose buffer may still be full of
+    /// what came before; while it is down no end pauses the other.
+    pub(crate) fn set_up(
+        &mut self,
+        ends: &mut impl Stations<P>,
+        cable: usize,
+        is_up: bool,
+        unwanted: [u8; 2],
+    ) {
+        for (index, unwanted) in [2 * cable, 2 * cable + 1].into_iter().zip(unwanted) {
             if is_up {
                 self.lines[index].mend();
             } else {
                 let lost: Vec<_> = self.lines[index].cut().collect();
-                lost.into_iter().for_each(|packet| self.lose(packet));
+                lost.iter().for_each(|frame| self.lose(frame));
                 self.events.set(self.arrival(index as u32), None);
             }
-            self.restart_port(ends, index as u32, is_up);
+            let unwanted = if is_up { unwanted } else { 0 };
+            self.restart_port(ends, index as u32, is_up, unwanted);
         }
     }
 
-    /// Has a line's port begin anew. While the line is down no peer pauses it; from the moment that it
-    /// is up the port knows what the other end wants, whose buffer may still be full of what came before.
-    fn restart_port(&mut self, ends: &mut impl Stations<P>, line: u32, is_up: bool) {
-        let Way { from, to } = self.lines[line as usize].way;
-        let paused = match is_up {
-            true => self.pausing(to),
-            false => 0,
-        };
-        let (node, port) = from;
-        if self.topology.is_host(NodeId(node)) {
-            ends.set_paused(self.now, node, link_at(port), paused);
+    /// Has a line's port begin anew.
+    fn restart_port(&mut self, ends: &mut impl Stations<P>, line: u32, is_up: bool, unwanted: u8) {
+        let (node, port) = self.lines[line as usize].way.from;
+        if node == ELSEWHERE {
+            return;
+        }
+        if self.is_host(node) {
+            ends.set_paused(self.now, node, link_at(port), unwanted);
             self.kick(ends, node);
             return;
         }
-        let switch = self.switch_index(NodeId(node));
+        let switch = self.switch_index(node);
         if !is_up {
             for (frame, resumes) in self.switches[switch].flush(port) {
                 self.lines[line as usize].count_flushed(1);
-                self.lose(frame.packet);
+                self.lose(&frame);
                 if resumes {
                     self.tell_pause(switch, frame.ingress);
                 }
             }
             self.events.set(self.departure(line), None);
         }
-        self.switches[switch].set_paused(port, paused);
+        self.switches[switch].set_paused(port, unwanted);
         self.serve(switch, port);
     }
 
-    /// Priorities that a port wants no frames of; a host's takes all.
-    fn pausing(&self, (node, port): (u32, u16)) -> u8 {
-        match self.topology.is_host(NodeId(node)) {
-            true => 0,
-            false => {
-                let switch = &self.switches[self.switch_index(NodeId(node))];
-                switch.ports[usize::from(port)].pausing
-            }
+    /// Priorities that the port here wants no frames of to which a cable's line leads from its first (0) or second
+    /// (1) end; a host's takes all.
+    pub(crate) fn unwanted(&self, cable: usize, end: usize) -> u8 {
+        let (node, port) = self.lines[2 * cable + end].way.to;
+        if self.is_host(node) {
+            return 0;
         }
+        let switch = &self.switches[self.switch_index(node)];
+        switch.ports[usize::from(port)].pausing
     }
 
-    /// Makes switches find paths around cables that are down, and use cables again that are up. So do
-    /// hosts with two links.
-    pub fn reroute(&mut self, ends: &mut impl Stations<P>) {
-        for cable in 0..self.is_up.len() {
-            let is_up = self.is_up[cable];
-            if std::mem::replace(&mut self.is_routed[cable], is_up) == is_up {
-                continue;
-            }
-            self.routes.set_up(&self.topology, cable, is_up);
-            for line in [2 * cable, 2 * cable + 1] {
-                let (node, port) = self.lines[line].way.from;
-                if self.topology.is_host(NodeId(node)) && self.topology.pairing.is_some() {
-                    ends.set_carrier(self.now, node, link_at(port), is_up);
-                    self.kick(ends, node);
-                }
+    /// Tells hosts with two links which of them has a carrier.
+    pub(crate) fn tell_carrier(&mut self, ends: &mut impl Stations<P>, cable: usize, is_up: bool) {
+        for line in [2 * cable, 2 * cable + 1] {
+            let (node, port) = self.lines[line].way.from;
+            if self.is_host(node) {
+                ends.set_carrier(self.now, node, link_at(port), is_up);
+                self.kick(ends, node);
             }
         }
     }
 
     /// Changes the rate of a cable in both directions, for packets sent from now on.
-    pub fn set_rate(&mut self, cable: usize, rate: Rate) {
-        for line in &mut self.lines[2 * cable..][..2] {
+    pub(crate) fn set_rate(&mut self, cable: usize, rate: Rate) {
+        for line in self.both(cable) {
             line.set_rate(Some(rate));
-        }
-        for node in self.topology.cables[cable].ends {
-            if self.topology.is_host(node) {
-                continue;
-            }
-            let switch = &self.switches[self.switch_index(node)];
-            if switch.config.cuts_through {
-                allow_cut_through(&mut self.lines, &switch.leaving());
-            }
         }
     }
 
     /// Makes a cable lose packets in both directions.
-    pub fn set_loss(&mut self, cable: usize, loss: Loss) {
-        for line in &mut self.lines[2 * cable..][..2] {
+    pub(crate) fn set_loss(&mut self, cable: usize, loss: Loss) {
+        for line in self.both(cable) {
             line.set_loss(loss);
         }
     }
 
     /// Makes a cable flip a bit in a share of packets, in units of 2^-32, in both directions, which
     /// no switch notices.
-    pub fn set_corruption(&mut self, cable: usize, share: u32) {
-        for line in &mut self.lines[2 * cable..][..2] {
+    pub(crate) fn set_corruption(&mut self, cable: usize, share: u32) {
+        for line in self.both(cable) {
             line.set_corruption(share);
         }
+    }
+
+    fn both(&mut self, cable: usize) -> &mut [Line] {
+        &mut self.lines[2 * cable..][..2]
+    }
+}
+
+/// Has a switch forward what has begun to arrive by its lines, or not, as their rates allow.
+pub(crate) fn update_cut_through<P: Parcel>(
+    parts: &mut [impl BorrowMut<Network<P>>],
+    topology: &Topology,
+    division: &Division,
+    node: NodeId,
+) {
+    let home = division.home(node);
+    let part = parts[usize::from(home.part)].borrow();
+    let switch = &part.switches[part.switch_index(home.number)];
+    if !switch.config.cuts_through {
+        return;
+    }
+    let leaving = switch.leaving();
+    let allowed = allow_cut_through(&part.lines, &leaving);
+    let allowed: Vec<_> = allowed
+        .map(|(line, allowed)| (part.number_of_line(line), allowed))
+        .collect();
+    for (line, allowed) in allowed {
+        // The part that sends decides when a frame arrives.
+        let (cable, end) = (line as usize / 2, line as usize % 2);
+        let sender = division.home(topology.cables[cable].ends[end]).part;
+        let line = 2 * division.cable(cable, end) + end;
+        parts[usize::from(sender)].borrow_mut().lines[line].cuts_through = allowed;
     }
 }

@@ -1,31 +1,28 @@
 //! Information about a network and the frames on it, and consistency checks.
 
+use std::collections::BTreeMap;
+
 use ferroce_base::time::Span;
 
 use super::Network;
 use crate::frame::{Frame, Parcel};
 use crate::line::{Line, LineCounters};
 use crate::switch::{Switch, SwitchCounters};
-use crate::topology::{NodeId, Topology};
 
 impl<P: Parcel> Network<P> {
-    /// Returns the topology.
-    pub fn topology(&self) -> &Topology {
-        &self.topology
-    }
-
     /// Returns the number of line crossings by frames on their path from end to end.
     pub fn hops(&self) -> u64 {
         self.hops
     }
 
-    /// Returns the counters of the line that leaves a cable's first (0) or second (1) end.
+    /// Returns the counters of the line that leaves a cable's first (0) or second (1) end. Each part of a network has
+    /// those of its own half.
     pub fn line(&self, cable: usize, end: usize) -> LineCounters {
         self.lines[2 * cable + end].counters()
     }
 
-    /// Returns the counters of a switch.
-    pub fn switch(&self, switch: NodeId) -> &SwitchCounters {
+    /// The counters of the switch with this number here, hosts included.
+    pub(crate) fn switch(&self, switch: u32) -> &SwitchCounters {
         &self.switches[self.switch_index(switch)].counters
     }
 
@@ -33,35 +30,59 @@ impl<P: Parcel> Network<P> {
     /// maximum that one priority has had. Zero at a host, whose device does the waiting.
     pub fn queue(&self, cable: usize, end: usize) -> (u64, u64) {
         let (node, port) = self.lines[2 * cable + end].way.from;
-        if self.topology.is_host(NodeId(node)) {
+        if self.is_host(node) {
             return (0, 0);
         }
-        let port = &self.switches[self.switch_index(NodeId(node))].ports[usize::from(port)];
+        let port = &self.switches[self.switch_index(node)].ports[usize::from(port)];
         (port.queue_bytes(), port.queue_max())
     }
+}
 
-    /// Checks that all losses are counted, and that all parts are consistent.
-    ///
-    /// # Panics
-    /// Panics if something is wrong.
-    pub fn audit(&self) {
-        let in_lines: u64 = self.lines.iter().map(Line::frames).sum();
-        let in_switches: u64 = self.switches.iter().map(Switch::frames).sum();
+/// Checks that all losses are counted, and that all parts of a network, between which there is nothing, are
+/// consistent.
+///
+/// # Panics
+/// Panics if something is wrong.
+pub(crate) fn audit<P: Parcel>(parts: &[&Network<P>]) {
+    let mut arrived = BTreeMap::new();
+    for part in parts {
+        assert!(part.border.is_empty(), "what crosses borders has arrived");
+        let in_lines: u64 = part.lines.iter().map(Line::frames).sum();
+        let in_switches: u64 = part.switches.iter().map(Switch::frames).sum();
         assert_eq!(
-            self.packets.len() as u64,
+            part.packets.len() as u64,
             in_lines + in_switches,
             "packets under way"
         );
-        let arrived: u64 = self.lines.iter().map(Line::arrived).sum();
-        assert_eq!(arrived, self.hops, "frames that have crossed a line");
-        for switch in &self.switches {
+        for (number, line) in (0..).zip(&part.lines) {
+            let (sent, lost) = (line.sent(), line.lost_or_under_way());
+            let total: &mut (u64, u64) = arrived.entry(part.number_of_line(number)).or_default();
+            *total = (total.0 + sent, total.1 + lost);
+        }
+    }
+    let arrived = |line: u32| arrived.get(&line).map_or(0, |(sent, lost)| sent - lost);
+    let lines = 0..2 * parts
+        .iter()
+        .flat_map(|it| &it.border.part.cables)
+        .max()
+        .map_or(0, |it| it + 1);
+    let hops: u64 = parts.iter().map(|part| part.hops).sum();
+    assert_eq!(
+        lines.map(arrived).sum::<u64>(),
+        hops,
+        "frames that have crossed a line"
+    );
+    for part in parts {
+        for switch in &part.switches {
             switch.audit();
             let leaving = switch.leaving();
-            let came = leaving.iter().map(|line| &self.lines[(line ^ 1) as usize]);
-            let flushed = leaving.iter().map(|line| &self.lines[*line as usize]);
+            let came = leaving
+                .iter()
+                .map(|line| arrived(part.number_of_line(line ^ 1)));
+            let flushed = leaving.iter().map(|line| &part.lines[*line as usize]);
             let flushed: u64 = flushed.map(|line| line.counters().flushed).sum();
             assert_eq!(
-                came.map(Line::arrived).sum::<u64>(),
+                came.sum::<u64>(),
                 switch.taken() + flushed,
                 "frames that came, and what became of them: {:?}",
                 switch.counters
@@ -85,9 +106,9 @@ impl<P: Parcel> Network<P> {
         frames.map(|frame| (frame, self.packets.get(frame.packet)))
     }
 
-    /// The line that leaves the first (0) or second (1) end of a cable.
-    pub(crate) fn leaving(cable: usize, end: usize) -> u32 {
-        (2 * cable + end) as u32
+    /// The number of a line in the whole network.
+    pub(crate) fn number_of_line(&self, line: u32) -> u32 {
+        2 * self.border.part.cables[line as usize / 2] + line % 2
     }
 
     /// Drops packets on lines for which `passes` returns false; it is called in the order of

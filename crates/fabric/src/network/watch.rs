@@ -3,7 +3,7 @@
 use ferroce_base::time::Time;
 
 use crate::frame::{Frame, Parcel};
-use crate::packets::{PacketId, Packets};
+use crate::packets::Packets;
 
 /// Who looks at packets, and what was seen and not taken.
 pub(crate) struct Watch<P> {
@@ -12,8 +12,8 @@ pub(crate) struct Watch<P> {
     /// What has passed these, in order.
     pub(crate) passed: Vec<Passed<P>>,
     keeps_lost: bool,
-    /// What was lost.
-    pub(crate) lost: Vec<P>,
+    /// What was lost, and the number of the sender's address.
+    pub(crate) lost: Vec<(u32, P)>,
 }
 
 /// A packet that has passed a port.
@@ -83,9 +83,10 @@ impl<P: Parcel> Watch<P> {
 
     /// A packet is lost.
     #[cold]
-    pub(crate) fn lose(&mut self, packet: PacketId, packets: &Packets<P>) {
+    pub(crate) fn lose(&mut self, frame: &Frame, packets: &Packets<P>) {
         if self.keeps_lost {
-            self.lost.push(packets.get(packet).clone());
+            let packet = packets.get(frame.packet).clone();
+            self.lost.push((frame.source, packet));
         }
     }
 }

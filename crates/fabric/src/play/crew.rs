@@ -7,7 +7,7 @@ use ferroce_base::time::Time;
 use ferroce_device::{Completion, Event, Qpn, TimerExpiry, VerbsError, WcStatus};
 
 use super::plan::Plan;
-use crate::fabric::Fabric;
+use crate::fabric::Part;
 use crate::workload::TransferId;
 
 /// The work of the hosts of a part: what they are to send, and what others have to know of it.
@@ -94,7 +94,7 @@ impl Crew {
     /// had been, but was not acknowledged.
     pub(super) fn resume(
         &mut self,
-        fabric: &mut Fabric,
+        part: &mut Part,
         plan: &Plan,
         connection: u32,
         is_delivered: impl Fn(TransferId) -> bool,
@@ -107,51 +107,52 @@ impl Crew {
         for id in lost.into_iter().rev() {
             queue.waiting.push_front(id);
         }
-        self.fill(fabric, plan, connection)?;
+        self.fill(part, plan, connection)?;
         Ok(delivered)
     }
 
     /// Lets a window of time pass, up to its end.
     pub(super) fn run(
         &mut self,
-        fabric: &mut Fabric,
+        part: &mut Part,
         plan: &Plan,
         end: Time,
     ) -> Result<u64, VerbsError> {
+        part.net.import();
         let mut left = u64::MAX;
         loop {
-            self.take(fabric, plan)?;
+            self.take(part, plan)?;
             let limit = self.next().map_or(end, |next| next.min(end));
-            fabric.run(limit, &mut left);
-            if fabric.has_output() {
+            part.run(limit, &mut left);
+            if part.has_output() {
                 continue;
             }
-            fabric.advance(limit);
+            part.net.advance(limit);
             if limit == end {
                 return Ok(u64::MAX - left);
             }
-            self.run_due(fabric, plan)?;
+            self.run_due(part, plan)?;
         }
     }
 
     /// Does what is due.
-    fn run_due(&mut self, fabric: &mut Fabric, plan: &Plan) -> Result<(), VerbsError> {
-        let now = fabric.now();
+    fn run_due(&mut self, part: &mut Part, plan: &Plan) -> Result<(), VerbsError> {
+        let now = part.now();
         while let Some(&Reverse((at, what))) = self.later.peek()
             && at <= now
         {
             self.later.pop();
             match what {
-                Later::Learn(id) => self.free(fabric, plan, id)?,
-                Later::Start(id) => self.start(fabric, plan, id)?,
+                Later::Learn(id) => self.free(part, plan, id)?,
+                Later::Start(id) => self.start(part, plan, id)?,
             }
         }
         Ok(())
     }
 
     /// Takes the devices' outputs.
-    pub(super) fn take(&mut self, fabric: &mut Fabric, plan: &Plan) -> Result<(), VerbsError> {
-        for (host, event) in fabric.told.drain(..) {
+    pub(super) fn take(&mut self, part: &mut Part, plan: &Plan) -> Result<(), VerbsError> {
+        for (host, event) in part.told.drain(..) {
             if let Event::TimerExpired { qpn, at, expiry } = event {
                 self.expired.push(Expired {
                     at,
@@ -161,30 +162,25 @@ impl Crew {
                 });
             }
         }
-        while !fabric.completions.is_empty() {
-            let mut completions = std::mem::take(&mut fabric.completions);
+        while !part.completions.is_empty() {
+            let mut completions = std::mem::take(&mut part.completions);
             for (host, completion) in completions.drain(..) {
-                self.complete(fabric, plan, host, &completion)?;
+                self.complete(part, plan, host, &completion)?;
             }
-            if fabric.completions.is_empty() {
-                fabric.completions = completions; // its room
+            if part.completions.is_empty() {
+                part.completions = completions; // its room
             }
         }
         Ok(())
     }
 
-    fn note(&mut self, fabric: &Fabric, host: u32, news: News) {
-        let at = fabric.now();
+    fn note(&mut self, part: &Part, host: u32, news: News) {
+        let at = part.now();
         self.notes.push(Note { at, host, news });
     }
 
     /// A transfer begins.
-    fn start(
-        &mut self,
-        fabric: &mut Fabric,
-        plan: &Plan,
-        id: TransferId,
-    ) -> Result<(), VerbsError> {
+    fn start(&mut self, part: &mut Part, plan: &Plan, id: TransferId) -> Result<(), VerbsError> {
         let transfer = plan.transfer(id);
         if plan.is_dead[usize::from(transfer.job)] {
             return Ok(());
@@ -193,19 +189,14 @@ impl Crew {
             debug_assert!(false, "connections are made before transfers start");
             return Ok(());
         };
-        self.note(fabric, transfer.src, News::Started(id));
+        self.note(part, transfer.src, News::Started(id));
         let queue = self.queues.entry(connection).or_default();
         queue.waiting.push_back(id);
-        self.fill(fabric, plan, connection)
+        self.fill(part, plan, connection)
     }
 
     /// Posts what waits, as far as there is room.
-    fn fill(
-        &mut self,
-        fabric: &mut Fabric,
-        plan: &Plan,
-        connection: u32,
-    ) -> Result<(), VerbsError> {
+    fn fill(&mut self, part: &mut Part, plan: &Plan, connection: u32) -> Result<(), VerbsError> {
         let look = &plan.connections[connection as usize].look;
         let depth = plan.jobs[usize::from(look.job)].depth as usize;
         let queue = self.queues.entry(connection).or_default();
@@ -218,25 +209,25 @@ impl Crew {
         {
             let bytes = plan.transfer(id).bytes;
             let to = &plan.memories[dst as usize];
-            let write = fabric.host(src).write(to, bytes, id.0.into());
-            fabric.host_mut(src).hca.post_send(qpn, write)?;
+            let write = part.host(src).write(to, bytes, id.0.into());
+            part.host_mut(src).hca.post_send(qpn, write)?;
             queue.outstanding.push_back(id);
             self.notes.push(Note {
-                at: fabric.now(),
+                at: part.now(),
                 host: src,
                 news: News::Posted(id),
             });
             has_posted = true;
         }
         if has_posted {
-            fabric.kick(src);
+            part.kick(src);
         }
         Ok(())
     }
 
     fn complete(
         &mut self,
-        fabric: &mut Fabric,
+        part: &mut Part,
         plan: &Plan,
         host: u32,
         it: &Completion,
@@ -256,44 +247,44 @@ impl Crew {
             return Ok(());
         }
         match (is_receive, it.status) {
-            (true, WcStatus::Success) => self.deliver(fabric, plan, host, id),
+            (true, WcStatus::Success) => self.deliver(part, plan, host, id),
             (true, _) => Ok(()),
-            (false, WcStatus::Success) => self.acknowledge(fabric, plan, host, id, index),
+            (false, WcStatus::Success) => self.acknowledge(part, plan, host, id, index),
             (false, status) => {
-                self.note(fabric, host, News::Failed(index, status));
+                self.note(part, host, News::Failed(index, status));
                 // Flushed requests come with the old number.
-                self.disconnect(fabric, host, index)
+                self.disconnect(part, host, index)
             }
         }
     }
 
     fn deliver(
         &mut self,
-        fabric: &mut Fabric,
+        part: &mut Part,
         plan: &Plan,
         host: u32,
         id: TransferId,
     ) -> Result<(), VerbsError> {
-        self.note(fabric, host, News::Delivered(id));
+        self.note(part, host, News::Delivered(id));
         for &waiter in plan.dependents.at(id) {
             if plan.transfer(waiter).src == host {
-                self.free(fabric, plan, waiter)?;
+                self.free(part, plan, waiter)?;
             } else {
-                self.note(fabric, host, News::Freed(waiter));
+                self.note(part, host, News::Freed(waiter));
             }
         }
         Ok(())
     }
 
     /// One of those that a transfer of a host here waits for has been delivered.
-    fn free(&mut self, fabric: &mut Fabric, plan: &Plan, id: TransferId) -> Result<(), VerbsError> {
+    fn free(&mut self, part: &mut Part, plan: &Plan, id: TransferId) -> Result<(), VerbsError> {
         if !plan.free(id) {
             return Ok(());
         }
-        let (now, transfer) = (fabric.now(), plan.transfer(id));
+        let (now, transfer) = (part.now(), plan.transfer(id));
         let at = transfer.at.max(now.after(transfer.think));
         if at <= now {
-            return self.start(fabric, plan, id);
+            return self.start(part, plan, id);
         }
         self.add(at, Later::Start(id));
         Ok(())
@@ -301,30 +292,30 @@ impl Crew {
 
     fn acknowledge(
         &mut self,
-        fabric: &mut Fabric,
+        part: &mut Part,
         plan: &Plan,
         host: u32,
         id: TransferId,
         index: u32,
     ) -> Result<(), VerbsError> {
-        self.note(fabric, host, News::Acknowledged(id));
+        self.note(part, host, News::Acknowledged(id));
         let queue = self.queues.entry(index).or_default();
         let first = queue.outstanding.pop_front();
         debug_assert_eq!(first, Some(id), "send completions come in order");
         if plan.job(id).qp_per_transfer {
-            self.disconnect(fabric, host, index)?;
+            self.disconnect(part, host, index)?;
             self.queues.remove(&index);
             return Ok(());
         }
-        self.fill(fabric, plan, index)
+        self.fill(part, plan, index)
     }
 
     /// Destroys the sender's queue pair of a connection.
-    fn disconnect(&mut self, fabric: &mut Fabric, host: u32, index: u32) -> Result<(), VerbsError> {
+    fn disconnect(&mut self, part: &mut Part, host: u32, index: u32) -> Result<(), VerbsError> {
         let queue = self.queues.entry(index).or_default();
         if let Some(qpn) = queue.qpn.take() {
-            fabric.host_mut(host).hca.destroy_qp(qpn)?;
-            fabric.kick(host);
+            part.host_mut(host).hca.destroy_qp(qpn)?;
+            part.kick(host);
         }
         Ok(())
     }
