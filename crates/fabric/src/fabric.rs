@@ -149,18 +149,19 @@ impl Fabric {
         act: impl Fn(&mut Part, &mut T) -> Result<u64, VerbsError> + Sync,
     ) -> Result<u64, VerbsError> {
         let parts = &mut self.parts;
-        let results: Vec<_> = match pool {
+        let events = match pool {
             Some(pool) => pool.install(|| {
                 let all = parts.par_iter_mut().zip(helpers);
-                all.map(|(part, helper)| act(part, helper)).collect()
+                let results = all.map(|(part, helper)| act(part, helper));
+                results.try_reduce(|| 0, |one, other| Ok(one + other))
             }),
             None => {
                 let all = parts.iter_mut().zip(helpers);
-                all.map(|(part, helper)| act(part, helper)).collect()
+                all.map(|(part, helper)| act(part, helper)).sum()
             }
         };
         self.exchange();
-        results.into_iter().sum()
+        events
     }
 
     /// Takes to each part what has left others for it, and what was seen of packets. Nothing that a timer found

@@ -420,7 +420,7 @@ mod tests {
         line.set_rate(None);
         for (number, late) in [(2, 4), (0, 0), (3, 4), (1, 0)] {
             let frame = Frame::new(number, 0, 100);
-            assert_eq!(line.send(at(0), frame, Span::from_nanos(late)), None);
+            assert!(line.send(at(0), frame, Span::from_nanos(late)));
         }
         let mut take = |ns| match line.take_due(at(ns)) {
             Some(Item::Frame(frame)) => Some(frame.source),

@@ -116,6 +116,8 @@ pub struct Player {
     plan: Plan,
     /// Of each part of the fabric.
     crews: Vec<Crew>,
+    /// Room for what they tell.
+    heard: Heard,
     /// The result of each transfer.
     pub outcomes: Vec<Outcome>,
     /// The result of each job.
@@ -133,6 +135,13 @@ pub struct Player {
     broken: VecDeque<(Time, u32)>,
     /// Transfers of jobs that live and not yet acknowledged.
     unfinished: u32,
+}
+
+/// What crews have told, in the order in which it happened.
+#[derive(Default, Debug)]
+struct Heard {
+    expired: Vec<Expired>,
+    notes: Vec<Note>,
 }
 
 /// A sending and a receiving host, and a job.
@@ -178,6 +187,7 @@ impl Player {
         Self {
             plan,
             crews: Vec::new(),
+            heard: Heard::default(),
             outcomes: vec![Outcome::NOTHING; count],
             job_outcomes,
             timeouts: Vec::new(),
@@ -281,17 +291,24 @@ impl Player {
     /// # Errors
     /// Returns an error if a device has no room for another queue pair.
     pub fn hear(&mut self, fabric: &mut Fabric) -> Result<(), VerbsError> {
-        let (mut expired, mut notes) = (Vec::new(), Vec::new());
+        let Heard {
+            mut expired,
+            mut notes,
+        } = std::mem::take(&mut self.heard);
         for (part, crew) in fabric.parts_mut().iter_mut().zip(&mut self.crews) {
             crew.take(part, &self.plan)?;
             expired.append(&mut crew.expired);
             notes.append(&mut crew.notes);
         }
+        if self.crews.len() > 1 {
+            expired.sort_by_key(|it| (it.at, it.host));
+            notes.sort_by_key(|it| (it.at, it.host));
+        }
         // Before the other news, which may end queue pairs.
-        expired.sort_by_key(|it| (it.at, it.host));
-        expired.iter().for_each(|it| self.note_timeout(it));
-        notes.sort_by_key(|it| (it.at, it.host));
-        notes.iter().try_for_each(|it| self.heed(fabric, it))
+        expired.drain(..).for_each(|it| self.note_timeout(&it));
+        let done = notes.drain(..).try_for_each(|it| self.heed(fabric, &it));
+        self.heard = Heard { expired, notes }; // their room
+        done
     }
 
     fn note_timeout(&mut self, it: &Expired) {

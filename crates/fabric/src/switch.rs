@@ -202,6 +202,7 @@ pub(crate) struct Switch {
 
 impl Switch {
     pub(crate) fn new(
+        number: u32,
         lines: impl IntoIterator<Item = u32>,
         config: SwitchConfig,
         seed: u64,
@@ -211,7 +212,7 @@ impl Switch {
         let headroom = config.headroom_bytes * ports.len() as u64 * lossless;
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         Self {
-            number: 0,
+            number,
             ports,
             shared: config.buffer_bytes.saturating_sub(headroom),
             shared_used: 0,

@@ -112,10 +112,7 @@ impl Plan<'_> {
         });
         let switches = switches.iter().map(|node| {
             let own = mix(mix(self.config.seed, 1), u64::from(node - topology.hosts));
-            Switch {
-                number: *node,
-                ..Switch::new(self.leaving(*node), self.config.switch.clone(), own)
-            }
+            Switch::new(*node, self.leaving(*node), self.config.switch.clone(), own)
         });
         Network {
             rules: Rules::default(),

@@ -37,7 +37,7 @@ fn marks_follow_the_queue_that_is_left_behind() {
         (39_000, 0.2 * 29.0 / 30.0),
         (41_000, 1.0),
     ] {
-        let mut switch = Switch::new([0, 1], config.clone(), 1);
+        let mut switch = Switch::new(0, [0, 1], config.clone(), 1);
         for packet in 0..left / 1_000 {
             switch.enqueue(0, frame(packet, 1_000, 0, 1)).unwrap();
         }
@@ -74,7 +74,7 @@ fn queues_keep_their_order() {
             },
             ..SwitchConfig::default()
         };
-        let mut switch = Switch::new((0..ports).map(u32::from), config, 1);
+        let mut switch = Switch::new(0, (0..ports).map(u32::from), config, 1);
         let mut queues = vec![VecDeque::new(); usize::from(ports) * PRIORITIES];
         for packet in 0..2_000 {
             let egress = rng.random_range(0..ports);

@@ -46,6 +46,10 @@ impl Division {
         let ports = Ports::of(topology);
         let tiers = tiers(topology, &ports);
         let highest = tiers.iter().copied().max().unwrap_or(0);
+        if highest < 2 {
+            // The highest switches have hosts themselves.
+            return Self::whole(topology);
+        }
         let pods = pods(topology, &ports, |node| tiers[node as usize] < highest);
         let mut parts = vec![None; topology.nodes() as usize];
         let (mut part, mut hosts) = (0_u16, 0);
@@ -60,7 +64,7 @@ impl Division {
             pod.iter()
                 .for_each(|node| parts[*node as usize] = Some(part));
         }
-        if pods.len() < 2 || part == 0 {
+        if part == 0 {
             return Self::whole(topology);
         }
         let mut spread = (0..=part).cycle();

@@ -20,7 +20,7 @@ fn repeated(fate: Fate, matches: fn(&Outgoing) -> bool) -> (u64, u64) {
     let mut kept = job();
     kept.qp_per_transfer = false;
     let mut simulation = net.simulation(workload, vec![kept]);
-    simulation.fabric.rules().strike(1, fate, matches);
+    simulation.fabric.rules(0).strike(1, fate, matches);
     assert_eq!(simulation.run(1_000), Ok(Standing::Over));
     simulation.fabric.audit();
     let state = simulation.fabric.host(0).hca.state();
