@@ -108,6 +108,9 @@ pub struct Simulation {
     events: u64,
     /// Threads, if there is more than one.
     pool: Option<ThreadPool>,
+    /// Events of a window that are worth waking them, and how many the last one had.
+    worth: u64,
+    window: u64,
 }
 
 impl Simulation {
@@ -137,15 +140,19 @@ impl Simulation {
             carried,
             events: 0,
             pool: None,
+            worth: 0,
+            window: 0,
         }
     }
 
-    /// Runs parts of the fabric on this many threads from now on, as far as it has parts. The results are the same
-    /// for any number.
+    /// Runs parts of the fabric on this many threads from now on, as far as it has [parts](Fabric::parts). The
+    /// results are the same for any number. Where time passes in windows of fewer than `worth` events, one thread
+    /// does it all, because the others would take longer to wake.
     ///
     /// # Errors
     /// Returns an error if there cannot be so many threads.
-    pub fn set_threads(&mut self, threads: usize) -> Result<(), ThreadPoolBuildError> {
+    pub fn set_threads(&mut self, threads: usize, worth: u64) -> Result<(), ThreadPoolBuildError> {
+        self.worth = worth;
         let threads = threads.min(self.fabric.parts());
         let pool = ThreadPoolBuilder::new().num_threads(threads);
         self.pool = (threads > 1).then(|| pool.build()).transpose()?;
@@ -177,9 +184,10 @@ impl Simulation {
             let cut = cuts.chain([self.next_sample, self.until]).min();
             let cut = cut.unwrap_or(self.until).max(self.fabric.now());
             let end = next.after(lookahead).min(cut);
-            let processed = self.player.run(&mut self.fabric, end, self.pool.as_ref())?;
-            left = left.saturating_sub(processed);
-            self.events += processed;
+            let pool = self.pool.as_ref().filter(|_| self.window >= self.worth);
+            self.window = self.player.run(&mut self.fabric, end, pool)?;
+            left = left.saturating_sub(self.window);
+            self.events += self.window;
             if end < cut {
                 continue;
             }

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 
 use ferroce_dcqcn::{CongestionPoint, Params, presets};
 use ferroce_device::{Mtu, Pairing, Personality, Qos, QpAttr, Trust, VlanId};
-use ferroce_fabric::topology::CableSpec;
+use ferroce_fabric::topology::{CableSpec, Ports};
 use ferroce_fabric::{
-    Fault, JobConfig, Loss, OnError, Routing, Schedule, Simulation, Span, Standing, SwitchConfig,
-    Time, Topology, Transfer, TransferId, Workload,
+    Fault, JobConfig, Loss, NodeId, OnError, Routing, Schedule, Simulation, Span, Standing,
+    SwitchConfig, Time, Topology, Transfer, TransferId, Workload,
 };
 use ferroce_prm::roce_accl as reg;
 use ferroce_testing::{Dice, seeds};
@@ -69,11 +69,12 @@ impl Plan {
         }
     }
 
-    /// Runs it to the end, and audits it every `events` events.
-    fn play(&self, events: u64) -> Simulation {
+    /// Runs it to the end on some threads, and audits it every `events` events.
+    fn play(&self, events: u64, threads: usize) -> Simulation {
         let mut simulation = self
             .net
             .simulation(self.workload.clone(), self.jobs.clone());
+        simulation.set_threads(threads, 0).unwrap();
         loop {
             let standing = simulation.run(events).unwrap();
             simulation.fabric.audit();
@@ -136,7 +137,7 @@ impl Plan {
         }
         let switches = self.net.topology.hosts..self.net.topology.nodes();
         for switch in switches {
-            let counters = simulation.fabric.switch(ferroce_fabric::NodeId(switch));
+            let counters = simulation.fabric.switch(NodeId(switch));
             assert_eq!(counters.dropped_lossless, 0, "{counters:?}");
             assert!(counters.buffer_max <= self.net.switch.buffer_bytes);
         }
@@ -150,9 +151,7 @@ fn record(simulation: &Simulation) -> String {
     let lines = cables.flat_map(|cable| [fabric.line(cable, 0), fabric.line(cable, 1)]);
     let lines: Vec<_> = lines.collect();
     let switches = fabric.topology().hosts..fabric.topology().nodes();
-    let switches: Vec<_> = switches
-        .map(|it| fabric.switch(ferroce_fabric::NodeId(it)))
-        .collect();
+    let switches: Vec<_> = switches.map(|it| fabric.switch(NodeId(it))).collect();
     format!(
         "{:?} {} {:?} {:?} {:?} {lines:?} {switches:?}",
         fabric.now(),
@@ -172,11 +171,13 @@ fn any_link(dice: &mut Dice) -> CableSpec {
 fn any_topology(dice: &mut Dice) -> Topology {
     let link = any_link(dice);
     let mut up_to = |most| dice.within(1..=most) as u32;
-    let mut topology = match up_to(5) {
+    let mut topology = match up_to(6) {
         1 => star(1 + up_to(5), link),
         2 => dumbbell(up_to(3), link),
         3 => leaf_spine(1 + up_to(2), up_to(3), up_to(3), link),
         4 => chain(&vec![link; up_to(5) as usize]),
+        // Enough hosts to be simulated in parts.
+        5 => leaf_spine(2 * up_to(2), up_to(3), 16, link),
         _ => Topology::pair(link).unwrap(),
     };
     if dice.chance(30) {
@@ -204,6 +205,10 @@ fn any_switch(dice: &mut Dice, topology: &Topology) -> SwitchConfig {
     let headroom = cables.map(|cable| headroom(cable.rate, cable.delay)).max();
     let headroom_bytes = headroom.unwrap() + packets(4_096, 4_096)[0] + 3 * VLAN_TAG_LEN as u64;
     let priorities = u64::from(lossless.count_ones());
+    let nodes = topology.hosts..topology.nodes();
+    let all = Ports::of(topology);
+    let ports = nodes.map(|node| all.at(NodeId(node)).len() as u64).max();
+    let ports = ports.unwrap_or(0);
     let shared = dice.pick(&[20 << 10, 100 << 10, 4 << 20]);
     // A lossy priority takes some frames. With room for one, senders that repeat in lockstep can lose
     // the same frame each time.
@@ -214,8 +219,7 @@ fn any_switch(dice: &mut Dice, topology: &Topology) -> SwitchConfig {
     let weights = [0; 8].map(|_| dice.below(5) as u8);
     let ecn = CongestionPoint::new(2_000, 50_000, 500_000).unwrap();
     SwitchConfig {
-        // The largest number of ports in these topologies is 12.
-        buffer_bytes: shared + 12 * priorities * headroom_bytes,
+        buffer_bytes: shared + ports * priorities * headroom_bytes,
         ecn: dice.chance(50).then_some(ecn),
         lossless,
         headroom_bytes,
@@ -352,16 +356,19 @@ fn any_faults(dice: &mut Dice, topology: &Topology) -> Vec<(Time, Fault)> {
 /// Every run ends, passes its audits, loses no message silently, and is reproducible.
 #[test]
 fn seeded_runs() {
-    seeds::each(200, |seed| {
+    let mut parts = 0;
+    let runs = seeds::each(200, |seed| {
         let plan = Plan::new(seed);
-        let simulation = plan.play(500);
+        let simulation = plan.play(500, 1);
         plan.judge(&simulation);
         if seed.is_multiple_of(5) {
-            // The number of audits makes no difference.
-            let again = plan.play(77);
+            // Neither the number of audits nor that of threads makes a difference.
+            let again = plan.play(77, 3);
             assert_eq!(record(&simulation), record(&again), "a seed repeats a run");
         }
+        parts += simulation.fabric.parts() - 1;
     });
+    assert!(runs < 100 || parts > 0, "some fabrics have several parts");
 }
 
 /// If every cable loses a packet of a thousand, an all-reduce still ends with success.
@@ -396,7 +403,7 @@ fn all_reduce_over_bad_cables_ends() {
             workload: workload.clone(),
             jobs: vec![ring.clone()],
         };
-        let simulation = plan.play(1_000);
+        let simulation = plan.play(1_000, 1);
         plan.judge(&simulation);
         let outcome = simulation.player.job_outcomes[0];
         assert_eq!(outcome.died, None, "seven times in a row is too much");
