@@ -219,7 +219,7 @@ fn in_fabric(policy: Policy, script: Script, kind: Kind) -> Course {
     let is_dark = Arc::new(AtomicBool::new(script.all_ms > 0));
     let (noting, dark) = (Arc::clone(&observer), Arc::clone(&is_dark));
     let b = address(1);
-    fabric.rules().add(move |packet: &Outgoing| {
+    fabric.rules(0).add(move |packet: &Outgoing| {
         let from = if packet.path.dest == b { A } else { B };
         let lost = noting.lock().unwrap().loses(from, &packet.headers);
         (lost || dark.load(Ordering::Relaxed)).then_some(Fate::Lost)
@@ -246,10 +246,10 @@ fn in_fabric(policy: Policy, script: Script, kind: Kind) -> Course {
             is_dark.store(false, Ordering::Relaxed);
         }
         fabric.run(Time::NEVER, &mut 1);
-        for (_, event) in fabric.told.drain(..) {
+        for (_, event) in fabric.take_told() {
             note(&mut course, policy, event);
         }
-        let completion = fabric.completions.drain(..).next();
+        let completion = fabric.take_completions().into_iter().next();
         course.outcome = completion.and_then(|(_, it)| outcome(&it));
     }
     course.counted = counted(&fabric.host(0).hca);

@@ -1,8 +1,7 @@
 //! One queue pair in one train of outages.
 
-use std::cell::Cell;
-use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use ferroce_adp::{Endurance, Policy, QpTimeouts};
 use ferroce_base::random::{mix, share};
@@ -125,8 +124,8 @@ struct Pair<'a> {
     qpns: [Qpn; 2],
     link: &'a Link,
     seed: u64,
-    /// How much later answers to the current message arrive than the cable alone would cause.
-    late: Rc<Cell<Span>>,
+    /// How many nanoseconds later answers to the current message arrive than by the cable alone.
+    late: Arc<AtomicU64>,
     /// How long a message takes without disturbance.
     ideal: Span,
     /// When the current message was posted.
@@ -171,11 +170,11 @@ impl<'a> Pair<'a> {
         let [to_a, to_b] = [A, B].map(|host| Path::to(address(host)));
         fabric.host_mut(A).connect(a, b, to_b, attr)?;
         fabric.host_mut(B).connect(b, a, to_a, attr)?;
-        let late = Rc::new(Cell::new(Span::ZERO));
-        let lateness = Rc::clone(&late);
-        fabric.rules().add(move |packet| {
+        let late = Arc::new(AtomicU64::new(0));
+        let lateness = Arc::clone(&late);
+        fabric.rules(A).add(move |packet| {
             let is_response = packet.headers.opcode().is_response();
-            is_response.then(|| PacketFate::Late(lateness.get().as_nanos()))
+            is_response.then(|| PacketFate::Late(lateness.load(Ordering::Relaxed)))
         });
         Ok(Self {
             fabric,
@@ -261,7 +260,7 @@ impl<'a> Pair<'a> {
                 self.link.round_trip.quantile(quantile) - DELAY * 2
             }
         };
-        self.late.set(Span::from_nanos(drawn.as_nanos()));
+        self.late.store(drawn.as_nanos(), Ordering::Relaxed);
         let fabric = &mut self.fabric;
         let bytes = PACKETS * QpAttr::default().path_mtu.bytes();
         let to = *fabric.host(B).memory();
@@ -277,15 +276,14 @@ impl<'a> Pair<'a> {
 
     /// Takes what has come out of the devices.
     fn take(&mut self) -> Result<(), TrialError> {
-        let told: Vec<_> = self.fabric.told.drain(..).collect();
-        for (host, event) in told {
+        for (host, event) in self.fabric.take_told() {
             if let Event::TimerExpired { at, .. } = event
                 && host == A
             {
                 self.note_timer(at);
             }
         }
-        let completions: Vec<_> = self.fabric.completions.drain(..).collect();
+        let completions = self.fabric.take_completions();
         for (_, completion) in completions.iter().filter(|(host, _)| *host == A) {
             self.complete(completion)?;
         }
@@ -314,7 +312,8 @@ impl<'a> Pair<'a> {
         // Progress without a timer: a receiver that has missed a packet says so.
         self.up_since = None;
         let took = self.fabric.now().since(posted);
-        self.fate.lost += took - self.ideal - self.late.get();
+        let late = Span::from_nanos(self.late.load(Ordering::Relaxed));
+        self.fate.lost += took - self.ideal - late;
         if self.left > 0 {
             self.left -= 1;
             self.post()?;

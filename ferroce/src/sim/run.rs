@@ -1,11 +1,14 @@
 //! `ferroce sim run`: runs a scenario to its end.
 
 use std::io;
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::available_parallelism;
 
 use clap::Args;
+use ferroce_device::VerbsError;
 use ferroce_fabric::results::Results;
 use ferroce_fabric::scenario::Scenario;
 use ferroce_fabric::{Simulation, Standing};
@@ -35,6 +38,8 @@ Exit codes:
 
 /// Events between two looks at progress and signals.
 const SLICE: u64 = 100_000;
+/// Events of a window of time that several threads share: they take about as long as waking a thread.
+const WORTH: u64 = 1_000;
 
 /// Run a scenario, and show how its jobs ended
 ///
@@ -63,6 +68,9 @@ pub(super) struct Run {
     /// spine1. May be repeated
     #[arg(long, value_name = "PORT=FILE", value_parser = assignment)]
     pcap: Vec<(String, String)>,
+    /// Threads that work on it; the results are the same for any number [default: as many as processors]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
+    threads: Option<u16>,
     /// Print JSON
     #[arg(short, long)]
     json: bool,
@@ -81,7 +89,27 @@ impl Run {
         for found in scenario.check() {
             to.remark(finding(&source.name, found.line, "warning", &found.text))?;
         }
-        let (mut simulation, standing) = simulate(&scenario, &captures, &interrupt)?;
+        let mut simulation = scenario.simulation().map_err(no_room)?;
+        captures.begin(&mut simulation.fabric)?;
+        let parts = simulation.fabric.parts();
+        if let Some(threads) = self
+            .threads
+            .map(usize::from)
+            .filter(|threads| *threads > parts)
+        {
+            let text = format!(
+                "--threads {threads}, but no more than {parts} can work on this fabric: its leaves or pods \
+                 of 16 hosts and more are simulated beside each other"
+            );
+            to.remark(finding(&source.name, None, "warning", &text))?;
+        }
+        let threads = match self.threads {
+            Some(threads) => threads.into(),
+            None => available_parallelism().map_or(1, NonZero::get),
+        };
+        let no_threads = |error| Failure::broken(format_args!("no {threads} threads: {error}"));
+        simulation.set_threads(threads, WORTH).map_err(no_threads)?;
+        let standing = simulate(&mut simulation, &scenario, &interrupt)?;
         captures.finish(&mut simulation.fabric)?;
         let results = Results::new(&scenario, &simulation, standing);
         if let Some(directory) = &directory {
@@ -141,20 +169,21 @@ impl Drop for Interrupt {
     }
 }
 
-/// Runs a scenario until it is over or interrupted.
+/// Runs a simulation until it is over or interrupted.
 fn simulate(
+    simulation: &mut Simulation,
     scenario: &Scenario,
-    captures: &Captures,
     interrupt: &Interrupt,
-) -> Result<(Simulation, Standing), Failure> {
-    let no_room = |error| Failure::broken(format_args!("the devices have no room: {error}"));
-    let mut simulation = scenario.simulation().map_err(no_room)?;
-    captures.begin(&mut simulation.fabric)?;
+) -> Result<Standing, Failure> {
     let mut progress = Progress::new(scenario.duration);
     loop {
         match simulation.run(SLICE).map_err(no_room)? {
-            Standing::Running if !interrupt.has_come() => progress.show(&simulation),
-            standing => return Ok((simulation, standing)),
+            Standing::Running if !interrupt.has_come() => progress.show(simulation),
+            standing => return Ok(standing),
         }
     }
+}
+
+fn no_room(error: VerbsError) -> Failure {
+    Failure::broken(format_args!("the devices have no room: {error}"))
 }

@@ -95,7 +95,7 @@ impl Net {
     }
 
     /// From now on, `rule` decides the fate of each message.
-    pub(crate) fn rule(&mut self, mut rule: impl FnMut(&Mad) -> Fate + 'static) {
+    pub(crate) fn rule(&mut self, mut rule: impl FnMut(&Mad) -> Fate + Send + 'static) {
         self.world.net().rules.clear();
         let mad = |payload: &[u8]| Mad::parse(payload).unwrap();
         let rule = move |flight: &Flight| Some(rule(&mad(flight.payload())));

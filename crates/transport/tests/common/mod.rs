@@ -320,7 +320,7 @@ impl Pair {
         &mut self,
         times: usize,
         fate: Fate,
-        matches: impl Fn(&Packet) -> bool + 'static,
+        matches: impl Fn(&Packet) -> bool + Send + 'static,
     ) -> &mut Self {
         self.net().rules.strike(times, fate, matches);
         self

@@ -1,7 +1,7 @@
 //! Selective repeat: what is sent again, how both ends find each other, and bad reports.
 
-use std::cell::Cell;
-use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use ferroce_testing::seeds;
 use ferroce_transport::{Counter, Mtu, QpState, WcStatus};
@@ -263,11 +263,11 @@ fn stream(repeat: Repeat, delay_ns: u64, seed: u64) -> (u64, u64) {
     let mut dice = Dice::new(seed);
     let per_mille = dice.within(1..=50) as u32;
     let mut losses = dice.clone();
-    let lost = Rc::new(Cell::new(0));
-    let counted = Rc::clone(&lost);
+    let lost = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&lost);
     pair.net().rules.add(move |packet: &Packet| {
         let is_lost = packet.from == A && losses.per_mille(per_mille);
-        counted.set(counted.get() + u64::from(is_lost));
+        counted.fetch_add(is_lost.into(), Ordering::Relaxed);
         Some(match is_lost {
             true => Fate::Lost,
             false => Fate::Late(losses.within(0..=delay_ns)),
@@ -279,7 +279,8 @@ fn stream(repeat: Repeat, delay_ns: u64, seed: u64) -> (u64, u64) {
     }
     pair.run();
     pair.expect_sent(A, 0..100);
-    (pair.count(A, Counter::RetransmittedPackets), lost.get())
+    let lost = lost.load(Ordering::Relaxed);
+    (pair.count(A, Counter::RetransmittedPackets), lost)
 }
 
 #[test]
