@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use ferroce_base::time::{Span, Time};
 use ferroce_dcqcn::Rate;
 use ferroce_device::VerbsError;
-use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
+use rayon::ThreadPool;
 
 use crate::fabric::Fabric;
 use crate::line::Loss;
@@ -106,7 +106,7 @@ pub struct Simulation {
     /// What each line had carried at the last sample.
     carried: Vec<u64>,
     events: u64,
-    /// Threads, if there is more than one.
+    /// The threads that parts run on, if not that of the caller.
     pool: Option<ThreadPool>,
     /// Events of a window that are worth waking them, and how many the last one had.
     worth: u64,
@@ -145,18 +145,11 @@ impl Simulation {
         }
     }
 
-    /// Runs parts of the fabric on this many threads from now on, as far as it has [parts](Fabric::parts). The
-    /// results are the same for any number. Where time passes in windows of fewer than `worth` events, one thread
-    /// does it all, because the others would take longer to wake.
-    ///
-    /// # Errors
-    /// Returns an error if there cannot be so many threads.
-    pub fn set_threads(&mut self, threads: usize, worth: u64) -> Result<(), ThreadPoolBuildError> {
-        self.worth = worth;
-        let threads = threads.min(self.fabric.parts());
-        let pool = ThreadPoolBuilder::new().num_threads(threads);
-        self.pool = (threads > 1).then(|| pool.build()).transpose()?;
-        Ok(())
+    /// Runs the [parts](Fabric::parts) of the fabric on these threads from now on. The results are the same for any
+    /// number of threads. Where time passes in windows of fewer than `worth` events, one thread does it all, because
+    /// the others would take longer to wake.
+    pub fn use_threads(&mut self, pool: ThreadPool, worth: u64) {
+        (self.pool, self.worth) = (Some(pool), worth);
     }
 
     /// Returns the number of events processed.

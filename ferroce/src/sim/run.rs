@@ -12,6 +12,7 @@ use ferroce_device::VerbsError;
 use ferroce_fabric::results::Results;
 use ferroce_fabric::scenario::Scenario;
 use ferroce_fabric::{Simulation, Standing};
+use rayon::ThreadPoolBuilder;
 use signal_hook::SigId;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
@@ -19,7 +20,7 @@ use super::captures::Captures;
 use super::directory::{Directory, Finished};
 use super::progress::Progress;
 use super::report;
-use super::source::{Which, assignment};
+use super::source::{Source, Which, assignment};
 use super::tables::Format;
 use crate::output::lines::finding;
 use crate::output::{Failure, Output};
@@ -91,24 +92,7 @@ impl Run {
         }
         let mut simulation = scenario.simulation().map_err(no_room)?;
         captures.begin(&mut simulation.fabric)?;
-        let parts = simulation.fabric.parts();
-        if let Some(threads) = self
-            .threads
-            .map(usize::from)
-            .filter(|threads| *threads > parts)
-        {
-            let text = format!(
-                "--threads {threads}, but no more than {parts} can work on this fabric: its leaves or pods \
-                 of 16 hosts and more are simulated beside each other"
-            );
-            to.remark(finding(&source.name, None, "warning", &text))?;
-        }
-        let threads = match self.threads {
-            Some(threads) => threads.into(),
-            None => available_parallelism().map_or(1, NonZero::get),
-        };
-        let no_threads = |error| Failure::broken(format_args!("no {threads} threads: {error}"));
-        simulation.set_threads(threads, WORTH).map_err(no_threads)?;
+        self.use_threads(&mut simulation, &source, to)?;
         let standing = simulate(&mut simulation, &scenario, &interrupt)?;
         captures.finish(&mut simulation.fabric)?;
         let results = Results::new(&scenario, &simulation, standing);
@@ -138,6 +122,36 @@ impl Run {
             ))),
             (_, None) => Ok(()),
         }
+    }
+}
+
+impl Run {
+    /// Has threads run the parts of the fabric, as many as wanted and useful.
+    fn use_threads(
+        &self,
+        simulation: &mut Simulation,
+        source: &Source,
+        to: &mut Output<'_>,
+    ) -> Result<(), Failure> {
+        let parts = simulation.fabric.parts();
+        let wanted = match self.threads {
+            Some(threads) => usize::from(threads),
+            None => available_parallelism().map_or(1, NonZero::get).min(parts),
+        };
+        if wanted > parts {
+            let text = format!(
+                "--threads {wanted}, but no more than {parts} can work on this fabric: its leaves or pods of \
+                 16 hosts and more are simulated beside each other"
+            );
+            to.remark(finding(&source.name, None, "warning", &text))?;
+        }
+        let threads = wanted.min(parts);
+        if threads > 1 {
+            let pool = ThreadPoolBuilder::new().num_threads(threads).build();
+            let refused = |error| Failure::broken(format_args!("{threads} threads: {error}"));
+            simulation.use_threads(pool.map_err(refused)?, WORTH);
+        }
+        Ok(())
     }
 }
 

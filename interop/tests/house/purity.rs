@@ -24,6 +24,7 @@ const IMPURE: &[&str] = &[
     "Instant",
     "SystemTime",
     "std::thread",
+    "ThreadPoolBuilder",
     "std::fs",
     "std::env",
     "std::process",

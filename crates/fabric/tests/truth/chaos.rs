@@ -15,6 +15,7 @@ use ferroce_fabric::{
 use ferroce_prm::roce_accl as reg;
 use ferroce_testing::{Dice, seeds};
 use ferroce_wire::ethernet::VLAN_TAG_LEN;
+use rayon::ThreadPoolBuilder;
 
 use crate::lossless::headroom;
 use crate::net::*;
@@ -74,7 +75,10 @@ impl Plan {
         let mut simulation = self
             .net
             .simulation(self.workload.clone(), self.jobs.clone());
-        simulation.set_threads(threads, 0).unwrap();
+        if threads > 1 {
+            let pool = ThreadPoolBuilder::new().num_threads(threads);
+            simulation.use_threads(pool.build().unwrap(), 0);
+        }
         loop {
             let standing = simulation.run(events).unwrap();
             simulation.fabric.audit();
