@@ -92,7 +92,7 @@ impl Run {
         }
         let mut simulation = scenario.simulation().map_err(no_room)?;
         captures.begin(&mut simulation.fabric)?;
-        self.use_threads(&mut simulation, &source, to)?;
+        use_threads(self.threads, &mut simulation, &source, to)?;
         let standing = simulate(&mut simulation, &scenario, &interrupt)?;
         captures.finish(&mut simulation.fabric)?;
         let results = Results::new(&scenario, &simulation, standing);
@@ -125,36 +125,6 @@ impl Run {
     }
 }
 
-impl Run {
-    /// Has threads run the parts of the fabric, as many as wanted and useful.
-    fn use_threads(
-        &self,
-        simulation: &mut Simulation,
-        source: &Source,
-        to: &mut Output<'_>,
-    ) -> Result<(), Failure> {
-        let parts = simulation.fabric.parts();
-        let wanted = match self.threads {
-            Some(threads) => usize::from(threads),
-            None => available_parallelism().map_or(1, NonZero::get).min(parts),
-        };
-        if wanted > parts {
-            let text = format!(
-                "--threads {wanted}, but no more than {parts} can work on this fabric: its leaves or pods of \
-                 16 hosts and more are simulated beside each other"
-            );
-            to.remark(finding(&source.name, None, "warning", &text))?;
-        }
-        let threads = wanted.min(parts);
-        if threads > 1 {
-            let pool = ThreadPoolBuilder::new().num_threads(threads).build();
-            let refused = |error| Failure::broken(format_args!("{threads} threads: {error}"));
-            simulation.use_threads(pool.map_err(refused)?, WORTH);
-        }
-        Ok(())
-    }
-}
-
 /// Whether SIGINT or SIGTERM has come, which end a run and not the process, as long as this is there.
 struct Interrupt {
     has_come: Arc<AtomicBool>,
@@ -181,6 +151,34 @@ impl Drop for Interrupt {
             signal_hook::low_level::unregister(signal);
         }
     }
+}
+
+/// Has threads run the parts of the fabric, as many as wanted and useful.
+fn use_threads(
+    wanted: Option<u16>,
+    simulation: &mut Simulation,
+    source: &Source,
+    to: &mut Output<'_>,
+) -> Result<(), Failure> {
+    let parts = simulation.fabric.parts();
+    let wanted = match wanted {
+        Some(threads) => usize::from(threads),
+        None => available_parallelism().map_or(1, NonZero::get).min(parts),
+    };
+    if wanted > parts {
+        let text = format!(
+            "--threads {wanted}, but no more than {parts} can work on this fabric: its leaves or pods of \
+             16 hosts and more are simulated beside each other"
+        );
+        to.remark(finding(&source.name, None, "warning", &text))?;
+    }
+    let threads = wanted.min(parts);
+    if threads > 1 {
+        let pool = ThreadPoolBuilder::new().num_threads(threads).build();
+        let refused = |error| Failure::broken(format_args!("{threads} threads: {error}"));
+        simulation.use_threads(pool.map_err(refused)?, WORTH);
+    }
+    Ok(())
 }
 
 /// Runs a simulation until it is over or interrupted.
