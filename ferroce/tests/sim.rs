@@ -79,20 +79,73 @@ fn a_run_reports_the_results_of_its_jobs() {
     assert!(shorter["jobs"][0]["time_ns"].as_u64() < json["jobs"][0]["time_ns"].as_u64());
 }
 
+/// The files of a directory, by their names.
+fn all_files(directory: &str) -> BTreeMap<String, Vec<u8>> {
+    let entries = fs::read_dir(directory).unwrap();
+    let paths = entries.map(|it| it.unwrap().path());
+    let named = paths.map(|it| {
+        let name = it.file_name().unwrap().to_str().unwrap().to_owned();
+        (name, fs::read(it).unwrap())
+    });
+    named.collect()
+}
+
+/// Four leaves, each a part for a thread, with losses, marks and a spine that reboots.
+const PARTS: &str = "
+[topology]
+kind = 'leaf-spine'
+leaves = 4
+spines = 2
+hosts_per_leaf = 16
+[switch]
+ecn = { kmin = '5KB', kmax = '50KB', pmax = '50%' }
+pfc = { priorities = [3] }
+[[job]]
+workload = 'all-to-all'
+bytes = '4MiB'
+[[fault]]
+kind = 'loss'
+link = 'fabric'
+probability = '0.1%'
+[[fault]]
+kind = 'switch-reboot'
+switch = 'spine1'
+at = '100us'
+for = '50us'
+reroute_after = '10us'
+[record]
+every = '10us'
+rates = true
+";
+
+#[test]
+fn results_are_the_same_for_any_number_of_threads() {
+    let (directory, path) = file(PARTS);
+    let run = |threads: u32| {
+        let out = directory.path().join(threads.to_string());
+        let (out, capture) = (out.to_str().unwrap(), format!("{}.pcapng", out.display()));
+        good(format!(
+            "sim run {path} -o {out} --threads {threads} --pcap leaf0-spine1={capture}"
+        ));
+        (all_files(out), fs::read(capture).unwrap())
+    };
+    let one = run(1);
+    assert!(one.1.len() > 1_000_000, "{} bytes of packets", one.1.len());
+    for threads in 2..=4 {
+        assert!(one == run(threads), "{threads} threads");
+    }
+    let (_, _, err) = common::run(format!("sim run {path} --threads 64"));
+    has(
+        &err,
+        ["--threads 64, but no more than 4 can work on this fabric"],
+    );
+}
+
 #[test]
 fn results_are_written_whole_and_the_same() {
     let (directory, path) = file(SMALL);
     let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
-    let read_all = |name: &str| -> BTreeMap<String, Vec<u8>> {
-        let entries = fs::read_dir(at(name)).unwrap().map(|it| it.unwrap().path());
-        let named = entries.map(|it| {
-            (
-                it.file_name().unwrap().to_str().unwrap().to_owned(),
-                fs::read(it).unwrap(),
-            )
-        });
-        named.collect()
-    };
+    let read_all = |name: &str| all_files(&at(name));
     good(format!("sim run {path} -o {}", at("one")));
     good(format!("sim run {path} -o {}", at("other")));
     let one = read_all("one");
@@ -558,11 +611,11 @@ fn answers_about_congestion_are_what_the_files_say() {
     );
     let name = "slow-and-flapping";
     let hashed = summary(name);
-    about(took_ms(&hashed), 87.0);
-    assert_eq!(total(&hashed, "timeouts"), 44);
+    about(took_ms(&hashed), 78.0);
+    assert_eq!(total(&hashed, "timeouts"), 41);
     let routed = "--set switch.routing=adaptive --set device.adaptive_routing=true";
     let routed = summary(&format!("{name} {routed}"));
-    about(took_ms(&routed), 43.0);
+    about(took_ms(&routed), 23.2);
     assert_eq!(total(&routed, "timeouts"), 0);
     let (defaults, tuned) = (summary("dcqcn-defaults"), summary("dcqcn-barre"));
     about(took_ms(&defaults), 11.1);
