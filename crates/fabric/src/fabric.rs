@@ -168,10 +168,8 @@ impl Fabric {
     /// lost is repeated before a host has been told of the timer.
     fn exchange(&mut self) {
         for from in 0..self.parts.len() {
-            for to in 0..self.parts.len() {
-                if let Ok([one, other]) = self.parts.get_disjoint_mut([from, to]) {
-                    one.net.border.hand_over(to, &mut other.net.border);
-                }
+            while let Some((to, batch)) = self.parts[from].net.border.hand_over() {
+                self.parts[to].net.border.take(batch);
             }
             let part = &mut self.parts[from];
             let mut lost = std::mem::take(&mut part.lost);

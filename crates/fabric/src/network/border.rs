@@ -22,6 +22,8 @@ pub(crate) struct Border<P> {
     pub(super) exits: Vec<(u16, u32)>,
     /// What has left for each part.
     leaving: Vec<Batch<P>>,
+    /// The parts that something has left for.
+    used: Vec<u16>,
     /// What has come from others, to be put on lines.
     arriving: Vec<Batch<P>>,
     /// Batches that are not used.
@@ -29,7 +31,7 @@ pub(crate) struct Border<P> {
 }
 
 /// What has left one part for another one, in order.
-struct Batch<P> {
+pub(crate) struct Batch<P> {
     /// When the first of it arrives.
     first: Time,
     crossings: Vec<Crossing<P>>,
@@ -60,6 +62,7 @@ impl<P> Border<P> {
             part,
             exits: Vec::new(),
             leaving: (0..parts).map(|_| Batch::default()).collect(),
+            used: Vec::new(),
             arriving: Vec::new(),
             spare: Vec::new(),
         }
@@ -70,19 +73,21 @@ impl<P> Border<P> {
         self.arriving.iter().map(|batch| batch.first).min()
     }
 
-    /// Takes what has left here for another part.
-    pub(crate) fn hand_over(&mut self, to: usize, other: &mut Self) {
-        if !self.leaving[to].crossings.is_empty() {
-            let empty = self.spare.pop().unwrap_or_default();
-            let full = std::mem::replace(&mut self.leaving[to], empty);
-            other.arriving.push(full);
-        }
+    /// A part that something has left for, and what; none of it is left here.
+    pub(crate) fn hand_over(&mut self) -> Option<(usize, Batch<P>)> {
+        let to = usize::from(self.used.pop()?);
+        let empty = self.spare.pop().unwrap_or_default();
+        Some((to, std::mem::replace(&mut self.leaving[to], empty)))
+    }
+
+    /// Takes what has left another part for this one.
+    pub(crate) fn take(&mut self, batch: Batch<P>) {
+        self.arriving.push(batch);
     }
 
     /// Whether nothing is between this part and others.
     pub(super) fn is_empty(&self) -> bool {
-        let mut leaving = self.leaving.iter();
-        self.arriving.is_empty() && leaving.all(|batch| batch.crossings.is_empty())
+        self.arriving.is_empty() && self.used.is_empty()
     }
 }
 
@@ -113,6 +118,9 @@ impl<P: Parcel> Network<P> {
             Item::Pause(_) => None,
         };
         let batch = &mut self.border.leaving[usize::from(part)];
+        if batch.crossings.is_empty() {
+            self.border.used.push(part);
+        }
         batch.first = batch.first.min(at);
         batch.crossings.push(Crossing {
             at,
