@@ -59,7 +59,7 @@ pub use self::estimate::Estimate;
 pub use self::fault::FaultSpan;
 pub use self::schema::json_schema;
 pub use crate::text::Resolver;
-use crate::topology::Topology;
+use crate::topology::{Notice, Topology};
 use crate::{
     Fabric, FabricConfig, Fault, JobConfig, Player, Recording, Simulation, SwitchConfig, Workload,
 };
@@ -97,6 +97,8 @@ pub struct Scenario {
     pub hash: u64,
     /// The lines of the file's keys, by their path.
     lines: BTreeMap<String, usize>,
+    /// What of the topology's files was left out, or not understood.
+    notices: Vec<Notice>,
 }
 
 /// The error for a file that is not a scenario that can be run.
@@ -225,6 +227,7 @@ fn read_all<'t>(
         recording,
         hash: 0,
         lines: BTreeMap::new(),
+        notices: found.notices,
     })
 }
 

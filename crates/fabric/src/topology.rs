@@ -2,8 +2,9 @@
 //!
 //! A [`Topology`] is plain data: hosts, switches and the cables between them. It comes from a
 //! builder ([`Topology::pair`], [`Topology::star`], [`Dumbbell`], [`LeafSpine`], [`FatTree`],
-//! [`RailPod`], [`Topology::from_list`]), from a file ([`HpccTopology`]), or is constructed
-//! directly; [`Topology::check`] checks whether it can be simulated.
+//! [`RailPod`], [`Topology::from_list`]), from a file ([`HpccTopology`]), from what tools write about a
+//! fabric that exists ([`Survey`]), or is constructed directly; [`Topology::check`] checks whether it can be
+//! simulated.
 //!
 //! ```
 //! use ferroce_fabric::topology::{CableSpec, LeafSpine};
@@ -34,6 +35,7 @@ mod ports;
 mod rail;
 mod second;
 mod simple;
+mod survey;
 
 use ferroce_base::time::Span;
 use ferroce_base::units::Probability;
@@ -48,6 +50,7 @@ pub use self::list::NamedCable;
 pub use self::ports::{Port, Ports};
 pub use self::rail::RailPod;
 pub use self::simple::Dumbbell;
+pub use self::survey::{FILE_BYTES_MAX, Notice, Survey, SurveyFile, SurveyOptions, Tool};
 
 /// The maximum number of hosts in a topology.
 pub const HOSTS_MAX: u32 = 1 << 16;
@@ -128,6 +131,8 @@ pub struct Topology {
     pub names: Vec<String>,
     /// All cables. Their order numbers the ports of each node, see [`Ports`].
     pub cables: Vec<Cable>,
+    /// The names of the ports at both ends of each cable, if they have names; else empty.
+    pub port_names: Vec<[String; 2]>,
 }
 
 impl Topology {

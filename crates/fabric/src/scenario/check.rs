@@ -37,6 +37,9 @@ impl Scenario {
             let line = self.line(path);
             findings.push(Finding { line, text });
         };
+        for notice in &self.notices {
+            say("topology.file", notice.to_string());
+        }
         self.check_times(&mut say);
         self.check_late_faults(&mut say);
         self.check_load(&mut say);

@@ -25,6 +25,8 @@ pub(super) enum Takes {
     Hosts,
     /// One host: name or number.
     Host,
+    /// A file, or several.
+    Files,
     /// Cables: names of two nodes.
     Links,
     /// A list of values described in words.
@@ -76,6 +78,9 @@ words! {
         RailPod = "rail-pod",
         List = "list",
         Hpcc = "hpcc",
+        IbNetDiscover = "ibnetdiscover",
+        Containerlab = "containerlab",
+        Lldp = "lldp",
     }
     /// What the second link of each host is.
     HostLinks {
@@ -185,10 +190,24 @@ pub(super) const TOPOLOGY: &[Key] = &[
     key(
         "host_links",
         Takes::Words(HostLinks::WORDS),
-        "What the second link of each host is; list, hpcc: of those with two cables. Hosts have one.",
+        "What the second link of each host is; with host names or a file: of those with two cables. Hosts have one.",
     ),
-    key("host_names", Takes::List, "list: the hosts."),
-    key("switch_names", Takes::List, "list: the switches."),
+    key(
+        "host_names",
+        Takes::List,
+        "list: the hosts; containerlab, lldp, ibnetdiscover: nodes that are hosts, whatever the file says, \
+         with * for any characters.",
+    ),
+    key(
+        "switch_names",
+        Takes::List,
+        "list: the switches; containerlab, lldp, ibnetdiscover: nodes that are switches, in the same form.",
+    ),
+    key(
+        "leave_out",
+        Takes::List,
+        "containerlab, lldp, ibnetdiscover: nodes to leave out with their links, and ports such as \"*:eth0\".",
+    ),
     key(
         "cables",
         Takes::List,
@@ -196,10 +215,15 @@ pub(super) const TOPOLOGY: &[Key] = &[
     ),
     key(
         "file",
-        Takes::Text,
-        "hpcc: a topology file of HPCC's simulator, relative to the scenario.",
+        Takes::Files,
+        "What the tool of this kind has written, relative to the scenario; hpcc: a topology file of HPCC's \
+         simulator; lldp: a list of files, or a directory with a slash at the end.",
     ),
-    key("rate", Takes::Rate, "Of every cable; 100Gbit."),
+    key(
+        "rate",
+        Takes::Rate,
+        "Of every cable that has none in the file; 100Gbit.",
+    ),
     key("delay", Takes::Time, "Of every cable, one way; 1us."),
     key(
         "fabric_rate",

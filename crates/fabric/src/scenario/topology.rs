@@ -9,8 +9,8 @@ use toml::de::DeValue;
 use super::keys::{self, HostLinks, TopologyKind as Kind};
 use crate::text::Resolver;
 use crate::topology::{
-    CableSpec, Dumbbell, FatTree, HpccTopology, LeafSpine, NamedCable, NodeId, RailPod, Topology,
-    TopologyError,
+    CableSpec, Dumbbell, FatTree, HpccTopology, LeafSpine, NamedCable, NodeId, Notice, RailPod,
+    Survey, SurveyFile, SurveyOptions, Tool, Topology, TopologyError,
 };
 use ferroce_base::toml_file::{NANOS_MAX, Reader, Section};
 
@@ -22,12 +22,19 @@ const COUNTS: &[(Kind, &[&str])] = &[
     (Kind::RailPod, &["servers", "nics", "spines"]),
     (Kind::List, &["host_names", "switch_names", "cables"]),
     (Kind::Hpcc, &["file"]),
+    (Kind::IbNetDiscover, &["file"]),
+    (Kind::Containerlab, &["file"]),
+    (Kind::Lldp, &["file"]),
 ];
 
-/// A topology, and what the nodes of a file have become that has numbers of its own.
+/// A topology that was read.
+#[derive(Default)]
 pub(super) struct Found {
     pub(super) topology: Topology,
+    /// What the nodes of a file have become that has numbers of its own.
     nodes: Option<Vec<NodeId>>,
+    /// What of a file was left out, or not understood.
+    pub(super) notices: Vec<Notice>,
 }
 
 impl Found {
@@ -70,6 +77,23 @@ pub(super) fn read<'t>(
     let before = reader.problem_count();
     let found = match kind {
         Kind::Hpcc => hpcc(reader, &section, pairing, resolve),
+        Kind::IbNetDiscover => surveyed(
+            reader,
+            &section,
+            Tool::IbNetDiscover,
+            cables,
+            pairing,
+            resolve,
+        ),
+        Kind::Containerlab => surveyed(
+            reader,
+            &section,
+            Tool::Containerlab,
+            cables,
+            pairing,
+            resolve,
+        ),
+        Kind::Lldp => surveyed(reader, &section, Tool::Lldp, cables, pairing, resolve),
         Kind::List => list(reader, &section, cables.0, pairing),
         _ => build(reader, &section, kind, cables)
             .and_then(|topology| match pairing {
@@ -78,7 +102,7 @@ pub(super) fn read<'t>(
             })
             .map(|topology| Found {
                 topology,
-                nodes: None,
+                ..Found::default()
             })
             .map_err(|error| error.to_string()),
     };
@@ -86,7 +110,8 @@ pub(super) fn read<'t>(
         _ if reader.problem_count() > before => None,
         Ok(found) => Some(found),
         Err(error) => {
-            reader.bad(&section, "kind", error);
+            let key = if section.has("file") { "file" } else { "kind" };
+            reader.bad(&section, key, error);
             None
         }
     }
@@ -97,7 +122,7 @@ fn example(name: &str) -> &'static str {
         "host_names" => "[\"h0\", \"h1\"]",
         "switch_names" => "[\"tor0\"]",
         "cables" => "[[\"h0\", \"tor0\"], [\"h1\", \"tor0\"]]",
-        "file" => "\"topology.txt\"",
+        "file" => "\"fabric.txt\"",
         _ => "2",
     }
 }
@@ -118,7 +143,66 @@ fn hpcc<'t>(
     Ok(Found {
         topology: read.topology,
         nodes: Some(read.nodes),
+        ..Found::default()
     })
+}
+
+/// The files that a tool has written about a fabric.
+fn surveyed<'t>(
+    reader: &mut Reader<'t>,
+    section: &Section<'t>,
+    tool: Tool,
+    (host_cable, fabric_cable): (CableSpec, CableSpec),
+    pairing: Option<Pairing>,
+    resolve: &mut Resolver<'_>,
+) -> Result<Found, String> {
+    let mut names = Vec::new();
+    for name in words(reader, section, "file") {
+        if !name.ends_with('/') {
+            names.push(name);
+            continue;
+        }
+        let listing = resolve(&name).map_err(|error| format!("cannot list {name}: {error}"))?;
+        names.extend(listing.lines().map(|file| format!("{name}{file}")));
+    }
+    let mut texts = Vec::new();
+    for name in &names {
+        texts.push(resolve(name).map_err(|error| format!("cannot read {name}: {error}"))?);
+    }
+    if texts.is_empty() || texts.len() > 1 && tool != Tool::Lldp {
+        return Err(format!("{} files: must be one file", texts.len()));
+    }
+    let files = names.iter().zip(&texts);
+    let files: Vec<_> = files
+        .map(|(name, text)| SurveyFile { name, text })
+        .collect();
+    let options = SurveyOptions {
+        hosts: words(reader, section, "host_names"),
+        switches: words(reader, section, "switch_names"),
+        left_out: words(reader, section, "leave_out"),
+        pairing,
+        host_cable,
+        fabric_cable,
+    };
+    let survey = Survey::read(tool, &files, &options).map_err(|error| error.to_string())?;
+    Ok(Found {
+        topology: survey.topology,
+        nodes: None,
+        notices: survey.notices,
+    })
+}
+
+/// The words of a list, or the one in its place.
+fn words<'t>(reader: &mut Reader<'t>, section: &Section<'t>, name: &str) -> Vec<String> {
+    let values = reader.list(section, name).unwrap_or_default();
+    let mut words = Vec::new();
+    for value in values {
+        match value.get_ref().as_str() {
+            Some(word) => words.push(word.to_owned()),
+            None => reader.wrong_type(section, name, "a string or a list of strings", value),
+        }
+    }
+    words
 }
 
 /// Hosts, switches and cables by their names.
@@ -128,14 +212,7 @@ fn list<'t>(
     otherwise: CableSpec,
     pairing: Option<Pairing>,
 ) -> Result<Found, String> {
-    let names = |key| -> Vec<String> {
-        let values = reader.list(section, key).unwrap_or_default();
-        let names = values
-            .iter()
-            .map(|it| it.get_ref().as_str().unwrap_or_default());
-        names.map(str::to_owned).collect()
-    };
-    let (hosts, switches) = (names("host_names"), names("switch_names"));
+    let [hosts, switches] = ["host_names", "switch_names"].map(|key| words(reader, section, key));
     let mut cables = Vec::new();
     for value in reader.list(section, "cables").unwrap_or_default() {
         match cable(value.get_ref(), otherwise) {
@@ -153,7 +230,7 @@ fn list<'t>(
     let topology = topology.map_err(|error| error.to_string())?;
     Ok(Found {
         topology,
-        nodes: None,
+        ..Found::default()
     })
 }
 
@@ -224,7 +301,10 @@ const FAT_TREE: &[&str] = &[
 fn idle(kind: Kind, section: &Section<'_>) -> Vec<&'static str> {
     let needed = needed(kind, section);
     let always = ["kind", "rate", "delay"];
+    let is_surveyed = matches!(kind, Kind::IbNetDiscover | Kind::Containerlab | Kind::Lldp);
     let may = |name: &str| match name {
+        "host_names" | "switch_names" => is_surveyed || kind == Kind::List,
+        "leave_out" => is_surveyed,
         "cables_per_spine" => matches!(kind, Kind::LeafSpine | Kind::RailPod),
         "servers_per_unit" => kind == Kind::RailPod,
         "fabric_rate" | "fabric_delay" => {
@@ -297,7 +377,9 @@ fn build<'t>(
             .build()
         }
         // Read elsewhere.
-        Kind::List | Kind::Hpcc => Topology::pair(host_cable),
+        Kind::List | Kind::Hpcc | Kind::IbNetDiscover | Kind::Containerlab | Kind::Lldp => {
+            Topology::pair(host_cable)
+        }
     }
 }
 
