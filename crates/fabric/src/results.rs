@@ -487,12 +487,11 @@ fn deadlock(simulation: &Simulation) -> Option<Vec<String>> {
     Some(fabric.deadlock()?.into_iter().map(name).collect())
 }
 
-/// The name of one direction of a cable: its ends in that order.
+/// The name of one direction of a cable: the port that it leaves, and the node at its end.
 #[must_use]
 pub fn line_name(topology: &crate::Topology, cable: usize, end: usize) -> String {
-    let ends = topology.cables[cable].ends;
-    let [from, to] = [ends[end], ends[1 - end]].map(|node| topology.name(node));
-    format!("{from}-{to}")
+    let to = topology.name(topology.cables[cable].ends[1 - end]);
+    format!("{}-{to}", topology.port_name(cable, end))
 }
 
 fn histogram(timeouts: &[TimeoutRow]) -> Vec<Bin> {

@@ -156,6 +156,17 @@ impl Topology {
         self.names.get(node.0 as usize).map_or("", String::as_str)
     }
 
+    /// Returns the name of the port at an end of a cable (0 or 1): that of its node and, after a colon, its own
+    /// if it has one: `leaf1:33`.
+    #[must_use]
+    pub fn port_name(&self, cable: usize, end: usize) -> String {
+        let node = self.name(self.cables[cable].ends[end]);
+        match self.port_names.get(cable) {
+            Some(ports) => format!("{node}:{}", ports[end]),
+            None => node.to_owned(),
+        }
+    }
+
     /// Returns the node with this name. This searches all names.
     pub fn find(&self, name: &str) -> Option<NodeId> {
         let at = self.names.iter().position(|it| it == name)?;

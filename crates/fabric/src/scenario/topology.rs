@@ -163,6 +163,9 @@ fn surveyed<'t>(
             continue;
         }
         let listing = resolve(&name).map_err(|error| format!("cannot list {name}: {error}"))?;
+        if listing.is_empty() {
+            return Err(format!("{name} has no files; write one for each system"));
+        }
         names.extend(listing.lines().map(|file| format!("{name}{file}")));
     }
     let mut texts = Vec::new();

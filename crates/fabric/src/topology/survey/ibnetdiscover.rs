@@ -8,6 +8,8 @@
 //! Switch  41 "S-b83fd20300c00040"  # "MF0;leaf1:MQM8700/U1" enhanced port 0 lid 2 lmc 0
 //! [1]  "H-b83fd20300a00010"[1](b83fd20300a00010)  # "node1 mlx5_0" lid 11 4xHDR
 //! ```
+//!
+//! ibsim's networks have the same form, with `Hca` for `Ca` and without comments.
 
 use std::collections::BTreeMap;
 
@@ -100,7 +102,9 @@ impl<'t> File<'_, '_, 't> {
             }
             let read = match line.split_once(char::is_whitespace) {
                 _ if line.starts_with('[') => self.port(at, line),
-                Some((kind @ ("Switch" | "Ca" | "Rt"), rest)) => self.node(at, kind, rest.trim()),
+                Some((kind @ ("Switch" | "Ca" | "Hca" | "Rt"), rest)) => {
+                    self.node(at, kind, rest.trim())
+                }
                 _ => {
                     self.field(at, line);
                     Ok(())
@@ -156,7 +160,7 @@ impl<'t> File<'_, '_, 't> {
         let is_aggregation = description.contains(AGGREGATION);
         let out = match kind {
             "Rt" => Some("router"),
-            "Ca" if is_aggregation => Some("aggregation node"),
+            "Ca" | "Hca" if is_aggregation => Some("aggregation node"),
             _ => None,
         };
         if let Some(kind) = out {
@@ -196,7 +200,7 @@ impl<'t> File<'_, '_, 't> {
         let (port, rest) = bracketed(line).ok_or_else(malformed)?;
         let (before, _) = rest.split_once('"').ok_or_else(malformed)?;
         let (peer, rest) = quoted(&rest[before.len()..]).ok_or_else(malformed)?;
-        let (peer_port, rest) = bracketed(rest).ok_or_else(malformed)?;
+        let (peer_port, rest) = bracketed(rest.trim_start()).ok_or_else(malformed)?;
         let port = crate::text::integer(at.1, "port", port, 1, section.ports.max(1))?;
         let peer_port = crate::text::integer(at.1, "port", peer_port, 1, 254)?;
         let node = section.node;

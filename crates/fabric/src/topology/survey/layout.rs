@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use super::sheet::{End, Link, Node, Role, Sheet};
 use super::{Notice, Survey, SurveyOptions, matches};
-use crate::topology::{Cable, CableSpec, NodeId, Topology};
+use crate::topology::{Cable, CableSpec, NodeId, Topology, TopologyError};
 
 /// A node of the topology: a switch, a host, or one link of a host with several.
 struct Place {
@@ -31,12 +31,15 @@ pub(super) fn of(mut sheet: Sheet<'_>, options: &SurveyOptions) -> Result<Survey
     });
     let topology = assemble(&places, &links, options);
     if let Err(error) = topology.check() {
-        let mut text = error.to_string();
-        if places.iter().any(|it| it.is_host) {
-            text += "; a node that was taken for a host and forwards belongs in switch_names, one that \
-                     does not belong to the fabric in leave_out";
-        }
-        return Err(sheet.error((0, 0), text));
+        let next = match error {
+            TopologyError::Disconnected { .. } => {
+                "; a node that was taken for a host and forwards belongs in switch_names, one that does not belong to \
+                 the fabric in leave_out"
+            }
+            TopologyError::Count { field: "hosts", .. } => "; name the hosts in host_names",
+            _ => "",
+        };
+        return Err(sheet.error((0, 0), format!("{error}{next}")));
     }
     let notices = sheet.notices();
     Ok(Survey { topology, notices })

@@ -124,8 +124,8 @@ impl Reader<'_, '_, '_> {
     /// What one system tells.
     fn system(&mut self, at: At, system: &str, lldp: &Value) -> Result<(), Notice> {
         if let Some(first) = self.systems.insert(system.to_owned(), at) {
-            let first = self.sheet.error(first, "").to_string();
-            let text = format!("{system} has a file already, {}keep one", first);
+            let first = self.sheet.place(first, at);
+            let text = format!("{system} is there twice, first in {first}; keep one");
             return Err(self.sheet.error(at, text));
         }
         let interfaces = lldp.each().iter().flat_map(Value::entries);
@@ -152,6 +152,14 @@ impl Reader<'_, '_, '_> {
     fn interface(&mut self, at: At, system: &str, port: &str, value: &Value) -> Result<(), Notice> {
         let port = plain(port);
         self.look(at.0, value, INTERFACE, "an interface");
+        if let Some(via) = value
+            .get("via")
+            .and_then(Value::text)
+            .filter(|via| *via != "LLDP")
+        {
+            self.sheet.unknown(at, format!("neighbour found by {via}"));
+            return Ok(());
+        }
         let Some((name, chassis)) = value.get("chassis").and_then(chassis) else {
             let text = format!("{system}:{port} has a neighbour without chassis and is left out");
             self.sheet.notice(at, text);

@@ -110,9 +110,10 @@ impl<'a> Sheet<'a> {
 
     /// A line as messages refer to it: with its file, if that is another one.
     pub(super) fn place(&self, (file, line): At, from: At) -> String {
-        match file == from.0 {
-            true => format!("line {line}"),
-            false => format!("{}:{line}", self.files[file]),
+        match (file == from.0, line) {
+            (true, _) => format!("line {line}"),
+            (false, 0) => self.files[file].to_owned(),
+            (false, _) => format!("{}:{line}", self.files[file]),
         }
     }
 
