@@ -229,6 +229,11 @@ impl Fabric {
         self.net.deadlock()
     }
 
+    /// Returns the storms of pauses that the watchdog of the switches has found; see [`Network::storms`].
+    pub fn storms(&self) -> Vec<crate::Storms> {
+        self.net.storms()
+    }
+
     /// Cuts a cable, or repairs it. What is on it is lost, and so is what waits for it.
     pub fn set_up(&mut self, cable: usize, is_up: bool) {
         let (net, mut cards) = self.parts();

@@ -100,7 +100,7 @@ fn an_infiniband_fabric_has_its_names_ports_and_rates() {
     assert!(cables.contains(&"leaf2:36-spine2:4 100000".into()));
     assert_eq!(
         notices(&survey),
-        ["file:61: 2 aggregation nodes are left out"]
+        ["file:60: 2 aggregation nodes are left out"]
     );
 }
 
@@ -145,7 +145,7 @@ fn unknown_lines_and_fields_are_told_once_with_a_count() {
             "file:7: unknown field \"devicetype\", which is ignored, 14 times",
             "file:11: unknown line \"ibwarn:\", which is ignored",
             "file:13: unknown link width or speed \"fec=1\", which is ignored",
-            "file:67: 2 aggregation nodes are left out"
+            "file:66: 2 aggregation nodes are left out"
         ]
     );
 }
@@ -204,7 +204,7 @@ fn contradicting_infiniband_files_are_refused_on_their_line() {
             "Switch\t41 \"S-b83fd20300c00080\"",
             "Switch\t41 \"S-b83fd20300c00040\""
         ),
-        "file:23: S-b83fd20300c00040 is there twice, first on line 10; remove one"
+        "file:24: S-b83fd20300c00040 is there twice, first on line 10; remove one"
     );
     assert_eq!(
         error(
@@ -272,7 +272,7 @@ fn ports_and_cards_are_hosts_of_their_own_or_share_one() {
             "core-S01-U1"
         ]
     );
-    assert_eq!(notices(&alone), ["file:33: 1 router is left out"]);
+    assert_eq!(notices(&alone), ["file:32: 1 router is left out"]);
     let options = SurveyOptions {
         pairing: Some(ferroce_device::Pairing::Bond),
         ..options()
@@ -447,8 +447,8 @@ fn json0_and_bundles_say_the_same() {
     assert_eq!(
         notices(&survey),
         [
-            "all.json:3: neighbour found by CDPv2, which is ignored",
-            "all.json:3: unknown field \"shine\" of a port, which is ignored, 2 times"
+            "all.json:3: unknown field \"shine\" of a port, which is ignored, 2 times",
+            "all.json:5: neighbour found by CDPv2, which is ignored"
         ]
     );
 }
@@ -474,12 +474,12 @@ fn neighbours_that_contradict_each_other_are_refused() {
     };
     assert_eq!(
         with("lldp/gpu1.json", "\"Ethernet0\"", "\"Ethernet4\""),
-        "lldp/leaf1.json:52: leaf1:Ethernet0 leads to gpu1:ens1f0np0, but that leads to leaf1:etp1 on \
+        "lldp/leaf1.json:50: leaf1:Ethernet0 leads to gpu1:ens1f0np0, but that leads to leaf1:Ethernet4 on \
          lldp/gpu1.json:4; correct one of the files, or run lldpcli on both again"
     );
     assert_eq!(
         with("lldp/spine1.json", "\"Ethernet0\": {", "\"Ethernet96\": {"),
-        "lldp/leaf1.json:148: leaf1:Ethernet48 leads to Ethernet0 of spine1, whose file has no such interface; run \
+        "lldp/leaf1.json:150: leaf1:Ethernet48 leads to Ethernet0 of spine1, whose file has no such interface; run \
          lldpcli on both again, or add one of them to leave_out"
     );
     assert_eq!(

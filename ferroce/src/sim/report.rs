@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use ferroce_base::time::Span;
 use ferroce_fabric::Topology;
-use ferroce_fabric::results::{Ended, Fate, Results, Slowdown, Totals};
+use ferroce_fabric::results::{Ended, Fate, Results, Slowdown, Storm, Totals};
 use ferroce_fabric::scenario::Scenario;
 
 use crate::output::lines::{grouped, lines, wrapped};
@@ -153,7 +153,35 @@ fn totals(results: &Results) -> String {
         let circle = ports.join(", ");
         line("deadlock", format!("{circle} pause each other in a circle"));
     }
+    if !summary.storms.is_empty() {
+        line("PFC storms", storms(&summary.storms));
+    }
     text
+}
+
+/// The queues that were in storms of pauses, those with the most drops first.
+fn storms(all: &[Storm]) -> String {
+    /// As many as a reader looks at; `-j` has all.
+    const SHOWN: usize = 6;
+    let mut sorted: Vec<&Storm> = all.iter().collect();
+    sorted.sort_by_key(|it| std::cmp::Reverse(it.dropped));
+    let named = sorted.iter().take(SHOWN).map(|it| {
+        let [first, lasted] = [it.first_ns, it.lasted_ns].map(Span::from_nanos);
+        format!(
+            "{} (priority {}): {} from {} ms on, {} ms long, {} packets dropped",
+            it.port,
+            it.priority,
+            it.storms,
+            ms(Some(first)),
+            ms(Some(lasted)),
+            grouped(it.dropped)
+        )
+    });
+    let mut parts: Vec<String> = named.collect();
+    if let Some(more) = all.len().checked_sub(SHOWN).filter(|more| *more > 0) {
+        parts.push(format!("{more} more queues"));
+    }
+    parts.join("; ")
 }
 
 /// A length in thousands of bytes, as those of queues are given.
@@ -169,6 +197,7 @@ pub(super) fn loss_names(it: &Totals) -> Vec<String> {
     let losses = [
         (it.dropped_full, "dropped by full queues"),
         (it.dropped_lossless, "dropped for want of headroom"),
+        (it.dropped_storm, "dropped by the PFC watchdog"),
         (it.lost, "lost at random"),
         (it.lost_down, "lost on links that were down"),
         (it.corrupted, "corrupted"),

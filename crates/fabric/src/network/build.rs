@@ -11,6 +11,7 @@ use crate::line::{Line, Loss, Way};
 use crate::packets::Packets;
 use crate::route::Routes;
 use crate::rules::Rules;
+use crate::switch::watchdog::Watchdog;
 use crate::switch::{Switch, SwitchConfig};
 use crate::topology::{CableSpec, NodeId, RATE_MIN, Topology};
 
@@ -40,8 +41,9 @@ impl<P: Parcel> Network<P> {
             rules: Rules::default(),
             watch: Watch::default(),
             now: Time::ZERO,
-            events: EventQueue::new(hosts + 2 * lines.len(), horizon(&lines)),
+            events: EventQueue::new(hosts + 2 * lines.len() + 1, horizon(&lines)),
             switches: switches.collect(),
+            watchdog: switch.watchdog.map(Watchdog::new),
             lines,
             host_lines,
             packets: Packets::default(),

@@ -116,6 +116,13 @@ impl Scenario {
                 say(&format!("fault[{}].at", fault.entry), text);
             }
         }
+        if let Some(watchdog) = self.switch.watchdog.filter(|it| it.detection >= duration) {
+            let text = format!(
+                "the watchdog detects storms after {}, when the run is over: duration is {duration}",
+                watchdog.detection
+            );
+            say("switch.pfc.watchdog.detection", text);
+        }
         for (job, name) in self.workload.jobs.iter().enumerate() {
             let of_job = self
                 .workload

@@ -103,6 +103,11 @@ words! {
         HpccFlows = "hpcc-flows",
         HtsimFlows = "htsim-flows",
     }
+    /// What a watchdog does in a storm.
+    StormWord {
+        Drop = "drop",
+        Forward = "forward",
+    }
     /// A kind of fault.
     FaultKind {
         LinkDown = "link-down",
@@ -316,6 +321,29 @@ pub(super) const PFC: &[Key] = &[
         "resume_offset",
         Takes::Size,
         "It is resumed when it holds so much less; 3KiB.",
+    ),
+    key(
+        "watchdog",
+        Takes::Table(WATCHDOG),
+        "Ends storms: queues that stay paused; without it they stay so.",
+    ),
+];
+
+pub(super) const WATCHDOG: &[Key] = &[
+    key(
+        "detection",
+        Takes::Time,
+        "A queue that stays paused so long is in a storm; 200ms.",
+    ),
+    key(
+        "restoration",
+        Takes::Time,
+        "It is restored after so long without pauses; twice detection.",
+    ),
+    key(
+        "action",
+        Takes::Words(StormWord::WORDS),
+        "What happens to its packets meanwhile: dropped, or sent in spite of the pauses; drop.",
     ),
 ];
 

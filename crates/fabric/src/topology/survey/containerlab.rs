@@ -114,8 +114,12 @@ const BRIDGES: &[&str] = &["bridge", "ovs-bridge"];
 
 pub(super) fn read(sheet: &mut Sheet<'_>, files: &[SurveyFile<'_>]) -> Result<(), Notice> {
     for (index, file) in files.iter().enumerate() {
-        let root = Value::parse(file.text)
-            .map_err(|error| sheet.error((index, error.line), error.text))?;
+        let root = Value::parse(file.text).map_err(|mut error| {
+            if file.text.contains("{{") {
+                error.text += "; a template must be rendered first";
+            }
+            sheet.error((index, error.line), error.text)
+        })?;
         File {
             sheet: &mut *sheet,
             index,

@@ -341,6 +341,7 @@ impl Reader<'_, '_, '_> {
         if other.neighbour == told.system && !other.is_used && returned.is_none_or(|it| it == at) {
             return Ok(far);
         }
+        let known = returned.map(|it| self.told[it].port.as_str());
         let text = format!(
             "{}:{} leads to {}:{}, but that leads to {}:{} on {}; correct one of the files, or run lldpcli on both \
              again",
@@ -349,7 +350,9 @@ impl Reader<'_, '_, '_> {
             other.system,
             other.port,
             other.neighbour,
-            other.far_ports.first().map_or("?", String::as_str),
+            known
+                .or_else(|| other.far_ports.first().map(String::as_str))
+                .unwrap_or("?"),
             self.sheet.place(other.at, told.at)
         );
         Err(self.sheet.error(told.at, text))

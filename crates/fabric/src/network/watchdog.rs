@@ -1,0 +1,83 @@
+//! The watchdog of the switches: what it sees, and what it does to a network.
+
+use super::Network;
+use crate::frame::Parcel;
+use crate::switch::PRIORITIES;
+use crate::switch::watchdog::{StormAction, Storms, Verdict};
+use crate::topology::NodeId;
+
+impl<P: Parcel> Network<P> {
+    /// Returns the storms of pauses of all queues that had some; none without a watchdog.
+    pub fn storms(&self) -> Vec<Storms> {
+        let watchdog = self.watchdog.as_ref();
+        watchdog.map_or(Vec::new(), |it| it.storms(self.now))
+    }
+
+    /// Something has come to a port's queues, has left them, or is wanted or not.
+    #[cold]
+    pub(super) fn show_watchdog(&mut self, switch: usize, port: u16) {
+        let Some(watchdog) = &mut self.watchdog else {
+            return;
+        };
+        let switch = &self.switches[switch];
+        let port = &switch.ports[usize::from(port)];
+        let (held, unwanted) = port.held();
+        if held == 0 && watchdog.is_idle() {
+            return;
+        }
+        let lossless = switch.config.lossless;
+        for priority in (0..PRIORITIES as u8).filter(|it| lossless >> it & 1 != 0) {
+            let is_in = |mask: u8| mask & 1 << priority != 0;
+            watchdog.look(
+                self.now,
+                (port.line, priority),
+                is_in(held),
+                is_in(unwanted),
+            );
+        }
+        let next = watchdog.next();
+        self.events.set(self.watchdog_event(), next);
+    }
+
+    /// Deadlines of the watchdog have come.
+    pub(super) fn run_watchdog(&mut self) {
+        while let Some(watchdog) = &mut self.watchdog
+            && let Some(((line, priority), verdict)) = watchdog.expire(self.now)
+        {
+            let discards = watchdog.config.action == StormAction::Drop;
+            let (node, port) = self.lines[line as usize].way.from;
+            let switch = self.switch_index(NodeId(node));
+            let is_storm = verdict == Verdict::Storm;
+            self.switches[switch].set_storm(port, priority, is_storm, discards);
+            if is_storm && discards {
+                self.drop_queue(switch, port, (line, priority));
+            }
+            self.serve(switch, port);
+        }
+        let next = self.watchdog.as_ref().and_then(|it| it.next());
+        self.events.set(self.watchdog_event(), next);
+    }
+
+    fn drop_queue(&mut self, switch: usize, port: u16, queue: (u32, u8)) {
+        let dropped = self.switches[switch].drop_queue(port, queue.1);
+        self.count_storm_drops(queue, dropped.len() as u64);
+        for (frame, resumes) in dropped {
+            self.lose(frame.packet);
+            if resumes {
+                self.tell_pause(switch, frame.ingress);
+            }
+        }
+    }
+
+    /// Frames of a queue in a storm were dropped.
+    pub(super) fn count_storm_drops(&mut self, queue: (u32, u8), frames: u64) {
+        if let Some(watchdog) = &mut self.watchdog {
+            watchdog.count_dropped(queue, frames);
+        }
+    }
+
+    /// Where the event queue keeps when the watchdog has something to do.
+    fn watchdog_event(&self) -> u32 {
+        (self.host_lines.len() + 2 * self.lines.len()) as u32
+    }
+}
