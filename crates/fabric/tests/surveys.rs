@@ -211,7 +211,7 @@ fn contradicting_infiniband_files_are_refused_on_their_line() {
             "[1]\t\"H-b83fd20300a00010\"[1]",
             "[1]\t\"H-b83fd20300a00010\""
         ),
-        "file:11: invalid line of a port \"[1]\t\"H-b83fd20300a00010\"(b83fd20300a00...\": must be [PORT], the node at \
+        "file:11: invalid line of a port \"[1]\t\"H-b83fd20300a00010\"(b83fd20300a0001...\": must be [PORT], the node at \
          the other end in quotes, and its [PORT]"
     );
     assert!(
@@ -478,9 +478,18 @@ fn neighbours_that_contradict_each_other_are_refused() {
          lldp/gpu1.json:4; correct one of the files, or run lldpcli on both again"
     );
     assert_eq!(
-        with("lldp/spine1.json", "\"Ethernet0\": {", "\"Ethernet96\": {"),
-        "lldp/leaf1.json:150: leaf1:Ethernet48 leads to Ethernet0 of spine1, whose file has no such interface; run \
-         lldpcli on both again, or add one of them to leave_out"
+        with("lldp/spine1.json", "\"leaf1\": {", "\"leaf9\": {"),
+        "lldp/leaf1.json:150: leaf1:Ethernet48 leads to spine1:Ethernet0, but that leads to leaf9:etp13 on \
+         lldp/spine1.json:50; correct one of the files, or run lldpcli on both again"
+    );
+    let other = LLDP[3]
+        .1
+        .replace("ens1f0np0", "ens9")
+        .replace("\"Ethernet0\"", "\"swp1\"");
+    assert_eq!(
+        lldp(&[LLDP[0], LLDP[1], LLDP[2], ("lldp/gpu1.json", &other)]).unwrap_err(),
+        "lldp/leaf1.json:50: leaf1:Ethernet0 leads to ens1f0np0 of gpu1, whose file has no such interface: it has \
+         ens9; run lldpcli on both again, or add one of them to leave_out"
     );
     assert_eq!(
         with("lldp/leaf2.json", "\"Ethernet4\": {", "\"Ethernet0\": {"),

@@ -328,10 +328,15 @@ impl Reader<'_, '_, '_> {
                 .far_ports
                 .first()
                 .map_or("an unknown port", String::as_str);
+            let known = self.told.iter().filter(|it| it.system == told.neighbour);
+            let known: Vec<_> = known.map(|it| it.port.as_str()).take(8).collect();
             let text = format!(
-                "{}:{} leads to {port} of {}, whose file has no such interface; run lldpcli on both again, or add one \
-                 of them to leave_out",
-                told.system, told.port, told.neighbour
+                "{}:{} leads to {port} of {}, whose file has no such interface: it has {}; run lldpcli on both again, \
+                 or add one of them to leave_out",
+                told.system,
+                told.port,
+                told.neighbour,
+                known.join(", ")
             );
             return Err(self.sheet.error(told.at, text));
         };
