@@ -390,8 +390,7 @@ impl<P: Parcel> Network<P> {
         };
         let line = switch.ports[usize::from(egress)].line;
         if switch.discards(egress, frame.priority) {
-            self.count_storm_drops((line, frame.priority), 1);
-            return self.lose(frame.packet);
+            return self.discard(index, line, frame);
         }
         if self.lines[line as usize].free_at <= self.now && switch.passes(egress, frame.priority) {
             return self.send(line, frame);

@@ -393,12 +393,10 @@ impl Switch {
         port.set_unwanted(port.rest.unwanted);
     }
 
-    /// Whether frames of a priority that come for a port are dropped, because it is in a storm. Counts it.
+    /// Whether frames of a priority that come for a port are dropped, because it is in a storm.
     #[inline]
-    pub(crate) fn discards(&mut self, egress: u16, priority: u8) -> bool {
-        let discards = self.ports[usize::from(egress)].discarding & 1 << priority != 0;
-        self.counters.dropped_storm += u64::from(discards);
-        discards
+    pub(crate) fn discards(&self, egress: u16, priority: u8) -> bool {
+        self.ports[usize::from(egress)].discarding & 1 << priority != 0
     }
 
     /// Whether frames wait at a port that its other end does not want.
@@ -445,13 +443,6 @@ impl Switch {
         queue.bytes = 0;
         let frames = std::mem::take(&mut queue.frames).into_iter();
         frames.map(|frame| (frame, self.release(&frame))).collect()
-    }
-
-    /// Drops what waits in a queue that is in a storm; the same as [`Self::flush_queue`].
-    pub(crate) fn drop_queue(&mut self, egress: u16, priority: u8) -> Vec<(Frame, bool)> {
-        let dropped = self.flush_queue(egress, priority);
-        self.counters.dropped_storm += dropped.len() as u64;
-        dropped
     }
 
     /// Gives back memory that traffic has taken.

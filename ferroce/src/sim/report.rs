@@ -1,5 +1,6 @@
 //! The report of a run as text.
 
+use std::cmp::Reverse;
 use std::fmt::Write as _;
 
 use ferroce_base::time::Span;
@@ -153,35 +154,39 @@ fn totals(results: &Results) -> String {
         let circle = ports.join(", ");
         line("deadlock", format!("{circle} pause each other in a circle"));
     }
-    if !summary.storms.is_empty() {
-        line("PFC storms", storms(&summary.storms));
+    for (at, storms) in storms(&summary.storms).into_iter().enumerate() {
+        line(if at == 0 { "PFC storms" } else { "" }, storms);
     }
     text
 }
 
 /// The queues that were in storms of pauses, those with the most drops first.
-fn storms(all: &[Storm]) -> String {
+fn storms(all: &[Storm]) -> Vec<String> {
     /// As many as a reader looks at; `-j` has all.
-    const SHOWN: usize = 6;
+    const SHOWN: usize = 8;
     let mut sorted: Vec<&Storm> = all.iter().collect();
-    sorted.sort_by_key(|it| std::cmp::Reverse(it.dropped));
-    let named = sorted.iter().take(SHOWN).map(|it| {
+    sorted.sort_by_key(|it| Reverse(it.dropped));
+    let is_one_priority = all.iter().all(|it| it.priority == all[0].priority);
+    let row = |it: &&Storm| {
+        let priority = match is_one_priority {
+            true => String::new(),
+            false => format!(" priority {}", it.priority),
+        };
         let [first, lasted] = [it.first_ns, it.lasted_ns].map(Span::from_nanos);
         format!(
-            "{} (priority {}): {} from {} ms on, {} ms long, {} packets dropped",
+            "{}{priority}: {} from {} ms on, {} ms, {} dropped",
             it.port,
-            it.priority,
-            it.storms,
+            grouped(it.storms.into()),
             ms(Some(first)),
             ms(Some(lasted)),
             grouped(it.dropped)
         )
-    });
-    let mut parts: Vec<String> = named.collect();
+    };
+    let mut rows: Vec<String> = sorted.iter().take(SHOWN).map(row).collect();
     if let Some(more) = all.len().checked_sub(SHOWN).filter(|more| *more > 0) {
-        parts.push(format!("{more} more queues"));
+        rows.push(format!("and {more} more queues"));
     }
-    parts.join("; ")
+    rows
 }
 
 /// A length in thousands of bytes, as those of queues are given.

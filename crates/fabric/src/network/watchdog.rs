@@ -1,9 +1,9 @@
 //! The watchdog of the switches: what it sees, and what it does to a network.
 
 use super::Network;
-use crate::frame::Parcel;
+use crate::frame::{Frame, Parcel};
 use crate::switch::PRIORITIES;
-use crate::switch::watchdog::{StormAction, Storms, Verdict};
+use crate::switch::watchdog::{QueueId, StormAction, Storms, Verdict};
 use crate::topology::NodeId;
 
 impl<P: Parcel> Network<P> {
@@ -58,9 +58,17 @@ impl<P: Parcel> Network<P> {
         self.events.set(self.watchdog_event(), next);
     }
 
-    fn drop_queue(&mut self, switch: usize, port: u16, queue: (u32, u8)) {
-        let dropped = self.switches[switch].drop_queue(port, queue.1);
-        self.count_storm_drops(queue, dropped.len() as u64);
+    /// Drops a frame that has come for a queue in a storm.
+    #[cold]
+    pub(super) fn discard(&mut self, switch: usize, line: u32, frame: Frame) {
+        self.count_dropped(switch, (line, frame.priority), 1);
+        self.lose(frame.packet);
+    }
+
+    /// Drops what waits in a queue in a storm.
+    fn drop_queue(&mut self, switch: usize, port: u16, queue: QueueId) {
+        let dropped = self.switches[switch].flush_queue(port, queue.1);
+        self.count_dropped(switch, queue, dropped.len() as u64);
         for (frame, resumes) in dropped {
             self.lose(frame.packet);
             if resumes {
@@ -69,8 +77,8 @@ impl<P: Parcel> Network<P> {
         }
     }
 
-    /// Frames of a queue in a storm were dropped.
-    pub(super) fn count_storm_drops(&mut self, queue: (u32, u8), frames: u64) {
+    fn count_dropped(&mut self, switch: usize, queue: QueueId, frames: u64) {
+        self.switches[switch].counters.dropped_storm += frames;
         if let Some(watchdog) = &mut self.watchdog {
             watchdog.count_dropped(queue, frames);
         }

@@ -136,7 +136,7 @@ impl Watchdog {
             return Some((id, Verdict::Storm));
         };
         if let Some(storms) = self.storms.get_mut(&id) {
-            storms.lasted = storms.lasted + now.since(since);
+            storms.lasted += now.since(since);
         }
         Some((id, Verdict::Restored))
     }

@@ -336,7 +336,11 @@ impl Reader<'_, '_, '_> {
                 told.system,
                 told.port,
                 told.neighbour,
-                known.join(", ")
+                if known.is_empty() {
+                    "none".into()
+                } else {
+                    known.join(", ")
+                }
             );
             return Err(self.sheet.error(told.at, text));
         };
