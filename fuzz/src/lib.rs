@@ -62,7 +62,7 @@ pub use sweep::sweep;
 pub type Target = fn(&[u8]);
 
 /// The targets by name.
-pub const TARGETS: [(&str, Target); 17] = [
+pub const TARGETS: [(&str, Target); 18] = [
     ("packet", packet),
     ("register", register),
     ("mlxreg", mlxreg),

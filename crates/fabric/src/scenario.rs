@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `keys` | the table of all keys |
 //! | `names` | hosts and cables by name |
+//! | `survey` | topologies from what tools write about a fabric |
 //! | `topology`, `switches`, `device`, `job`, `fault` | one table of the file each |
 //! | `check` | finds what can never happen, or is certainly fatal |
 //! | `load` | whether cables carry the messages that arrive |
@@ -41,6 +42,7 @@ mod keys;
 mod load;
 mod names;
 mod schema;
+mod survey;
 mod switches;
 mod topology;
 

@@ -7,10 +7,11 @@ use ferroce_device::Pairing;
 use toml::de::DeValue;
 
 use super::keys::{self, HostLinks, TopologyKind as Kind};
+use super::survey;
 use crate::text::Resolver;
 use crate::topology::{
     CableSpec, Dumbbell, FatTree, HpccTopology, LeafSpine, NamedCable, NodeId, Notice, RailPod,
-    Survey, SurveyFile, SurveyOptions, Tool, Topology, TopologyError,
+    Topology, TopologyError,
 };
 use ferroce_base::toml_file::{NANOS_MAX, Reader, Section};
 
@@ -32,7 +33,7 @@ const COUNTS: &[(Kind, &[&str])] = &[
 pub(super) struct Found {
     pub(super) topology: Topology,
     /// What the nodes of a file have become that has numbers of its own.
-    nodes: Option<Vec<NodeId>>,
+    pub(super) nodes: Option<Vec<NodeId>>,
     /// What of a file was left out, or not understood.
     pub(super) notices: Vec<Notice>,
 }
@@ -75,26 +76,10 @@ pub(super) fn read<'t>(
         "has no meaning for this kind",
     );
     let before = reader.problem_count();
-    let found = match kind {
-        Kind::Hpcc => hpcc(reader, &section, pairing, resolve),
-        Kind::IbNetDiscover => surveyed(
-            reader,
-            &section,
-            Tool::IbNetDiscover,
-            cables,
-            pairing,
-            resolve,
-        ),
-        Kind::Containerlab => surveyed(
-            reader,
-            &section,
-            Tool::Containerlab,
-            cables,
-            pairing,
-            resolve,
-        ),
-        Kind::Lldp => surveyed(reader, &section, Tool::Lldp, cables, pairing, resolve),
-        Kind::List => list(reader, &section, cables.0, pairing),
+    let found = match (kind, survey::tool(kind)) {
+        (_, Some(tool)) => survey::read(reader, &section, tool, cables, pairing, resolve),
+        (Kind::Hpcc, _) => hpcc(reader, &section, pairing, resolve),
+        (Kind::List, _) => list(reader, &section, cables.0, pairing),
         _ => build(reader, &section, kind, cables)
             .and_then(|topology| match pairing {
                 Some(pairing) => topology.with_second_links(pairing),
@@ -147,56 +132,8 @@ fn hpcc<'t>(
     })
 }
 
-/// The files that a tool has written about a fabric.
-fn surveyed<'t>(
-    reader: &mut Reader<'t>,
-    section: &Section<'t>,
-    tool: Tool,
-    (host_cable, fabric_cable): (CableSpec, CableSpec),
-    pairing: Option<Pairing>,
-    resolve: &mut Resolver<'_>,
-) -> Result<Found, String> {
-    let mut names = Vec::new();
-    for name in words(reader, section, "file") {
-        if !name.ends_with('/') {
-            names.push(name);
-            continue;
-        }
-        let listing = resolve(&name).map_err(|error| format!("cannot list {name}: {error}"))?;
-        if listing.is_empty() {
-            return Err(format!("{name} has no files; write one for each system"));
-        }
-        names.extend(listing.lines().map(|file| format!("{name}{file}")));
-    }
-    let mut texts = Vec::new();
-    for name in &names {
-        texts.push(resolve(name).map_err(|error| format!("cannot read {name}: {error}"))?);
-    }
-    if texts.is_empty() || texts.len() > 1 && tool != Tool::Lldp {
-        return Err(format!("{} files: must be one file", texts.len()));
-    }
-    let files = names.iter().zip(&texts);
-    let files: Vec<_> = files
-        .map(|(name, text)| SurveyFile { name, text })
-        .collect();
-    let options = SurveyOptions {
-        hosts: words(reader, section, "host_names"),
-        switches: words(reader, section, "switch_names"),
-        left_out: words(reader, section, "leave_out"),
-        pairing,
-        host_cable,
-        fabric_cable,
-    };
-    let survey = Survey::read(tool, &files, &options).map_err(|error| error.to_string())?;
-    Ok(Found {
-        topology: survey.topology,
-        nodes: None,
-        notices: survey.notices,
-    })
-}
-
 /// The words of a list, or the one in its place.
-fn words<'t>(reader: &mut Reader<'t>, section: &Section<'t>, name: &str) -> Vec<String> {
+pub(super) fn words<'t>(reader: &mut Reader<'t>, section: &Section<'t>, name: &str) -> Vec<String> {
     let values = reader.list(section, name).unwrap_or_default();
     let mut words = Vec::new();
     for value in values {
@@ -304,7 +241,7 @@ const FAT_TREE: &[&str] = &[
 fn idle(kind: Kind, section: &Section<'_>) -> Vec<&'static str> {
     let needed = needed(kind, section);
     let always = ["kind", "rate", "delay"];
-    let is_surveyed = matches!(kind, Kind::IbNetDiscover | Kind::Containerlab | Kind::Lldp);
+    let is_surveyed = survey::tool(kind).is_some();
     let may = |name: &str| match name {
         "host_names" | "switch_names" => is_surveyed || kind == Kind::List,
         "leave_out" => is_surveyed,
