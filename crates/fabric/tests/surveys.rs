@@ -221,7 +221,7 @@ fn contradicting_infiniband_files_are_refused_on_their_line() {
     );
 }
 
-/// A card with two ports, a server with two cards, switches that nobody has named, and a chassis.
+/// A card with two ports, a server with two cards, switches without names, and a chassis.
 const CARDS: &str = r#"
 sysimgguid=0x1
 Switch 36 "S-0000000000000001" # "SwitchIB Mellanox Technologies" base port 0 lid 1 lmc 0

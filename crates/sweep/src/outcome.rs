@@ -52,7 +52,7 @@ pub struct Outcome {
     pub spurious: u64,
     /// CNPs sent.
     pub cnps: u64,
-    /// Packets that switches dropped, for want of room or in a storm of pauses.
+    /// Packets that switches dropped, for lack of room or in a storm of pauses.
     pub dropped: u64,
     /// Packets that links lost, or that were sent to one that was down.
     pub lost: u64,

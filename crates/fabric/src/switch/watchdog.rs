@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_moves_is_not_in_a_storm() {
+    fn queues_that_move_are_not_in_a_storm() {
         let mut it = watchdog();
         it.look(at(0), QUEUE, true, true);
         it.look(at(100), QUEUE, true, true);

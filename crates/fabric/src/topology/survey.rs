@@ -6,6 +6,7 @@
 //! | `containerlab` | a containerlab topology file (YAML) |
 //! | `lldp` | `lldpcli show neighbors -f json` of several systems |
 //! | `document` | YAML and JSON, with lines |
+//! | `file`, `options` | what is read, what is wrong in it, and what it does not say |
 //! | `sheet` | what has been read: nodes, ports and links, each with its line |
 //! | `layout` | which nodes are hosts, what they are called, and the topology |
 //!
@@ -14,20 +15,17 @@
 
 mod containerlab;
 mod document;
+mod file;
 mod ibnetdiscover;
 mod layout;
 mod lldp;
+mod options;
 mod sheet;
 
-use std::fmt;
-
-use ferroce_device::Pairing;
-
+pub use self::file::{FILE_BYTES_MAX, Notice, SurveyFile};
+pub use self::options::SurveyOptions;
 use self::sheet::Sheet;
-use super::{CableSpec, Topology};
-
-/// The maximum size of a file, bytes.
-pub const FILE_BYTES_MAX: usize = 64 << 20;
+use super::Topology;
 
 /// What a file is, by the tool that writes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,32 +38,6 @@ pub enum Tool {
     Lldp,
 }
 
-/// What the files do not say.
-#[derive(Clone, PartialEq, Debug)]
-pub struct SurveyOptions {
-    /// Nodes that are hosts, whatever the file says. A `*` stands for any characters.
-    pub hosts: Vec<String>,
-    /// Nodes that are switches, whatever the file says, in the same form.
-    pub switches: Vec<String>,
-    /// Nodes to leave out with their links, and ports (`node:port`), in the same form.
-    pub left_out: Vec<String>,
-    /// What the second link of a host is. Without it, each link of a host is a host of its own.
-    pub pairing: Option<Pairing>,
-    /// Cables of hosts. A rate that the file has goes before this one.
-    pub host_cable: CableSpec,
-    /// Cables between switches, in the same way.
-    pub fabric_cable: CableSpec,
-}
-
-/// A file that was read.
-#[derive(Clone, Copy, Debug)]
-pub struct SurveyFile<'a> {
-    /// Its name, for messages; with [`Tool::Lldp`], also that of the system that it was written on.
-    pub name: &'a str,
-    /// Its content.
-    pub text: &'a str,
-}
-
 /// A topology that was read from files.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Survey {
@@ -74,29 +46,6 @@ pub struct Survey {
     /// What was left out, or not understood.
     pub notices: Vec<Notice>,
 }
-
-/// What is wrong in a file: the reason why it is refused, or something that is left out.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Notice {
-    /// The name of the file.
-    pub file: String,
-    /// The line, from 1, if it is about one.
-    pub line: Option<usize>,
-    /// What it is, and what to do about it.
-    pub text: String,
-}
-
-impl fmt::Display for Notice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { file, line, text } = self;
-        match line {
-            Some(line) => write!(f, "{file}:{line}: {text}"),
-            None => write!(f, "{file}: {text}"),
-        }
-    }
-}
-
-impl std::error::Error for Notice {}
 
 impl Survey {
     /// Reads the files that a tool has written: one, or with [`Tool::Lldp`] one for each system.
@@ -125,50 +74,7 @@ impl Survey {
             Tool::Containerlab => containerlab::read(&mut sheet, files)?,
             Tool::Lldp => lldp::read(&mut sheet, files, &options.left_out)?,
         }
-        layout::of(sheet, options)
-    }
-}
-
-/// Whether a text is what a pattern says, in which a `*` stands for any characters.
-fn matches(pattern: &str, text: &str) -> bool {
-    let mut parts = pattern.split('*');
-    let Some(mut rest) = text.strip_prefix(parts.next().unwrap_or_default()) else {
-        return false;
-    };
-    let Some(last) = parts.next_back() else {
-        return rest.is_empty();
-    };
-    for part in parts {
-        match rest.find(part) {
-            Some(at) => rest = &rest[at + part.len()..],
-            None => return false,
-        }
-    }
-    rest.ends_with(last)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn stars_stand_for_any_characters() {
-        let found = [
-            ("leaf1", "leaf1"),
-            ("*", ""),
-            ("leaf*", "leaf1"),
-            ("*:eth0", "h1:eth0"),
-            ("l*f*-*1", "leaf-a-11"),
-            ("a**", "a"),
-        ];
-        assert!(found.iter().all(|(pattern, text)| matches(pattern, text)));
-        let missed = [
-            ("leaf1", "leaf11"),
-            ("leaf*", "aleaf"),
-            ("a*a", "a"),
-            ("*x", "y"),
-            ("", "a"),
-        ];
-        assert!(!missed.iter().any(|(pattern, text)| matches(pattern, text)));
+        let (topology, notices) = layout::of(sheet, options)?;
+        Ok(Self { topology, notices })
     }
 }

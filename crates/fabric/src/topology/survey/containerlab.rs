@@ -20,8 +20,8 @@ use ferroce_base::units::{Quantity, RATE, TIME};
 use ferroce_dcqcn::Rate;
 
 use super::document::{Content, Entry, Value};
+use super::file::{Notice, SurveyFile};
 use super::sheet::{At, End, Link, Node, Role, Sheet, plain};
-use super::{Notice, SurveyFile};
 use crate::topology::{DELAY_MAX, RATE_MIN};
 
 /// Keys that a file may have, with what is in them; only some of them say something about the fabric.

@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_document_is_refused_on_its_line() {
+    fn malformed_documents_are_refused_on_their_line() {
         let error = |text: &str| {
             let error = Value::parse(text).unwrap_err();
             format!("{}: {}", error.line, error.text)

@@ -15,8 +15,8 @@ use std::collections::BTreeMap;
 
 use ferroce_dcqcn::Rate;
 
+use super::file::{Notice, SurveyFile};
 use super::sheet::{At, End, Link, Node, Role, Sheet};
-use super::{Notice, SurveyFile};
 use crate::text::ReadError;
 
 /// What a lane carries by the name of its speed, Mb/s: data, without the line code (8b/10b up to QDR,
@@ -52,7 +52,7 @@ struct Section {
     ports: u32,
 }
 
-/// A link as one end tells of it.
+/// A link as one end reports it.
 struct Told<'t> {
     at: At,
     node: usize,

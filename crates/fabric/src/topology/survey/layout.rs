@@ -3,8 +3,9 @@
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
+use super::file::Notice;
+use super::options::{SurveyOptions, matches};
 use super::sheet::{End, Link, Node, Role, Sheet};
-use super::{Notice, Survey, SurveyOptions, matches};
 use crate::topology::{Cable, CableSpec, NodeId, Topology, TopologyError};
 
 /// A node of the topology: a switch, a host, or one link of a host with several.
@@ -18,8 +19,11 @@ struct Place {
     links: Vec<(usize, usize)>,
 }
 
-/// The topology of what was read.
-pub(super) fn of(mut sheet: Sheet<'_>, options: &SurveyOptions) -> Result<Survey, Notice> {
+/// The topology of what was read, and what was left out or not understood.
+pub(super) fn of(
+    mut sheet: Sheet<'_>,
+    options: &SurveyOptions,
+) -> Result<(Topology, Vec<Notice>), Notice> {
     let links = std::mem::take(&mut sheet.links);
     let links = kept(&mut sheet, links, options);
     let mut places = places(&mut sheet, &links, options)?;
@@ -42,7 +46,7 @@ pub(super) fn of(mut sheet: Sheet<'_>, options: &SurveyOptions) -> Result<Survey
         return Err(sheet.error((0, 0), format!("{error}{next}")));
     }
     let notices = sheet.notices();
-    Ok(Survey { topology, notices })
+    Ok((topology, notices))
 }
 
 impl Place {

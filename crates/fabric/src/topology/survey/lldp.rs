@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The system that a file is from is the file's name, without directory and ending. A file may also be an
-//! object of several systems by their names. Both ends of a link tell of it if both have files; each names the
+//! object of several systems by their names. Both ends of a link report it if both have files; each names the
 //! other's port by its identifier, which may be a MAC address, or by its description.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -15,8 +15,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use ferroce_dcqcn::Rate;
 
 use super::document::{Entry, Value};
+use super::file::{Notice, SurveyFile};
+use super::options::matches;
 use super::sheet::{At, End, Link, Node, Role, Sheet, plain};
-use super::{Notice, SurveyFile, matches};
 
 /// The fields that entries may have.
 const INTERFACE: &[&str] = &[
@@ -54,7 +55,7 @@ const PORT: &[&str] = &[
 /// The capabilities of systems that forward.
 const FORWARDING: &[&str] = &["Bridge", "Router"];
 
-/// What a system tells of one of its interfaces.
+/// What a system reports about one of its interfaces.
 struct Told {
     system: String,
     port: String,
@@ -90,10 +91,10 @@ pub(super) fn read(
 struct Reader<'s, 'f, 'o> {
     sheet: &'s mut Sheet<'f>,
     left_out: &'o [String],
-    /// Systems that have told of their neighbours.
+    /// Systems that have reported their neighbours.
     systems: BTreeMap<String, At>,
     told: Vec<Told>,
-    /// Whether systems forward, as their neighbours tell.
+    /// Whether systems forward, as their neighbours report.
     roles: HashMap<String, bool>,
 }
 
@@ -121,7 +122,7 @@ impl Reader<'_, '_, '_> {
         Ok(())
     }
 
-    /// What one system tells.
+    /// What one system reports.
     fn system(&mut self, at: At, system: &str, lldp: &Value) -> Result<(), Notice> {
         if let Some(first) = self.systems.insert(system.to_owned(), at) {
             let first = self.sheet.place(first, at);

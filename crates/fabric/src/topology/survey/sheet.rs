@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use ferroce_base::time::Span;
 use ferroce_dcqcn::Rate;
 
-use super::{Notice, SurveyFile};
+use super::file::{Notice, SurveyFile};
 
 /// A file, by its index, and a line of it from 1; 0 for the whole file.
 pub(super) type At = (usize, usize);
@@ -44,7 +44,7 @@ pub(super) struct End {
 #[derive(Clone, Debug)]
 pub(super) struct Link {
     pub(super) ends: [End; 2],
-    /// Which ends have told of it.
+    /// Which ends have reported it.
     pub(super) told: [bool; 2],
     pub(super) rate: Option<Rate>,
     pub(super) delay: Option<Span>,
@@ -139,7 +139,7 @@ impl<'a> Sheet<'a> {
         format!("{}:{}", self.nodes[end.node].key, end.port)
     }
 
-    /// Adds what the first end of a link tells of it, or confirms what the other end has told.
+    /// Adds a link that its first end reports, or confirms one that the other end has reported.
     pub(super) fn tell(&mut self, link: Link) -> Result<(), Notice> {
         let [a, b] = &link.ends;
         if a.node == b.node {
@@ -163,7 +163,7 @@ impl<'a> Sheet<'a> {
                 Ok(())
             }
             [one, other] => {
-                // The port that is known to lead elsewhere, or that tells of the same twice.
+                // The port that is known to lead elsewhere, or that reports the same link twice.
                 let (end, known) = match (one, other) {
                     (Some(known), _) => (a, known),
                     (None, known) => (b, known.unwrap_or_default()),
@@ -183,7 +183,7 @@ impl<'a> Sheet<'a> {
         }
     }
 
-    /// Whether the end that tells of a link has not done so before.
+    /// Whether the end that reports a link has not done so before.
     fn is_news(&self, known: usize, link: &Link) -> bool {
         let known = &self.links[known];
         (0..2).any(|end| known.ends[end] == link.ends[0] && !known.told[end])
