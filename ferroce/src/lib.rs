@@ -26,6 +26,7 @@ mod put;
 mod reg;
 mod registers;
 pub mod run;
+mod scenario_files;
 pub mod serve;
 mod sim;
 mod spelling;

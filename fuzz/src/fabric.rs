@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use ferroce_fabric::topology::{CableSpec, HpccTopology};
+use ferroce_fabric::topology::{CableSpec, HpccTopology, Survey, SurveyFile, SurveyOptions, Tool};
 use ferroce_fabric::workload::WorkloadError;
 use ferroce_fabric::{Rate, ReadError, Routes, Span, Topology, Workload};
 
@@ -24,14 +24,54 @@ pub fn hpcc_topology(data: &[u8]) {
     assert_eq!(hosts, topology.hosts as usize);
     match topology.check() {
         Err(error) => assert!(!error.to_string().is_empty()),
-        Ok(()) if topology.hosts > HOSTS || topology.switches() == 0 => {}
-        Ok(()) => {
-            let routes = Routes::new(&topology, |_| true);
-            for src in 0..topology.hosts {
-                let hops = |dst| routes.hops(src, dst);
-                assert!((0..topology.hosts).all(|dst| hops(dst).is_some()));
-            }
+        Ok(()) => all_reach_each_other(&topology),
+    }
+}
+
+/// Any text is what a tool has written about a fabric, or is refused, on a line that it has; in what is read all
+/// hosts reach each other. The first byte chooses the tool.
+pub fn survey(data: &[u8]) {
+    let Some((first, text)) = data.split_first() else {
+        return;
+    };
+    let tools = [Tool::IbNetDiscover, Tool::Containerlab, Tool::Lldp];
+    let tool = tools[usize::from(*first) % tools.len()];
+    let text = String::from_utf8_lossy(text);
+    let cable = CableSpec::new(Rate::from_mbps(100_000), Span::ZERO);
+    let options = SurveyOptions {
+        hosts: vec!["h*".into()],
+        switches: vec!["s*".into()],
+        left_out: vec!["*:eth0".into()],
+        pairing: None,
+        host_cable: cable,
+        fabric_cable: cable,
+    };
+    let files = [SurveyFile {
+        name: "file.json",
+        text: &text,
+    }];
+    match Survey::read(tool, &files, &options) {
+        Ok(survey) => {
+            assert_eq!(survey.topology.check(), Ok(()));
+            all_reach_each_other(&survey.topology);
         }
+        Err(error) => {
+            assert!(!error.text.is_empty());
+            // A text may end in a line that has nothing.
+            let lines = text.lines().count() + 1;
+            assert!(error.line.is_none_or(|line| (1..=lines).contains(&line)));
+        }
+    }
+}
+
+fn all_reach_each_other(topology: &Topology) {
+    if topology.hosts > HOSTS || topology.switches() == 0 {
+        return;
+    }
+    let routes = Routes::new(topology, |_| true);
+    for src in 0..topology.hosts {
+        let hops = |dst| routes.hops(src, dst);
+        assert!((0..topology.hosts).all(|dst| hops(dst).is_some()));
     }
 }
 

@@ -13,6 +13,7 @@
 //! | [`mlxreg`] | any text is register content or is refused; only bits that it names are written |
 //! | [`congestion`] | any record, command or text gives parameters in range or is refused, and comes back as it was read |
 //! | [`hpcc_topology`] | any text is a topology or is refused on one of its lines; in a topology that passes its check, all hosts reach each other |
+//! | [`survey`] | any text is what ibnetdiscover, containerlab or lldpcli writes, or is refused on one of its lines; all hosts of what is read reach each other |
 //! | [`hpcc_flows`], [`htsim_matrix`] | any text is a list of flows or is refused on one of its lines; a list that is read can be run, or its cycles are found |
 //! | [`fault`] | any text is fault rules or is refused with a reason; rules that are read come back as they were written, and only effects that a target can have are due |
 //! | [`fwctl`] | an ioctl on the node of a device ends with an answer or an error, and writes only to the program's buffers |
@@ -44,7 +45,7 @@ pub use capture::capture;
 pub use cm::cm;
 pub use congestion::congestion;
 pub use cursor::Cursor;
-pub use fabric::{hpcc_flows, hpcc_topology, htsim_matrix};
+pub use fabric::{hpcc_flows, hpcc_topology, htsim_matrix, survey};
 pub use fault::fault;
 pub use fwctl::fwctl;
 pub use mlxreg::mlxreg;
@@ -61,7 +62,7 @@ pub use sweep::sweep;
 pub type Target = fn(&[u8]);
 
 /// The targets by name.
-pub const TARGETS: [(&str, Target); 17] = [
+pub const TARGETS: [(&str, Target); 18] = [
     ("packet", packet),
     ("register", register),
     ("mlxreg", mlxreg),
@@ -69,6 +70,7 @@ pub const TARGETS: [(&str, Target); 17] = [
     ("fault", fault),
     ("fwctl", fwctl),
     ("hpcc_topology", hpcc_topology),
+    ("survey", survey),
     ("hpcc_flows", hpcc_flows),
     ("htsim_matrix", htsim_matrix),
     ("capture", capture),

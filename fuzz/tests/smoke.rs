@@ -171,6 +171,11 @@ fn hpcc_topology() {
 }
 
 #[test]
+fn survey() {
+    smoke("survey", 20_000);
+}
+
+#[test]
 fn hpcc_flows() {
     smoke("hpcc_flows", 50_000);
 }

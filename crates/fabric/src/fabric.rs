@@ -354,6 +354,14 @@ impl Fabric {
         deadlock(&self.nets(), self.topology.cables.len())
     }
 
+    /// Returns the storms of pauses of all queues that had some; none without a watchdog of the switches.
+    pub fn storms(&self) -> Vec<crate::Storms> {
+        let nets = self.parts.iter().map(|part| &part.net);
+        let mut storms: Vec<_> = nets.flat_map(Network::storms).collect();
+        storms.sort_by_key(|it| (it.port, it.priority));
+        storms
+    }
+
     fn nets(&self) -> Vec<&Network<Outgoing>> {
         self.parts.iter().map(|part| &part.net).collect()
     }

@@ -78,6 +78,7 @@ pub use play::{ConnectionLook, JobConfig, JobOutcome, OnError, Outcome, Player, 
 pub use route::Routes;
 pub use rules::{Fate, Rules};
 pub use simulation::{Fault, Recording, Sample, Samples, Simulation, Standing};
+pub use switch::watchdog::{StormAction, Storms, WatchdogConfig};
 pub use switch::{PRIORITIES, Routing, Schedule, SwitchConfig, SwitchCounters};
 pub use text::ReadError;
 pub use topology::{Cable, NodeId, Topology};

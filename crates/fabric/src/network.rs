@@ -6,6 +6,7 @@ mod cables;
 mod deadlock;
 mod inspect;
 mod watch;
+mod watchdog;
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,6 +26,7 @@ use crate::line::{Item, Line};
 use crate::packets::Packets;
 use crate::route::{Routes, pick, place};
 use crate::rules::Rules;
+use crate::switch::watchdog::Watchdog;
 use crate::switch::{Routing, Switch, SwitchConfig};
 use crate::topology::{NodeId, Topology};
 
@@ -96,9 +98,11 @@ pub struct Network<P> {
     pub rules: Rules<P>,
     pub(crate) watch: Watch<P>,
     now: Time,
-    /// Those of the hosts, then those of the ports that lines leave by, then those of the lines' ends.
+    /// Those of the hosts, then those of the ports that lines leave by, then those of the lines' ends, then that of
+    /// the watchdog.
     events: EventQueue,
     switches: Vec<Switch>,
+    watchdog: Option<Watchdog>,
     /// Two for each cable: from its first end, and from its second.
     lines: Vec<Line>,
     /// The lines that leave each host, by the numbers of its links; [`NO_LINE`] in place of the second
@@ -148,8 +152,10 @@ impl<P: Parcel> Network<P> {
                 self.kick(ends, source);
             } else if source < hosts + lines {
                 self.depart(source - hosts);
-            } else {
+            } else if source < hosts + 2 * lines {
                 self.arrive(ends, source - hosts - lines);
+            } else {
+                self.run_watchdog();
             }
             if ends.has_news() {
                 break;
@@ -402,6 +408,9 @@ impl<P: Parcel> Network<P> {
             return self.lose(&frame);
         };
         let line = switch.ports[usize::from(egress)].line;
+        if switch.discards(egress, frame.priority) {
+            return self.discard(index, line, frame);
+        }
         if self.lines[line as usize].free_at <= self.now && switch.passes(egress, frame.priority) {
             return self.send(line, frame);
         }
@@ -458,6 +467,9 @@ impl<P: Parcel> Network<P> {
 
     /// Something has come to a port's queues, or is allowed to leave them.
     fn serve(&mut self, switch: usize, port: u16) {
+        if self.watchdog.is_some() {
+            self.show_watchdog(switch, port);
+        }
         let port = &self.switches[switch].ports[usize::from(port)];
         if !port.is_ready() {
             return;

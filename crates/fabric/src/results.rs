@@ -39,6 +39,8 @@ pub struct Summary {
     /// The ports that waited for each other in the end, each for the next one, because switches had paused them
     /// in a circle (PFC); null if none did. Named like those of `worst_queue`.
     pub deadlock: Option<Vec<String>>,
+    /// The storms of pauses that the watchdog of the switches (`switch.pfc.watchdog`) has found, by queue.
+    pub storms: Vec<Storm>,
     /// Waits that ended in a retransmission by adaptive retransmission, in the bins that the device's
     /// histogram has after power-on.
     pub histogram: Vec<Bin>,
@@ -126,6 +128,8 @@ pub struct Totals {
     pub dropped_full: u64,
     /// The same for priorities that are paused: their headroom is too small.
     pub dropped_lossless: u64,
+    /// Packets dropped by the watchdog of the switches, in storms of pauses.
+    pub dropped_storm: u64,
     /// Packets lost on cables at random.
     pub lost: u64,
     /// Packets lost because a cable was down.
@@ -166,6 +170,24 @@ pub struct WorstQueue {
     pub port: String,
     /// Its length.
     pub bytes: u64,
+}
+
+/// The storms of pauses of one queue.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Storm {
+    /// The queue's port, named like those of `worst_queue`.
+    pub port: String,
+    /// Its priority.
+    pub priority: u8,
+    /// How many there were.
+    pub storms: u32,
+    /// When the first one was detected.
+    pub first_ns: u64,
+    /// How long all of them lasted together, from detection to restoration or to the end of the run.
+    pub lasted_ns: u64,
+    /// Packets dropped in them.
+    pub dropped: u64,
 }
 
 /// A bin of the histogram.
@@ -295,6 +317,7 @@ impl Results {
             slowdown: slowdown(&flows),
             worst_queue: worst_queue(simulation),
             deadlock: deadlock(simulation),
+            storms: storms(simulation),
             histogram: histogram(&timeouts),
             samples_cut_short: simulation.samples.is_cut_short,
         };
@@ -453,6 +476,7 @@ fn totals(simulation: &Simulation) -> Totals {
         let counters = fabric.switch(NodeId(switch));
         totals.dropped_full += counters.dropped_full;
         totals.dropped_lossless += counters.dropped_lossless;
+        totals.dropped_storm += counters.dropped_storm;
         totals.unreachable += counters.unreachable;
         totals.marked += counters.marked;
     }
@@ -487,12 +511,24 @@ fn deadlock(simulation: &Simulation) -> Option<Vec<String>> {
     Some(fabric.deadlock()?.into_iter().map(name).collect())
 }
 
-/// The name of one direction of a cable: its ends in that order.
+fn storms(simulation: &Simulation) -> Vec<Storm> {
+    let fabric = &simulation.fabric;
+    let of_queue = |it: crate::Storms| Storm {
+        port: line_name(fabric.topology(), it.port.0, it.port.1),
+        priority: it.priority,
+        storms: it.count,
+        first_ns: it.first.as_nanos(),
+        lasted_ns: it.lasted.as_nanos(),
+        dropped: it.dropped,
+    };
+    fabric.storms().into_iter().map(of_queue).collect()
+}
+
+/// The name of one direction of a cable: the port that it leaves, and the node at its end.
 #[must_use]
 pub fn line_name(topology: &crate::Topology, cable: usize, end: usize) -> String {
-    let ends = topology.cables[cable].ends;
-    let [from, to] = [ends[end], ends[1 - end]].map(|node| topology.name(node));
-    format!("{from}-{to}")
+    let to = topology.name(topology.cables[cable].ends[1 - end]);
+    format!("{}-{to}", topology.port_name(cable, end))
 }
 
 fn histogram(timeouts: &[TimeoutRow]) -> Vec<Bin> {

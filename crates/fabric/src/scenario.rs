@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `keys` | the table of all keys |
 //! | `names` | hosts and cables by name |
+//! | `survey` | topologies from what tools write about a fabric |
 //! | `topology`, `switches`, `device`, `job`, `fault` | one table of the file each |
 //! | `check` | finds what can never happen, or is certainly fatal |
 //! | `load` | whether cables carry the messages that arrive |
@@ -41,6 +42,7 @@ mod keys;
 mod load;
 mod names;
 mod schema;
+mod survey;
 mod switches;
 mod topology;
 
@@ -59,7 +61,7 @@ pub use self::estimate::Estimate;
 pub use self::fault::FaultSpan;
 pub use self::schema::json_schema;
 pub use crate::text::Resolver;
-use crate::topology::Topology;
+use crate::topology::{Notice, Topology};
 use crate::{
     Fabric, FabricConfig, Fault, JobConfig, Player, Recording, Simulation, SwitchConfig, Workload,
 };
@@ -97,6 +99,8 @@ pub struct Scenario {
     pub hash: u64,
     /// The lines of the file's keys, by their path.
     lines: BTreeMap<String, usize>,
+    /// What of the topology's files was left out, or not understood.
+    notices: Vec<Notice>,
 }
 
 /// The error for a file that is not a scenario that can be run.
@@ -225,6 +229,7 @@ fn read_all<'t>(
         recording,
         hash: 0,
         lines: BTreeMap::new(),
+        notices: found.notices,
     })
 }
 

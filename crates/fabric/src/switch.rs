@@ -1,5 +1,7 @@
 //! Switches: output queues by priority, one shared buffer, marks, and pauses.
 
+pub(crate) mod watchdog;
+
 use std::collections::VecDeque;
 
 use ferroce_dcqcn::CongestionPoint;
@@ -7,6 +9,7 @@ use ferroce_device::Trust;
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
+use self::watchdog::WatchdogConfig;
 use crate::frame::{Ecn, Frame};
 
 /// Number of priorities of a port (IEEE 802.1Q).
@@ -29,6 +32,8 @@ pub struct SwitchConfig {
     pub pause_alpha_log2: i8,
     /// It is resumed when it takes this much less.
     pub resume_offset_bytes: u64,
+    /// What ends storms of pauses, if something does.
+    pub watchdog: Option<WatchdogConfig>,
     /// A queue of another priority drops frames that would make it take more than 2^n of the free
     /// part.
     pub drop_alpha_log2: i8,
@@ -76,6 +81,7 @@ impl Default for SwitchConfig {
             headroom_bytes: 100 << 10,
             pause_alpha_log2: -3,
             resume_offset_bytes: 3 << 10,
+            watchdog: None,
             drop_alpha_log2: 0,
             schedule: Schedule::Strict,
             cuts_through: false,
@@ -95,6 +101,8 @@ pub struct SwitchCounters {
     pub dropped_full: u64,
     /// Frames dropped because a paused priority had no headroom: the headroom is too small.
     pub dropped_lossless: u64,
+    /// Frames dropped because the watchdog had found a storm of pauses.
+    pub dropped_storm: u64,
     /// Frames without a route.
     pub unreachable: u64,
     /// Maximum use of the buffer, bytes.
@@ -129,10 +137,12 @@ pub(crate) struct Port {
     pub(crate) line: u32,
     /// Priorities that have frames, a bit each.
     waiting: u8,
-    /// Priorities that the other end wants no frames of.
+    /// Priorities that the other end wants no frames of and gets none of.
     paused: u8,
     /// Priorities that the other end was told not to send.
     pub(crate) pausing: u8,
+    /// Priorities whose frames are dropped, because they are in a storm.
+    discarding: u8,
     rest: Box<PortQueues>,
 }
 
@@ -146,6 +156,10 @@ struct PortQueues {
     deficits: [u64; PRIORITIES],
     /// The longest that a queue has been, bytes.
     queue_max: u64,
+    /// Priorities that the other end wants no frames of.
+    unwanted: u8,
+    /// Priorities that are in a storm.
+    storming: u8,
 }
 
 impl Port {
@@ -155,6 +169,7 @@ impl Port {
             waiting: 0,
             paused: 0,
             pausing: 0,
+            discarding: 0,
             rest: Box::default(),
         }
     }
@@ -163,6 +178,16 @@ impl Port {
     #[inline]
     pub(crate) fn is_ready(&self) -> bool {
         self.waiting & !self.paused != 0
+    }
+
+    /// Priorities that have frames which the other end does not want, and those that it wants paused.
+    pub(crate) fn held(&self) -> (u8, u8) {
+        (self.waiting & self.paused, self.rest.unwanted)
+    }
+
+    fn set_unwanted(&mut self, priorities: u8) {
+        self.rest.unwanted = priorities;
+        self.paused = priorities & !self.rest.storming;
     }
 
     /// Bytes that wait.
@@ -357,7 +382,25 @@ impl Switch {
 
     /// The other end of a port wants no frames of these priorities, and of no others.
     pub(crate) fn set_paused(&mut self, port: u16, priorities: u8) {
-        self.ports[usize::from(port)].paused = priorities;
+        self.ports[usize::from(port)].set_unwanted(priorities);
+    }
+
+    /// A priority of a port is in a storm of pauses, or no longer. It ignores them, and what comes for it is
+    /// dropped if `discards`.
+    pub(crate) fn set_storm(&mut self, port: u16, priority: u8, is_storm: bool, discards: bool) {
+        let port = &mut self.ports[usize::from(port)];
+        let bit = 1 << priority;
+        port.rest.storming &= !bit;
+        port.discarding &= !bit;
+        port.rest.storming |= if is_storm { bit } else { 0 };
+        port.discarding |= if is_storm && discards { bit } else { 0 };
+        port.set_unwanted(port.rest.unwanted);
+    }
+
+    /// Whether frames of a priority that come for a port are dropped, because it is in a storm.
+    #[inline]
+    pub(crate) fn discards(&self, egress: u16, priority: u8) -> bool {
+        self.ports[usize::from(egress)].discarding & 1 << priority != 0
     }
 
     /// Whether frames wait at a port that its other end does not want.
@@ -389,20 +432,21 @@ impl Switch {
     /// Takes all frames that wait at a port, whose line is down. The second value is a bit for each
     /// port that may be told to pause less.
     pub(crate) fn flush(&mut self, egress: u16) -> Vec<(Frame, bool)> {
-        let mut flushed = Vec::new();
-        self.ports[usize::from(egress)].paused = 0;
-        for priority in 0..PRIORITIES {
-            let queue = &mut self.ports[usize::from(egress)].rest.queues[priority];
-            queue.bytes = 0;
-            let frames = std::mem::take(&mut queue.frames);
-            flushed.extend(
-                frames
-                    .into_iter()
-                    .map(|frame| (frame, self.release(&frame))),
-            );
-        }
-        self.ports[usize::from(egress)].waiting = 0;
-        flushed
+        self.ports[usize::from(egress)].set_unwanted(0);
+        let priorities = 0..PRIORITIES as u8;
+        priorities
+            .flat_map(|priority| self.flush_queue(egress, priority))
+            .collect()
+    }
+
+    /// The same for one priority.
+    pub(crate) fn flush_queue(&mut self, egress: u16, priority: u8) -> Vec<(Frame, bool)> {
+        let port = &mut self.ports[usize::from(egress)];
+        port.waiting &= !(1 << priority);
+        let queue = &mut port.rest.queues[usize::from(priority)];
+        queue.bytes = 0;
+        let frames = std::mem::take(&mut queue.frames).into_iter();
+        frames.map(|frame| (frame, self.release(&frame))).collect()
     }
 
     /// Gives back memory that traffic has taken.
@@ -432,7 +476,7 @@ impl Switch {
     /// Frames that have come to it, except for those discarded with a port's queues.
     pub(crate) fn taken(&self) -> u64 {
         let it = &self.counters;
-        let dropped = it.dropped_full + it.dropped_lossless + it.unreachable;
+        let dropped = it.dropped_full + it.dropped_lossless + it.dropped_storm + it.unreachable;
         self.frames() + it.forwarded + dropped
     }
 

@@ -3,7 +3,8 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
-/// Reads a file that a scenario refers to. Returns its text, or why it cannot be read.
+/// Reads a file that a scenario refers to. Returns its text, or why it cannot be read. A name that ends in a
+/// slash is a directory, whose text is the names of its files, one a line.
 pub type Resolver<'a> = dyn FnMut(&str) -> Result<String, String> + 'a;
 
 /// The reason why a text could not be read, and its line.

@@ -2,8 +2,9 @@
 //!
 //! A [`Topology`] is plain data: hosts, switches and the cables between them. It comes from a
 //! builder ([`Topology::pair`], [`Topology::star`], [`Dumbbell`], [`LeafSpine`], [`FatTree`],
-//! [`RailPod`], [`Topology::from_list`]), from a file ([`HpccTopology`]), or is constructed
-//! directly; [`Topology::check`] checks whether it can be simulated.
+//! [`RailPod`], [`Topology::from_list`]), from a file ([`HpccTopology`]), from what tools write about a
+//! fabric that exists ([`Survey`]), or is constructed directly; [`Topology::check`] checks whether it can be
+//! simulated.
 //!
 //! ```
 //! use ferroce_fabric::topology::{CableSpec, LeafSpine};
@@ -35,6 +36,7 @@ mod ports;
 mod rail;
 mod second;
 mod simple;
+mod survey;
 
 use ferroce_base::time::Span;
 use ferroce_base::units::Probability;
@@ -50,6 +52,7 @@ pub use self::list::NamedCable;
 pub use self::ports::{Port, Ports};
 pub use self::rail::RailPod;
 pub use self::simple::Dumbbell;
+pub use self::survey::{FILE_BYTES_MAX, Notice, Survey, SurveyFile, SurveyOptions, Tool};
 
 /// The maximum number of hosts in a topology.
 pub const HOSTS_MAX: u32 = 1 << 16;
@@ -130,6 +133,8 @@ pub struct Topology {
     pub names: Vec<String>,
     /// All cables. Their order numbers the ports of each node, see [`Ports`].
     pub cables: Vec<Cable>,
+    /// The names of the ports at both ends of each cable, if they have names; else empty.
+    pub port_names: Vec<[String; 2]>,
 }
 
 impl Topology {
@@ -151,6 +156,17 @@ impl Topology {
     /// Returns the name of a node, or an empty string if there is no such node.
     pub fn name(&self, node: NodeId) -> &str {
         self.names.get(node.0 as usize).map_or("", String::as_str)
+    }
+
+    /// Returns the name of the port at an end of a cable (0 or 1): that of its node and, after a colon, its own
+    /// if it has one: `leaf1:33`.
+    #[must_use]
+    pub fn port_name(&self, cable: usize, end: usize) -> String {
+        let node = self.name(self.cables[cable].ends[end]);
+        match self.port_names.get(cable) {
+            Some(ports) => format!("{node}:{}", ports[end]),
+            None => node.to_owned(),
+        }
     }
 
     /// Returns the node with this name. This searches all names.

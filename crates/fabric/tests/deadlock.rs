@@ -85,6 +85,61 @@ fn without_pauses_there_is_none() {
     assert_eq!(results.summary.deadlock, None);
 }
 
+fn watched(action: &str) -> String {
+    let watchdog = format!(
+        "watchdog = {{ detection = '200ms', restoration = '400ms', action = '{action}' }} }}"
+    );
+    PFC.replace(" }", &format!(", {watchdog}"))
+}
+
+/// The same circle as above.
+#[test]
+fn a_watchdog_that_drops_breaks_the_circle() {
+    let text = circle(5, 2, &watched("drop")).replace("duration = '1s'", "duration = '5s'");
+    let results = run(&text, |_| {});
+    let summary = &results.summary;
+    assert_eq!(summary.deadlock, None);
+    let is_done = |job: &ferroce_fabric::results::Job| job.fate == Fate::Finished;
+    assert!(summary.jobs.iter().all(is_done), "{:?}", summary.jobs);
+    let between_switches = |port: &str| port.chars().filter(|it| *it == 's').count() == 2;
+    assert!(summary.storms.iter().all(|it| between_switches(&it.port)));
+    let first = summary.storms.iter().map(|it| it.first_ns).min();
+    assert!(first.is_some_and(|at| (200_000_000..210_000_000).contains(&at)));
+    let dropped: u64 = summary.storms.iter().map(|it| it.dropped).sum();
+    assert!(dropped > 0 && summary.totals.dropped_storm == dropped);
+    // Pauses have ended with the circle, and the queues are restored after that.
+    let lasted = summary.storms.iter().map(|it| it.lasted_ns);
+    assert!(lasted.min().is_some_and(|it| it >= 400_000_000));
+    assert!(
+        summary.totals.timeouts > 0,
+        "what was dropped is sent again"
+    );
+}
+
+#[test]
+fn a_watchdog_that_forwards_breaks_the_circle_too() {
+    let text = circle(5, 2, &watched("forward")).replace("duration = '1s'", "duration = '5s'");
+    let results = run(&text, |_| {});
+    let summary = &results.summary;
+    assert_eq!(summary.deadlock, None);
+    let is_done = |job: &ferroce_fabric::results::Job| job.fate == Fate::Finished;
+    assert!(summary.jobs.iter().all(is_done));
+    assert!(!summary.storms.is_empty());
+    assert_eq!(
+        summary.totals.dropped_storm, 0,
+        "nothing is dropped where the storm is"
+    );
+}
+
+#[test]
+fn a_watchdog_finds_no_storm_in_pauses_that_end() {
+    let with = run(&circle(5, 1, &watched("drop")), |_| {});
+    let without = run(&circle(5, 1, PFC), |_| {});
+    assert_eq!(with.summary.storms, []);
+    assert_eq!(with.summary.totals, without.summary.totals);
+    assert_eq!(with.summary.jobs, without.summary.jobs);
+}
+
 /// Neighbours do not depend on each other, however much they pause.
 #[test]
 fn a_circle_without_transit_has_none() {

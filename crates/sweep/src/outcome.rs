@@ -52,7 +52,7 @@ pub struct Outcome {
     pub spurious: u64,
     /// CNPs sent.
     pub cnps: u64,
-    /// Packets that found no room in a switch.
+    /// Packets that switches dropped, for lack of room or in a storm of pauses.
     pub dropped: u64,
     /// Packets that links lost, or that were sent to one that was down.
     pub lost: u64,
@@ -180,7 +180,7 @@ pub const METRICS: &[Metric] = &[
         spurious,
         "packets sent again though the receiver had executed them and no answer was lost"
     ),
-    count!(dropped, "packets that found no room in a switch"),
+    count!(dropped, "packets that switches dropped"),
     count!(lost, "packets that links lost"),
     count!(marked, "packets that switches marked"),
     count!(cnps, "CNPs sent"),
@@ -283,7 +283,8 @@ impl Outcome {
         }
         for switch in topology.hosts..topology.nodes() {
             let counters = fabric.switch(NodeId(switch));
-            it.dropped += counters.dropped_full + counters.dropped_lossless;
+            it.dropped +=
+                counters.dropped_full + counters.dropped_lossless + counters.dropped_storm;
             it.marked += counters.marked;
         }
         for line in 0..2 * topology.cables.len() {

@@ -1,10 +1,11 @@
 //! The report of a run as text.
 
+use std::cmp::Reverse;
 use std::fmt::Write as _;
 
 use ferroce_base::time::Span;
 use ferroce_fabric::Topology;
-use ferroce_fabric::results::{Ended, Fate, Results, Slowdown, Totals};
+use ferroce_fabric::results::{Ended, Fate, Results, Slowdown, Storm, Totals};
 use ferroce_fabric::scenario::Scenario;
 
 use crate::output::lines::{grouped, lines, wrapped};
@@ -153,7 +154,39 @@ fn totals(results: &Results) -> String {
         let circle = ports.join(", ");
         line("deadlock", format!("{circle} pause each other in a circle"));
     }
+    for (at, storms) in storms(&summary.storms).into_iter().enumerate() {
+        line(if at == 0 { "PFC storms" } else { "" }, storms);
+    }
     text
+}
+
+/// The queues that were in storms of pauses, those with the most drops first.
+fn storms(all: &[Storm]) -> Vec<String> {
+    /// As many as a reader looks at; `-j` has all.
+    const SHOWN: usize = 8;
+    let mut sorted: Vec<&Storm> = all.iter().collect();
+    sorted.sort_by_key(|it| Reverse(it.dropped));
+    let is_one_priority = all.iter().all(|it| it.priority == all[0].priority);
+    let row = |it: &&Storm| {
+        let priority = match is_one_priority {
+            true => String::new(),
+            false => format!(" priority {}", it.priority),
+        };
+        let [first, lasted] = [it.first_ns, it.lasted_ns].map(Span::from_nanos);
+        format!(
+            "{}{priority}: {} from {} ms on, {} ms, {} dropped",
+            it.port,
+            grouped(it.storms.into()),
+            ms(Some(first)),
+            ms(Some(lasted)),
+            grouped(it.dropped)
+        )
+    };
+    let mut rows: Vec<String> = sorted.iter().take(SHOWN).map(row).collect();
+    if let Some(more) = all.len().checked_sub(SHOWN).filter(|more| *more > 0) {
+        rows.push(format!("and {more} more queues"));
+    }
+    rows
 }
 
 /// A length in thousands of bytes, as those of queues are given.
@@ -169,6 +202,7 @@ pub(super) fn loss_names(it: &Totals) -> Vec<String> {
     let losses = [
         (it.dropped_full, "dropped by full queues"),
         (it.dropped_lossless, "dropped for want of headroom"),
+        (it.dropped_storm, "dropped by the PFC watchdog"),
         (it.lost, "lost at random"),
         (it.lost_down, "lost on links that were down"),
         (it.corrupted, "corrupted"),

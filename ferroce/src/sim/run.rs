@@ -116,8 +116,8 @@ impl Run {
         match (standing, &results.summary.deadlock) {
             (Standing::Running, _) => Err(Failure::Program(130, "interrupted\n".into())),
             (_, Some(ports)) => Err(Failure::broken(format_args!(
-                "deadlock: {} pause each other in a circle (PFC); use paths that make no circle, or a priority \
-                 that is not in switch.pfc.priorities",
+                "deadlock: {} pause each other in a circle (PFC); use paths that make no circle, a priority that is \
+                 not in switch.pfc.priorities, or switch.pfc.watchdog",
                 ports.join(", ")
             ))),
             (_, None) => Ok(()),

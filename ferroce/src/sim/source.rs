@@ -10,6 +10,7 @@ use ferroce_fabric::scenario::{self, Scenario, ScenarioError};
 
 use crate::output::Failure;
 use crate::output::lines::finding;
+use crate::scenario_files;
 
 macro_rules! built_in {
     ($name:literal) => {
@@ -122,7 +123,7 @@ impl Source {
             let Some(directory) = &self.directory else {
                 return Err("built-in scenarios refer to no files".into());
             };
-            fs::read_to_string(directory.join(name)).map_err(|error| error.to_string())
+            scenario_files::read(&directory.join(name)).map_err(|error| error.to_string())
         })
     }
 

@@ -8,6 +8,7 @@ use ferroce_sweep::{Plan, PlanError, Problem, Sweep};
 
 use crate::output::lines::finding;
 use crate::output::{Failure, Output};
+use crate::scenario_files;
 
 /// The version that makes and runs plans.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -150,7 +151,7 @@ impl Which {
             ))
         })?;
         make(file, &sweep, &scenario, &text, |name| {
-            read(&scenario.with_file_name(name))
+            scenario_files::read(&scenario.with_file_name(name)).map_err(|error| error.to_string())
         })
     }
 }

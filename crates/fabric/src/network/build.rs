@@ -15,6 +15,7 @@ use crate::line::{Line, Loss, Way};
 use crate::packets::Packets;
 use crate::route::Routes;
 use crate::rules::Rules;
+use crate::switch::watchdog::Watchdog;
 use crate::switch::{Switch, SwitchConfig};
 use crate::topology::{CableSpec, Division, NodeId, Part, Ports, RATE_MIN, Topology};
 
@@ -118,8 +119,9 @@ impl Plan<'_> {
             rules: Rules::default(),
             watch: Watch::default(),
             now: Time::ZERO,
-            events: EventQueue::new(hosts.len() + 2 * lines.len(), horizon(&lines)),
+            events: EventQueue::new(hosts.len() + 2 * lines.len() + 1, horizon(&lines)),
             switches: switches.collect(),
+            watchdog: self.config.switch.watchdog.map(Watchdog::new),
             host_lines: host_lines.collect(),
             lines,
             packets: Packets::default(),

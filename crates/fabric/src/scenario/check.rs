@@ -37,6 +37,9 @@ impl Scenario {
             let line = self.line(path);
             findings.push(Finding { line, text });
         };
+        for notice in &self.notices {
+            say("topology.file", notice.to_string());
+        }
         self.check_times(&mut say);
         self.check_late_faults(&mut say);
         self.check_load(&mut say);
@@ -112,6 +115,13 @@ impl Scenario {
                 );
                 say(&format!("fault[{}].at", fault.entry), text);
             }
+        }
+        if let Some(watchdog) = self.switch.watchdog.filter(|it| it.detection >= duration) {
+            let text = format!(
+                "the watchdog detects storms after {}, when the run is over: duration is {duration}",
+                watchdog.detection
+            );
+            say("switch.pfc.watchdog.detection", text);
         }
         for (job, name) in self.workload.jobs.iter().enumerate() {
             let of_job = self

@@ -25,6 +25,8 @@ pub(super) enum Takes {
     Hosts,
     /// One host: name or number.
     Host,
+    /// A file, or several.
+    Files,
     /// Cables: names of two nodes.
     Links,
     /// A list of values described in words.
@@ -76,6 +78,9 @@ words! {
         RailPod = "rail-pod",
         List = "list",
         Hpcc = "hpcc",
+        IbNetDiscover = "ibnetdiscover",
+        Containerlab = "containerlab",
+        Lldp = "lldp",
     }
     /// What the second link of each host is.
     HostLinks {
@@ -97,6 +102,11 @@ words! {
         Poisson = "poisson",
         HpccFlows = "hpcc-flows",
         HtsimFlows = "htsim-flows",
+    }
+    /// What a watchdog does in a storm.
+    StormWord {
+        Drop = "drop",
+        Forward = "forward",
     }
     /// A kind of fault.
     FaultKind {
@@ -185,10 +195,24 @@ pub(super) const TOPOLOGY: &[Key] = &[
     key(
         "host_links",
         Takes::Words(HostLinks::WORDS),
-        "What the second link of each host is; list, hpcc: of those with two cables. Hosts have one.",
+        "What the second link of each host is; with host names or a file: of those with two cables. Hosts have one.",
     ),
-    key("host_names", Takes::List, "list: the hosts."),
-    key("switch_names", Takes::List, "list: the switches."),
+    key(
+        "host_names",
+        Takes::List,
+        "list: the hosts; containerlab, lldp, ibnetdiscover: nodes that are hosts, whatever the file says, \
+         with * for any characters.",
+    ),
+    key(
+        "switch_names",
+        Takes::List,
+        "list: the switches; containerlab, lldp, ibnetdiscover: nodes that are switches, in the same form.",
+    ),
+    key(
+        "leave_out",
+        Takes::List,
+        "containerlab, lldp, ibnetdiscover: nodes to leave out with their links, and ports such as \"*:eth0\".",
+    ),
     key(
         "cables",
         Takes::List,
@@ -196,10 +220,15 @@ pub(super) const TOPOLOGY: &[Key] = &[
     ),
     key(
         "file",
-        Takes::Text,
-        "hpcc: a topology file of HPCC's simulator, relative to the scenario.",
+        Takes::Files,
+        "What the tool of this kind has written, relative to the scenario; hpcc: a topology file of HPCC's \
+         simulator; lldp: a list of files, or a directory with a slash at the end.",
     ),
-    key("rate", Takes::Rate, "Of every cable; 100Gbit."),
+    key(
+        "rate",
+        Takes::Rate,
+        "Of every cable that has none in the file; 100Gbit.",
+    ),
     key("delay", Takes::Time, "Of every cable, one way; 1us."),
     key(
         "fabric_rate",
@@ -292,6 +321,29 @@ pub(super) const PFC: &[Key] = &[
         "resume_offset",
         Takes::Size,
         "It is resumed when it holds so much less; 3KiB.",
+    ),
+    key(
+        "watchdog",
+        Takes::Table(WATCHDOG),
+        "Ends storms: queues that stay paused; without it they stay so.",
+    ),
+];
+
+pub(super) const WATCHDOG: &[Key] = &[
+    key(
+        "detection",
+        Takes::Time,
+        "A queue that stays paused so long is in a storm; 200ms.",
+    ),
+    key(
+        "restoration",
+        Takes::Time,
+        "It is restored after so long without pauses; twice detection.",
+    ),
+    key(
+        "action",
+        Takes::Words(StormWord::WORDS),
+        "What happens to its packets meanwhile: dropped, or sent in spite of the pauses; drop.",
     ),
 ];
 

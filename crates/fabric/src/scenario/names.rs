@@ -58,7 +58,7 @@ pub(super) fn read_hosts<'t>(
         };
         let all = || (given == "all").then(|| 0..=topology.hosts.saturating_sub(1));
         let one = || host_named(&given, topology).map(|host| host..=host);
-        match all().or_else(|| range(&given, topology)).or_else(one) {
+        match all().or_else(one).or_else(|| range(&given, topology)) {
             Some(range) => hosts.extend(range),
             None => {
                 let must = hosts_there_are(topology);
@@ -101,9 +101,9 @@ pub(super) fn read_links<'t>(
     Some(cables)
 }
 fn host_named(text: &str, topology: &Topology) -> Option<u32> {
-    let number = text.parse().ok().filter(|host| *host < topology.hosts);
-    let named = || topology.find(text).filter(|node| topology.is_host(*node));
-    number.or_else(|| named().map(|NodeId(host)| host))
+    let named = topology.find(text).filter(|node| topology.is_host(*node));
+    let number = || text.parse().ok().filter(|host| *host < topology.hosts);
+    named.map(|NodeId(host)| host).or_else(number)
 }
 
 fn range(text: &str, topology: &Topology) -> Option<RangeInclusive<u32>> {
@@ -157,25 +157,61 @@ fn of<T>(cables: impl Iterator<Item = (usize, T)>) -> Vec<usize> {
     cables.map(|(at, _)| at).collect()
 }
 
-/// The cables between two nodes, or those of one host.
+/// The cables between two nodes or ports, those of one host, or that of one port.
 fn parallel(text: &str, topology: &Topology) -> Option<Vec<usize>> {
     let (one, other) = ends_named(text, topology)?;
-    let touches =
-        |ends: [NodeId; 2]| ends.contains(&one) && other.is_none_or(|other| ends.contains(&other));
+    let touches = |cable: usize, ends: [NodeId; 2]| {
+        let is_at = |name: &EndName<'_>, end: usize| {
+            let is_port = |port: &str| {
+                let ports = topology.port_names.get(cable);
+                ports.is_some_and(|ports| ports[end] == port)
+            };
+            ends[end] == name.node && name.port.is_none_or(is_port)
+        };
+        (0..2)
+            .any(|end| is_at(&one, end) && other.as_ref().is_none_or(|other| is_at(other, 1 - end)))
+    };
     let cables = topology.cables.iter().enumerate();
-    let found = of(cables.filter(|(_, it)| touches(it.ends)));
+    let found = of(cables.filter(|(cable, it)| touches(*cable, it.ends)));
     (!found.is_empty()).then_some(found)
 }
 
-/// A host, or two nodes with a hyphen between them. Names of nodes may have hyphens themselves.
-fn ends_named(text: &str, topology: &Topology) -> Option<(NodeId, Option<NodeId>)> {
+/// A node, or one of its ports.
+struct EndName<'t> {
+    node: NodeId,
+    port: Option<&'t str>,
+}
+
+fn end_named<'t>(text: &'t str, topology: &Topology) -> Option<EndName<'t>> {
     if let Some(node) = topology.find(text) {
-        return topology.is_host(node).then_some((node, None));
+        return Some(EndName { node, port: None });
     }
-    text.match_indices('-').find_map(|(at, _)| {
-        let one = topology.find(&text[..at])?;
-        Some((one, Some(topology.find(&text[at + 1..])?)))
-    })
+    let (node, port) = text.split_once(':')?;
+    let node = topology.find(node)?;
+    let port = Some(port);
+    Some(EndName { node, port })
+}
+
+/// A host or a port, or two nodes or ports with a hyphen between them. Their names may have hyphens themselves.
+fn ends_named<'t>(
+    text: &'t str,
+    topology: &Topology,
+) -> Option<(EndName<'t>, Option<EndName<'t>>)> {
+    if let Some(end) = topology.find(text) {
+        let is_host = topology.is_host(end);
+        return is_host.then_some((
+            EndName {
+                node: end,
+                port: None,
+            },
+            None,
+        ));
+    }
+    let both = text.match_indices('-').find_map(|(at, _)| {
+        let one = end_named(&text[..at], topology)?;
+        Some((one, Some(end_named(&text[at + 1..], topology)?)))
+    });
+    both.or_else(|| Some((end_named(text, topology)?, None)))
 }
 
 /// The cable of a port, and which of its ends the port is; else what there is.
@@ -202,7 +238,10 @@ pub(super) fn port_named(text: &str, topology: &Topology) -> Result<(usize, usiz
     let last = cables.len() - 1;
     let cable =
         cable.ok_or_else(|| format!("parallel links are numbered {ends}#0 to {ends}#{last}"))?;
-    Ok((cable, usize::from(topology.cables[cable].ends[0] != from)))
+    Ok((
+        cable,
+        usize::from(topology.cables[cable].ends[0] != from.node),
+    ))
 }
 
 /// The link that was probably meant, or one as an example, for a complaint.
@@ -228,7 +267,7 @@ fn unknown(text: &str, topology: &Topology) -> String {
     )
 }
 
-/// The name of every cable: its ends, numbered where several are parallel.
+/// The name of every cable: its ends; where several are parallel, with the names of their ports or numbered.
 pub(super) fn link_names(topology: &Topology) -> Vec<String> {
     let mut seen: HashMap<[NodeId; 2], u32> = HashMap::new();
     let mut count = |ends| {
@@ -237,12 +276,14 @@ pub(super) fn link_names(topology: &Topology) -> Vec<String> {
         *count - 1
     };
     let numbers: Vec<_> = topology.cables.iter().map(|it| count(it.ends)).collect();
-    let name = |(it, number): (&crate::topology::Cable, u32)| {
-        let [a, b] = it.ends.map(|node| topology.name(node));
-        match seen[&it.ends] {
+    let name = |(cable, number): (usize, u32)| {
+        let ends = topology.cables[cable].ends;
+        let [a, b] = ends.map(|node| topology.name(node));
+        match seen[&ends] {
             1 => format!("{a}-{b}"),
-            _ => format!("{a}-{b}#{number}"),
+            _ if topology.port_names.is_empty() => format!("{a}-{b}#{number}"),
+            _ => [0, 1].map(|end| topology.port_name(cable, end)).join("-"),
         }
     };
-    topology.cables.iter().zip(numbers).map(name).collect()
+    numbers.into_iter().enumerate().map(name).collect()
 }

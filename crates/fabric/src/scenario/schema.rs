@@ -48,6 +48,7 @@ fn value(out: &mut String, indent: &str, takes: Takes) {
         Takes::Hosts | Takes::Links => {
             r#""type": ["string", "integer", "array"], "examples": ["all", ["leaf0-spine1"], "0-15"]"#
         }
+        Takes::Files => r#""type": ["string", "array"], "examples": ["fabric.topo", "lldp/"]"#,
         Takes::Host => r#""type": ["string", "integer"], "examples": [0, "h3"]"#,
         Takes::List => r#""type": "array""#,
         Takes::OnError => r#""examples": ["abort", {"reconnect": "1s"}]"#,

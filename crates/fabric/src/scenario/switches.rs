@@ -1,14 +1,15 @@
 //! `[switch]`.
 
+use ferroce_base::time::Span;
 use ferroce_base::toml_file::{Reader, Section, integer};
 use ferroce_dcqcn::{CongestionPoint, Rate, presets};
 use ferroce_device::Trust;
 use toml::de::DeValue;
 
 use super::device::trust;
-use super::keys;
+use super::keys::{self, StormWord};
 use crate::topology::Topology;
-use crate::{PRIORITIES, Routing, Schedule, SwitchConfig};
+use crate::{PRIORITIES, Routing, Schedule, StormAction, SwitchConfig, WatchdogConfig};
 
 const BYTES_MAX: u64 = 1 << 40;
 
@@ -177,4 +178,24 @@ fn pfc<'t>(reader: &mut Reader<'t>, parent: &Section<'t>, config: &mut SwitchCon
     if let Some(alpha) = alpha(reader, &section, "pause_alpha") {
         config.pause_alpha_log2 = alpha;
     }
+    config.watchdog = watchdog(reader, &section);
+}
+
+fn watchdog<'t>(reader: &mut Reader<'t>, parent: &Section<'t>) -> Option<WatchdogConfig> {
+    let section = reader.section(parent, "watchdog", keys::WATCHDOG);
+    if !section.is_there() {
+        return None;
+    }
+    let detection = reader.span(&section, "detection", 1);
+    let detection = detection.unwrap_or(Span::from_millis(200));
+    let restoration = reader.span(&section, "restoration", 1);
+    let action = match reader.word(&section, "action", StormWord::ALL) {
+        Some(StormWord::Forward) => StormAction::Forward,
+        Some(StormWord::Drop) | None => StormAction::Drop,
+    };
+    Some(WatchdogConfig {
+        detection,
+        restoration: restoration.unwrap_or(detection + detection),
+        action,
+    })
 }

@@ -7,10 +7,11 @@ use ferroce_device::Pairing;
 use toml::de::DeValue;
 
 use super::keys::{self, HostLinks, TopologyKind as Kind};
+use super::survey;
 use crate::text::Resolver;
 use crate::topology::{
-    CableSpec, Dumbbell, FatTree, HpccTopology, LeafSpine, NamedCable, NodeId, RailPod, Topology,
-    TopologyError,
+    CableSpec, Dumbbell, FatTree, HpccTopology, LeafSpine, NamedCable, NodeId, Notice, RailPod,
+    Topology, TopologyError,
 };
 use ferroce_base::toml_file::{NANOS_MAX, Reader, Section};
 
@@ -22,12 +23,19 @@ const COUNTS: &[(Kind, &[&str])] = &[
     (Kind::RailPod, &["servers", "nics", "spines"]),
     (Kind::List, &["host_names", "switch_names", "cables"]),
     (Kind::Hpcc, &["file"]),
+    (Kind::IbNetDiscover, &["file"]),
+    (Kind::Containerlab, &["file"]),
+    (Kind::Lldp, &["file"]),
 ];
 
-/// A topology, and what the nodes of a file have become that has numbers of its own.
+/// A topology that was read.
+#[derive(Default)]
 pub(super) struct Found {
     pub(super) topology: Topology,
-    nodes: Option<Vec<NodeId>>,
+    /// What the nodes of a file have become that has numbers of its own.
+    pub(super) nodes: Option<Vec<NodeId>>,
+    /// What of a file was left out, or not understood.
+    pub(super) notices: Vec<Notice>,
 }
 
 impl Found {
@@ -68,9 +76,10 @@ pub(super) fn read<'t>(
         "has no meaning for this kind",
     );
     let before = reader.problem_count();
-    let found = match kind {
-        Kind::Hpcc => hpcc(reader, &section, pairing, resolve),
-        Kind::List => list(reader, &section, cables.0, pairing),
+    let found = match (kind, survey::tool(kind)) {
+        (_, Some(tool)) => survey::read(reader, &section, tool, cables, pairing, resolve),
+        (Kind::Hpcc, _) => hpcc(reader, &section, pairing, resolve),
+        (Kind::List, _) => list(reader, &section, cables.0, pairing),
         _ => build(reader, &section, kind, cables)
             .and_then(|topology| match pairing {
                 Some(pairing) => topology.with_second_links(pairing),
@@ -78,7 +87,7 @@ pub(super) fn read<'t>(
             })
             .map(|topology| Found {
                 topology,
-                nodes: None,
+                ..Found::default()
             })
             .map_err(|error| error.to_string()),
     };
@@ -86,7 +95,8 @@ pub(super) fn read<'t>(
         _ if reader.problem_count() > before => None,
         Ok(found) => Some(found),
         Err(error) => {
-            reader.bad(&section, "kind", error);
+            let key = if section.has("file") { "file" } else { "kind" };
+            reader.bad(&section, key, error);
             None
         }
     }
@@ -97,7 +107,7 @@ fn example(name: &str) -> &'static str {
         "host_names" => "[\"h0\", \"h1\"]",
         "switch_names" => "[\"tor0\"]",
         "cables" => "[[\"h0\", \"tor0\"], [\"h1\", \"tor0\"]]",
-        "file" => "\"topology.txt\"",
+        "file" => "\"fabric.txt\"",
         _ => "2",
     }
 }
@@ -118,7 +128,21 @@ fn hpcc<'t>(
     Ok(Found {
         topology: read.topology,
         nodes: Some(read.nodes),
+        ..Found::default()
     })
+}
+
+/// The words of a list, or the one in its place.
+pub(super) fn words<'t>(reader: &mut Reader<'t>, section: &Section<'t>, name: &str) -> Vec<String> {
+    let values = reader.list(section, name).unwrap_or_default();
+    let mut words = Vec::new();
+    for value in values {
+        match value.get_ref().as_str() {
+            Some(word) => words.push(word.to_owned()),
+            None => reader.wrong_type(section, name, "a string or a list of strings", value),
+        }
+    }
+    words
 }
 
 /// Hosts, switches and cables by their names.
@@ -128,14 +152,7 @@ fn list<'t>(
     otherwise: CableSpec,
     pairing: Option<Pairing>,
 ) -> Result<Found, String> {
-    let names = |key| -> Vec<String> {
-        let values = reader.list(section, key).unwrap_or_default();
-        let names = values
-            .iter()
-            .map(|it| it.get_ref().as_str().unwrap_or_default());
-        names.map(str::to_owned).collect()
-    };
-    let (hosts, switches) = (names("host_names"), names("switch_names"));
+    let [hosts, switches] = ["host_names", "switch_names"].map(|key| words(reader, section, key));
     let mut cables = Vec::new();
     for value in reader.list(section, "cables").unwrap_or_default() {
         match cable(value.get_ref(), otherwise) {
@@ -153,7 +170,7 @@ fn list<'t>(
     let topology = topology.map_err(|error| error.to_string())?;
     Ok(Found {
         topology,
-        nodes: None,
+        ..Found::default()
     })
 }
 
@@ -224,7 +241,10 @@ const FAT_TREE: &[&str] = &[
 fn idle(kind: Kind, section: &Section<'_>) -> Vec<&'static str> {
     let needed = needed(kind, section);
     let always = ["kind", "rate", "delay"];
+    let is_surveyed = survey::tool(kind).is_some();
     let may = |name: &str| match name {
+        "host_names" | "switch_names" => is_surveyed || kind == Kind::List,
+        "leave_out" => is_surveyed,
         "cables_per_spine" => matches!(kind, Kind::LeafSpine | Kind::RailPod),
         "servers_per_unit" => kind == Kind::RailPod,
         "fabric_rate" | "fabric_delay" => {
@@ -297,7 +317,9 @@ fn build<'t>(
             .build()
         }
         // Read elsewhere.
-        Kind::List | Kind::Hpcc => Topology::pair(host_cable),
+        Kind::List | Kind::Hpcc | Kind::IbNetDiscover | Kind::Containerlab | Kind::Lldp => {
+            Topology::pair(host_cable)
+        }
     }
 }
 

@@ -21,6 +21,7 @@ impl Assembly {
             pairing: None,
             names: Vec::with_capacity((hosts + switches) as usize),
             cables: Vec::with_capacity(cables as usize),
+            port_names: Vec::new(),
         };
         Ok(Self(topology))
     }

@@ -32,6 +32,7 @@ impl Topology {
             names: hosts,
             pairing,
             cables: Vec::new(),
+            port_names: Vec::new(),
         };
         it.names.extend(switches);
         let names = it.names.iter().map(String::as_str);

@@ -10,7 +10,7 @@ use ferroce_device::{Mtu, Pairing, Personality, Qos, QpAttr, Trust, VlanId};
 use ferroce_fabric::topology::{CableSpec, Ports};
 use ferroce_fabric::{
     Fault, JobConfig, Loss, NodeId, OnError, Routing, Schedule, Simulation, Span, Standing,
-    SwitchConfig, Time, Topology, Transfer, TransferId, Workload,
+    StormAction, SwitchConfig, Time, Topology, Transfer, TransferId, WatchdogConfig, Workload,
 };
 use ferroce_prm::roce_accl as reg;
 use ferroce_testing::{Dice, seeds};
@@ -240,6 +240,12 @@ fn any_switch(dice: &mut Dice, topology: &Topology) -> SwitchConfig {
             1 => Routing::Adaptive,
             _ => Routing::Hash,
         },
+        // One that forwards makes its neighbours drop what has no headroom.
+        watchdog: dice.chance(30).then(|| WatchdogConfig {
+            detection: Span::from_micros(dice.pick(&[1, 20, 300])),
+            restoration: Span::from_micros(dice.pick(&[1, 50])),
+            action: StormAction::Drop,
+        }),
         ..SwitchConfig::default()
     }
 }
