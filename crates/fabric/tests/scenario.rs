@@ -622,8 +622,8 @@ fn files_of_other_simulators_are_read_by_the_caller() {
     assert_eq!(
         (error.problems[0].line, error.problems[0].text.as_str()),
         (
-            Some(2),
-            "topology.kind: cannot read other.txt: No such file"
+            Some(3),
+            "topology.file: cannot read other.txt: No such file"
         )
     );
 }
