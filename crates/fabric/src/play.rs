@@ -1,6 +1,7 @@
 //! Runs a workload on a fabric: connections, messages, and their results.
 //!
-//! Two hosts with two links each have a connection by each, and their transfers take turns.
+//! Two hosts have a connection by each link that both have, and several if the job asks for them. Their
+//! transfers take turns, or are split.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -12,7 +13,7 @@ use ferroce_device::{
 
 use crate::fabric::Fabric;
 use crate::host::{Host, address};
-use crate::workload::{Dependents, TransferId, Workload};
+use crate::workload::{Dependents, Transfer, TransferId, Workload};
 
 /// How a job uses its connections.
 #[derive(Clone, PartialEq, Debug)]
@@ -27,9 +28,18 @@ pub struct JobConfig {
     pub depth: u32,
     /// Each transfer has its own queue pair, instead of one for all transfers between two hosts.
     pub qp_per_transfer: bool,
+    /// How many queue pairs two hosts have for each link, 1 to [`QPS_MAX`]. Transfers take turns with them.
+    pub qps_per_connection: u8,
+    /// Each transfer is split over all queue pairs of its two hosts.
+    pub split_data: bool,
     /// What happens when a queue pair fails.
     pub on_error: OnError,
 }
+
+/// The most queue pairs of a connection, as in NCCL.
+pub const QPS_MAX: u8 = 128;
+/// Parts of a split transfer are multiples of this many bytes, except for the last, as in NCCL.
+const PART_UNIT: u32 = 128;
 
 impl JobConfig {
     /// Returns the priority of its packets at a port with these settings.
@@ -92,9 +102,9 @@ pub struct JobOutcome {
     pub delivered: u32,
     /// Transfers delivered and acknowledged.
     pub acknowledged: u32,
-    /// When the first was posted.
+    /// When the first was posted, or work of a host began.
     pub began: Option<Time>,
-    /// When the last was delivered, if all were.
+    /// When the last was delivered and all work was done.
     pub ended: Option<Time>,
     /// When it was aborted, and the reason.
     pub died: Option<(Time, WcStatus)>,
@@ -119,18 +129,25 @@ pub struct Player {
     /// What begins later.
     later: BinaryHeap<Reverse<(Time, TransferId)>>,
     connections: Vec<Connection>,
-    by_ends: HashMap<(Ends, u8), u32>,
-    /// The links that transfers between hosts with two take next.
-    turns: HashMap<Ends, u8>,
+    by_ends: HashMap<(Ends, Lane), u32>,
+    /// The lane that the next transfer between two hosts takes.
+    turns: HashMap<Ends, Lane>,
     /// The connection of each queue pair of each host.
     of_qp: HashMap<(u32, Qpn), u32>,
     /// Connections to be made anew.
     broken: VecDeque<(Time, u32)>,
-    /// The connection of each transfer.
+    /// The connection of each transfer, or of its first part.
     of_transfer: Vec<u32>,
-    /// Transfers of jobs that live and not yet acknowledged.
+    /// How many parts of each transfer are not delivered, and not acknowledged.
+    parts_left: Vec<[u16; 2]>,
+    /// Work of hosts that is not done, for each job.
+    work_left: Vec<u32>,
+    /// Transfers of jobs that live and not yet acknowledged, and their work that is not done.
     unfinished: u32,
 }
+
+/// Which of the connections between two hosts: links take turns first, then the queue pairs on each.
+type Lane = u32;
 
 /// A sending and a receiving host, and a job.
 type Ends = (u32, u32, u16);
@@ -152,6 +169,12 @@ pub struct ConnectionLook {
     pub waited: Span,
     /// How often a queue pair failed.
     pub failures: u32,
+    /// Transfers, or parts of them, that it was given.
+    pub transfers: u32,
+    /// Those acknowledged.
+    pub acknowledged: u32,
+    /// Payload of those acknowledged.
+    pub bytes: u64,
 }
 
 #[derive(Debug)]
@@ -160,9 +183,18 @@ struct Connection {
     /// Its queue pairs are there.
     is_made: bool,
     /// Posted and not acknowledged, in order.
-    outstanding: VecDeque<TransferId>,
+    outstanding: VecDeque<Part>,
+    /// How many of these are delivered.
+    delivered: u32,
     /// Not posted for lack of room.
-    waiting: VecDeque<TransferId>,
+    waiting: VecDeque<Part>,
+}
+
+/// What a connection carries of a transfer: all of it, unless the job splits them.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    of: TransferId,
+    bytes: u32,
 }
 
 impl Player {
@@ -176,11 +208,15 @@ impl Player {
         let waits = workload.waits();
         let mut job_outcomes = vec![JobOutcome::default(); jobs.len()];
         let mut later = BinaryHeap::new();
+        let mut work_left = vec![0; jobs.len()];
         for (index, transfer) in (0..).zip(&workload.transfers) {
-            job_outcomes[usize::from(transfer.job)].transfers += 1;
+            let job = usize::from(transfer.job);
+            match transfer.is_work() {
+                true => work_left[job] += 1,
+                false => job_outcomes[job].transfers += 1,
+            }
             if waits[index as usize] == 0 {
-                let at = transfer.at.after(transfer.think);
-                later.push(Reverse((at, TransferId(index))));
+                later.push(Reverse((transfer.due(None), TransferId(index))));
             }
         }
         Self {
@@ -197,6 +233,8 @@ impl Player {
             of_qp: HashMap::new(),
             broken: VecDeque::new(),
             of_transfer: vec![u32::MAX; count],
+            parts_left: vec![[0; 2]; count],
+            work_left,
             unfinished: count as u32,
             workload,
         }
@@ -212,7 +250,7 @@ impl Player {
         self.connections.iter().map(|it| &it.look)
     }
 
-    /// Returns the connection that a transfer used, as an index into [all
+    /// Returns the connection that a transfer used, or its first part, as an index into [all
     /// connections](Self::connections), if it began.
     pub fn connection_of(&self, transfer: TransferId) -> Option<u32> {
         let connection = self.of_transfer[transfer.0 as usize];
@@ -241,7 +279,10 @@ impl Player {
             && at <= now
         {
             self.later.pop();
-            self.start(fabric, id)?;
+            match self.workload.transfers[id.0 as usize].is_work() {
+                true => self.finish_work(fabric, id, at)?,
+                false => self.start(fabric, id)?,
+            }
         }
         while let Some(&(at, connection)) = self.broken.front()
             && at <= now
@@ -291,48 +332,109 @@ impl Player {
         self.job_outcomes[usize::from(job)].died.is_some()
     }
 
+    /// Work of a host is done.
+    fn finish_work(
+        &mut self,
+        fabric: &mut Fabric,
+        id: TransferId,
+        at: Time,
+    ) -> Result<(), VerbsError> {
+        let Transfer { job, think, .. } = self.workload.transfers[id.0 as usize];
+        if self.is_dead(job) {
+            return Ok(());
+        }
+        let began = at.before(think);
+        let job = usize::from(job);
+        self.job_outcomes[job].began.get_or_insert(began);
+        self.outcomes[id.0 as usize] = Outcome {
+            started: began,
+            delivered: at,
+            acknowledged: at,
+        };
+        self.work_left[job] -= 1;
+        self.unfinished -= 1;
+        self.note_end(at, job);
+        self.release(fabric, id)
+    }
+
     /// A transfer may begin.
     fn start(&mut self, fabric: &mut Fabric, id: TransferId) -> Result<(), VerbsError> {
-        let job = self.workload.transfers[id.0 as usize].job;
+        let Transfer {
+            src,
+            dst,
+            bytes,
+            job,
+            ..
+        } = self.workload.transfers[id.0 as usize];
         if self.is_dead(job) {
             return Ok(());
         }
         let now = fabric.now();
         self.outcomes[id.0 as usize].started = now;
         self.job_outcomes[usize::from(job)].began.get_or_insert(now);
-        let connection = self.connection(fabric, id)?;
-        self.of_transfer[id.0 as usize] = connection;
-        self.connections[connection as usize].waiting.push_back(id);
-        self.fill(fabric, connection)
+        let (ends, config) = ((src, dst, job), &self.jobs[usize::from(job)]);
+        let links = if has_two_links(fabric, [src, dst]) {
+            2
+        } else {
+            1
+        };
+        let lanes = links * Lane::from(config.qps_per_connection);
+        let part_max = match config.split_data {
+            true => bytes.div_ceil(lanes).next_multiple_of(PART_UNIT),
+            false => bytes,
+        };
+        self.parts_left[id.0 as usize] = [bytes.div_ceil(part_max) as u16; 2];
+        let mut left = bytes;
+        while left > 0 {
+            let lane = match lanes {
+                1 => 0,
+                _ => take_turn(self.turns.entry(ends).or_default(), lanes),
+            };
+            let link = 1 + (lane % links) as u8;
+            let index = self.connection(fabric, ends, lane, link)?;
+            let place = &mut self.of_transfer[id.0 as usize];
+            *place = index.min(*place);
+            let bytes = left.min(part_max);
+            left -= bytes;
+            let connection = &mut self.connections[index as usize];
+            connection.look.transfers += 1;
+            connection.waiting.push_back(Part { of: id, bytes });
+            self.fill(fabric, index)?;
+        }
+        Ok(())
     }
 
-    /// The connection that a transfer uses.
-    fn connection(&mut self, fabric: &mut Fabric, id: TransferId) -> Result<u32, VerbsError> {
-        let transfer = &self.workload.transfers[id.0 as usize];
-        let (ends, job) = ([transfer.src, transfer.dst], transfer.job);
+    /// The connection of a lane, by a link of both hosts; one of its own if each transfer has one.
+    fn connection(
+        &mut self,
+        fabric: &mut Fabric,
+        ends: Ends,
+        lane: Lane,
+        link: u8,
+    ) -> Result<u32, VerbsError> {
+        let (src, dst, job) = ends;
         let own = self.jobs[usize::from(job)].qp_per_transfer;
-        let all = (ends[0], ends[1], job);
-        let link = match has_two_links(fabric, ends) {
-            true => next(self.turns.entry(all).or_insert(2)),
-            false => 1,
-        };
-        let key = (all, link);
+        let key = (ends, lane);
         if !own && let Some(&connection) = self.by_ends.get(&key) {
             return Ok(connection);
         }
         let index = self.connections.len() as u32;
         self.connections.push(Connection {
             look: ConnectionLook {
-                ends,
+                ends: [src, dst],
                 job,
                 link,
                 qpns: [Qpn::new(0); 2],
                 timeouts: 0,
                 waited: Span::ZERO,
                 failures: 0,
+                transfers: 0,
+                acknowledged: 0,
+                bytes: 0,
             },
             is_made: false,
             outstanding: VecDeque::new(),
+            delivered: 0,
             waiting: VecDeque::new(),
         });
         self.connect(fabric, index)?;
@@ -382,15 +484,15 @@ impl Player {
         let ([sender, receiver], [src, dst]) = (connection.look.qpns, connection.look.ends);
         let mut has_posted = false;
         while connection.outstanding.len() < depth
-            && let Some(id) = connection.waiting.pop_front()
+            && let Some(part) = connection.waiting.pop_front()
         {
-            let bytes = self.workload.transfers[id.0 as usize].bytes;
+            let wr_id = u64::from(index) << 32 | u64::from(part.of.0);
             let to = *fabric.host(dst).memory();
-            let receive = Host::receive(id.0.into());
+            let receive = Host::receive(wr_id);
             fabric.host_mut(dst).hca.post_recv(receiver, receive)?;
-            let write = fabric.host(src).write(&to, bytes, id.0.into());
+            let write = fabric.host(src).write(&to, part.bytes, wr_id);
             fabric.host_mut(src).hca.post_send(sender, write)?;
-            connection.outstanding.push_back(id);
+            connection.outstanding.push_back(part);
             has_posted = true;
         }
         if has_posted {
@@ -400,9 +502,8 @@ impl Player {
     }
 
     fn complete(&mut self, fabric: &mut Fabric, it: &Completion) -> Result<(), VerbsError> {
-        let id = TransferId(it.wr_id as u32);
-        let index = self.of_transfer[id.0 as usize];
-        let connection = &self.connections[index as usize];
+        let (index, id) = ((it.wr_id >> 32) as u32, TransferId(it.wr_id as u32));
+        let connection = &mut self.connections[index as usize];
         let is_receive = it.opcode == WcOpcode::RecvRdmaWithImm;
         let end = usize::from(is_receive);
         // What a replaced queue pair leaves behind is not news.
@@ -410,31 +511,52 @@ impl Player {
             return Ok(());
         }
         match (is_receive, it.status) {
-            (true, WcStatus::Success) => self.deliver(fabric, id),
+            (true, WcStatus::Success) => {
+                connection.delivered += 1;
+                self.deliver(fabric, id)
+            }
             (true, _) => Ok(()),
             (false, WcStatus::Success) => self.acknowledge(fabric, id, index),
             (false, status) => self.fail(fabric, index, status),
         }
     }
 
+    /// A part of a transfer has been delivered.
     fn deliver(&mut self, fabric: &mut Fabric, id: TransferId) -> Result<(), VerbsError> {
         let now = fabric.now();
         let index = id.0 as usize;
+        let [left, _] = &mut self.parts_left[index];
+        *left -= 1;
+        if *left > 0 {
+            return Ok(());
+        }
         self.outcomes[index].delivered = now;
-        let job = self.workload.transfers[index].job;
-        let outcome = &mut self.job_outcomes[usize::from(job)];
-        outcome.delivered += 1;
-        if outcome.delivered == outcome.transfers {
+        let job = usize::from(self.workload.transfers[index].job);
+        self.job_outcomes[job].delivered += 1;
+        self.note_end(now, job);
+        self.release(fabric, id)
+    }
+
+    /// Notes when all of a job was done.
+    fn note_end(&mut self, now: Time, job: usize) {
+        let outcome = &mut self.job_outcomes[job];
+        if outcome.delivered == outcome.transfers && self.work_left[job] == 0 {
             outcome.ended = Some(now);
         }
+    }
+
+    /// Begins what has waited for a transfer or work, if it waits for nothing else.
+    fn release(&mut self, fabric: &mut Fabric, id: TransferId) -> Result<(), VerbsError> {
+        let now = fabric.now();
         for place in 0..self.dependents.at(id).len() {
             let waiter = self.dependents.at(id)[place];
             let waits = &mut self.waits[waiter.0 as usize];
             *waits -= 1;
             if *waits == 0 {
                 let transfer = &self.workload.transfers[waiter.0 as usize];
-                let at = transfer.at.max(now.after(transfer.think));
-                if at <= now {
+                let at = transfer.due(Some(now));
+                // Work that takes no time is not done here, or a long chain of it would fill the stack.
+                if at <= now && !transfer.is_work() {
                     self.start(fabric, waiter)?;
                 } else {
                     self.later.push(Reverse((at, waiter)));
@@ -444,25 +566,43 @@ impl Player {
         Ok(())
     }
 
+    /// The oldest part on a connection has been acknowledged.
     fn acknowledge(
         &mut self,
         fabric: &mut Fabric,
         id: TransferId,
         index: u32,
     ) -> Result<(), VerbsError> {
-        self.note_acknowledged(fabric.now(), id);
         let connection = &mut self.connections[index as usize];
-        let first = connection.outstanding.pop_front();
-        debug_assert_eq!(first, Some(id), "send completions come in order");
+        let part = connection.outstanding.pop_front();
+        debug_assert_eq!(
+            part.map(|it| it.of),
+            Some(id),
+            "send completions come in order"
+        );
+        connection.delivered = connection.delivered.saturating_sub(1);
+        if let Some(part) = part {
+            self.note_acknowledged(fabric.now(), index, part);
+        }
+        let connection = &self.connections[index as usize];
         if self.jobs[usize::from(connection.look.job)].qp_per_transfer {
             return self.disconnect(fabric, index);
         }
         self.fill(fabric, index)
     }
 
-    fn note_acknowledged(&mut self, now: Time, id: TransferId) {
-        self.outcomes[id.0 as usize].acknowledged = now;
-        let job = self.workload.transfers[id.0 as usize].job;
+    fn note_acknowledged(&mut self, now: Time, index: u32, part: Part) {
+        let look = &mut self.connections[index as usize].look;
+        look.acknowledged += 1;
+        look.bytes += u64::from(part.bytes);
+        let transfer = part.of.0 as usize;
+        let [_, left] = &mut self.parts_left[transfer];
+        *left -= 1;
+        if *left > 0 {
+            return;
+        }
+        self.outcomes[transfer].acknowledged = now;
+        let job = self.workload.transfers[transfer].job;
         let outcome = &mut self.job_outcomes[usize::from(job)];
         outcome.acknowledged += 1;
         if outcome.died.is_none() {
@@ -499,7 +639,8 @@ impl Player {
             OnError::Abort => {
                 if outcome.died.is_none() {
                     outcome.died = Some((now, status));
-                    self.unfinished -= outcome.transfers - outcome.acknowledged;
+                    let work = self.work_left[usize::from(job)];
+                    self.unfinished -= outcome.transfers - outcome.acknowledged + work;
                 }
             }
             OnError::Reconnect(after) => {
@@ -516,16 +657,19 @@ impl Player {
     fn reconnect(&mut self, fabric: &mut Fabric, index: u32) -> Result<(), VerbsError> {
         let look = &mut self.connections[index as usize].look;
         if has_two_links(fabric, look.ends) {
-            next(&mut look.link);
+            look.link = 3 - look.link;
         }
         self.connect(fabric, index)?;
-        let outstanding = std::mem::take(&mut self.connections[index as usize].outstanding);
-        for id in outstanding.into_iter().rev() {
-            if self.outcomes[id.0 as usize].delivered == Time::NEVER {
-                self.connections[index as usize].waiting.push_front(id);
-            } else {
-                self.note_acknowledged(fabric.now(), id);
-            }
+        let connection = &mut self.connections[index as usize];
+        let delivered = std::mem::take(&mut connection.delivered);
+        let again = connection.outstanding.split_off(delivered as usize);
+        let done = std::mem::take(&mut connection.outstanding);
+        again
+            .into_iter()
+            .rev()
+            .for_each(|part| connection.waiting.push_front(part));
+        for part in done {
+            self.note_acknowledged(fabric.now(), index, part);
         }
         self.fill(fabric, index)
     }
@@ -536,8 +680,8 @@ fn has_two_links(fabric: &Fabric, ends: [u32; 2]) -> bool {
     ends.into_iter().all(has_two)
 }
 
-/// Changes to the other of two links, and returns it.
-fn next(link: &mut u8) -> u8 {
-    *link = 3 - *link;
-    *link
+/// Returns the lane whose turn it is, and passes the turn on to the next.
+fn take_turn(turn: &mut Lane, lanes: Lane) -> Lane {
+    let next = (*turn + 1) % lanes;
+    std::mem::replace(turn, next)
 }

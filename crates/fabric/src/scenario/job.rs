@@ -13,7 +13,7 @@ use super::names::{read_host, read_hosts};
 use super::topology::Found;
 use crate::text::Resolver;
 use crate::workload::{Cdf, Collective, Poisson, Workload, incast, permutation};
-use crate::{JobConfig, OnError};
+use crate::{JobConfig, OnError, QPS_MAX};
 
 const BYTES_MAX: u64 = 1 << 50;
 
@@ -257,12 +257,20 @@ fn config<'t>(reader: &mut Reader<'t>, section: &Section<'t>, device: &Device) -
     };
     let (dscp, sl) = (code("dscp", 63, 26), code("sl", 7, 0));
     let depth = reader.count32(section, "depth", (1, 1 << 15));
+    let qps = reader.count32(section, "qps_per_connection", (1, QPS_MAX.into()));
+    let own = reader.flag(section, "qp_per_transfer") == Some(true);
+    if own {
+        let idle = ["qps_per_connection", "split_data"];
+        reader.idle(section, &idle, "has no meaning with qp_per_transfer");
+    }
     JobConfig {
         attr,
         traffic_class: dscp << 2,
         sl,
         depth: depth.unwrap_or(128),
-        qp_per_transfer: reader.flag(section, "qp_per_transfer") == Some(true),
+        qp_per_transfer: own,
+        qps_per_connection: qps.map_or(1, |qps| qps as u8),
+        split_data: reader.flag(section, "split_data") == Some(true),
         on_error: on_error(reader, section),
     }
 }

@@ -490,6 +490,17 @@ pub(super) const JOB: &[Key] = &[
         "A queue pair for each message, not for each pair of hosts; false.",
     ),
     key(
+        "qps_per_connection",
+        Takes::Count,
+        "Queue pairs of two hosts for each link, 1 to 128, which their messages take in turn \
+         (NCCL_IB_QPS_PER_CONNECTION); 1.",
+    ),
+    key(
+        "split_data",
+        Takes::Flag,
+        "Split each message over all queue pairs of its hosts (NCCL_IB_SPLIT_DATA_ON_QPS); false.",
+    ),
+    key(
         "on_error",
         Takes::OnError,
         "When a queue pair fails: abort the job, or connect anew after a time; abort.",

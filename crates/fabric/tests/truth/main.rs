@@ -10,6 +10,7 @@ mod lossless;
 mod max_min;
 mod net;
 mod published;
+mod queue_pairs;
 mod reaction;
 mod repeats;
 mod restarts;
