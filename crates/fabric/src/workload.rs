@@ -1,8 +1,8 @@
 //! Workloads: what hosts send to each other, and when.
 //!
 //! A [`Workload`] is plain data: transfers, and their dependencies. It comes from a function over
-//! typed parameters ([`incast`], [`permutation`], [`Collective`], [`Poisson`], [`Requests`]), from
-//! a file ([`Workload::from_hpcc`], [`Workload::from_htsim`]), or is constructed directly;
+//! typed parameters ([`incast`], [`permutation`], [`Collective`], [`Nccl`], [`Experts`], [`Pipeline`],
+//! [`Checkpoint`], [`Poisson`], [`Requests`]), from a file ([`Workload::from_hpcc`], [`Workload::from_htsim`]), or is constructed directly;
 //! [`Workload::check`] checks whether a topology can run it. [`Workload::merge`] combines several.
 //!
 //! ```
@@ -17,25 +17,31 @@
 //! ```
 
 mod cdf;
+mod chakra;
 mod check;
 mod collective;
 mod error;
 mod hpcc;
 mod htsim;
 mod merge;
+mod nccl;
 mod pattern;
 mod plan;
 mod poisson;
 mod random;
+mod training;
 
 use ferroce_base::time::{Span, Time};
 
 pub use self::cdf::Cdf;
+pub use self::chakra::{Chakra, ChakraError, TraceFile};
 pub use self::check::Dependents;
 pub use self::collective::Collective;
 pub use self::error::WorkloadError;
+pub use self::nccl::Nccl;
 pub use self::pattern::{incast, permutation};
 pub use self::poisson::{Poisson, Requests};
+pub use self::training::{Checkpoint, Experts, Pipeline};
 
 /// The most bytes of one transfer: the largest message that RDMA cards send. What is larger becomes
 /// several transfers.
