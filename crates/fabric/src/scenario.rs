@@ -126,9 +126,9 @@ impl Scenario {
         let mut reader = Reader::new(text);
         let mut files = Vec::new();
         let mut resolve = |name: &str| {
-            let text = resolve(name)?;
-            files.push(text.clone());
-            Ok(text)
+            let file = resolve(name)?;
+            files.push(file.clone());
+            Ok(file)
         };
         let scenario = read_all(&mut reader, table.get_ref(), &mut resolve);
         let lines = reader.end()?;

@@ -122,7 +122,7 @@ impl Source {
             let Some(directory) = &self.directory else {
                 return Err("built-in scenarios refer to no files".into());
             };
-            fs::read_to_string(directory.join(name)).map_err(|error| error.to_string())
+            fs::read(directory.join(name)).map_err(|error| error.to_string())
         })
     }
 

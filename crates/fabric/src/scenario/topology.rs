@@ -7,7 +7,7 @@ use ferroce_device::Pairing;
 use toml::de::DeValue;
 
 use super::keys::{self, HostLinks, TopologyKind as Kind};
-use crate::text::Resolver;
+use crate::text::{Resolver, resolve_text};
 use crate::topology::{
     CableSpec, Dumbbell, FatTree, HpccTopology, LeafSpine, NamedCable, NodeId, RailPod, Topology,
     TopologyError,
@@ -109,7 +109,8 @@ fn hpcc<'t>(
     resolve: &mut Resolver<'_>,
 ) -> Result<Found, String> {
     let name = reader.string(section, "file").unwrap_or_default();
-    let text = resolve(name).map_err(|error| format!("cannot read {name}: {error}"))?;
+    let text =
+        resolve_text(resolve, name).map_err(|error| format!("cannot read {name}: {error}"))?;
     let read = HpccTopology::read(&text).map_err(|error| format!("{name}: {error}"));
     let mut read = read?;
     read.topology.pairing = pairing;
