@@ -11,6 +11,7 @@
 //! | `check` | finds what can never happen, or is certainly fatal |
 //! | `load` | whether cables carry the messages that arrive |
 //! | `estimate` | the amount of work of a run |
+//! | `draft` | new scenarios of a cluster's size |
 //! | `schema` | the JSON Schema |
 //! | `hash` | identifies a scenario |
 //!
@@ -33,6 +34,7 @@
 
 mod check;
 mod device;
+mod draft;
 mod estimate;
 mod fault;
 mod hash;
@@ -55,6 +57,7 @@ use toml::de::{DeTable, DeValue};
 
 pub use self::check::Finding;
 pub use self::device::{Device, settings_of};
+pub use self::draft::{Draft, DraftJob, DraftTopology};
 pub use self::estimate::Estimate;
 pub use self::fault::FaultSpan;
 pub use self::schema::json_schema;
