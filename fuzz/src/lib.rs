@@ -14,6 +14,7 @@
 //! | [`congestion`] | any record, command or text gives parameters in range or is refused, and comes back as it was read |
 //! | [`hpcc_topology`] | any text is a topology or is refused on one of its lines; in a topology that passes its check, all hosts reach each other |
 //! | [`hpcc_flows`], [`htsim_matrix`] | any text is a list of flows or is refused on one of its lines; a list that is read can be run, or its cycles are found |
+//! | [`chakra`] | any files are traces or are refused with a reason; traces that are read can be run |
 //! | [`fault`] | any text is fault rules or is refused with a reason; rules that are read come back as they were written, and only effects that a target can have are due |
 //! | [`fwctl`] | an ioctl on the node of a device ends with an answer or an error, and writes only to the program's buffers |
 //! | [`outages`] | any text gives outages or is refused with a reason, and so is any state of a search |
@@ -44,7 +45,7 @@ pub use capture::capture;
 pub use cm::cm;
 pub use congestion::congestion;
 pub use cursor::Cursor;
-pub use fabric::{hpcc_flows, hpcc_topology, htsim_matrix};
+pub use fabric::{chakra, hpcc_flows, hpcc_topology, htsim_matrix};
 pub use fault::fault;
 pub use fwctl::fwctl;
 pub use mlxreg::mlxreg;
@@ -61,7 +62,7 @@ pub use sweep::sweep;
 pub type Target = fn(&[u8]);
 
 /// The targets by name.
-pub const TARGETS: [(&str, Target); 17] = [
+pub const TARGETS: [(&str, Target); 18] = [
     ("packet", packet),
     ("register", register),
     ("mlxreg", mlxreg),
@@ -71,6 +72,7 @@ pub const TARGETS: [(&str, Target); 17] = [
     ("hpcc_topology", hpcc_topology),
     ("hpcc_flows", hpcc_flows),
     ("htsim_matrix", htsim_matrix),
+    ("chakra", chakra),
     ("capture", capture),
     ("cm", cm),
     ("congestion", congestion),

@@ -4,6 +4,7 @@
 
 mod arithmetic;
 mod chaos;
+mod clusters;
 mod dcqcn;
 mod hpcc;
 mod lossless;
