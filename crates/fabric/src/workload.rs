@@ -39,6 +39,7 @@ pub use self::check::Dependents;
 pub use self::collective::Collective;
 pub use self::error::WorkloadError;
 pub use self::nccl::Nccl;
+pub(crate) use self::nccl::{CHANNELS_MAX, GPUS_MAX};
 pub use self::pattern::{incast, permutation};
 pub use self::poisson::{Poisson, Requests};
 pub use self::training::{Checkpoint, Experts, Pipeline};

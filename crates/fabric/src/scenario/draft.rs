@@ -7,6 +7,7 @@ use ferroce_dcqcn::Rate;
 
 use super::check::headroom_needed;
 use crate::topology::HOSTS_MAX;
+use crate::workload::{CHANNELS_MAX, GPUS_MAX};
 use ferroce_base::time::Span;
 
 /// What a new scenario is to have.
@@ -114,8 +115,8 @@ impl Draft {
         if nodes < 2 {
             return Err(format!("invalid nodes {nodes}: must be 2 or more"));
         }
-        if !(1..=72).contains(&gpus) {
-            return Err(format!("invalid gpus {gpus}: must be 1 to 72"));
+        if !(1..=GPUS_MAX).contains(&u64::from(gpus)) {
+            return Err(format!("invalid gpus {gpus}: must be 1 to {GPUS_MAX}"));
         }
         let size = self.size()?;
         if size.hosts > u64::from(HOSTS_MAX) {
@@ -142,19 +143,19 @@ impl Draft {
             text,
             "title = \"{job} of {amount} on {nodes} nodes of {gpus}, {rate}\"
 seed = 1
-duration = \"60s\"                 # the run ends then at the latest
+duration = \"60s\" # the run ends then at the latest
 
 [topology]
 {keys}rate = \"{rate}\"
-delay = \"1us\"                    # of every cable, one way
+delay = \"1us\" # of every cable, one way
 
 [switch]
-buffer = \"{buffer}MiB\"             # of each switch, shared by its ports
-ecn = {{ preset = \"hpcc\" }}       # marks from 4 KB of queue for each Gb/s
-pfc = {{ priorities = [3], headroom = \"{headroom}KiB\" }}   # what a cable of this rate and delay needs
+buffer = \"{buffer}MiB\" # of each switch, shared by its ports
+ecn = {{ preset = \"hpcc\" }} # marks from 4 KB of queue for each Gb/s
+pfc = {{ priorities = [3], headroom = \"{headroom}KiB\" }} # what a cable of this rate and delay needs
 
-[device]                         # the NIC of every host; its timeouts are those of the firmware
-dcqcn = {{ preset = \"firmware\" }}  # congestion control with the parameters of cards
+[device] # the NIC of every host; its timeouts are those of the firmware
+dcqcn = {{ preset = \"firmware\" }} # congestion control with the parameters of cards
 
 [[job]]
 name = \"{job}\"
@@ -162,8 +163,8 @@ name = \"{job}\"
             keys = size.keys,
         );
         text += &self.job_keys(size.hosts > hosts);
-        text += "dscp = 26                        # priority 3, which is never dropped
-timeout = 14                     # queue pairs as NCCL has them: 67 ms and more
+        text += "dscp = 26 # priority 3, which is never dropped
+timeout = 14 # queue pairs as NCCL has them: 67 ms and more
 retry_cnt = 7
 
 # A link that flaps, to begin with:
@@ -173,28 +174,26 @@ retry_cnt = 7
 # at = \"100us\"
 # for = \"10ms\"
 ";
-        Ok(text)
+        Ok(aligned(&text))
     }
 
     fn job_keys(&self, has_spare_hosts: bool) -> String {
         let (gpus, amount) = (self.gpus, SIZE.write(self.bytes));
         let used = self.nodes * gpus;
         let hosts = match has_spare_hosts {
-            true => format!(
-                "hosts = \"0-{}\"                  # the others are spare\n",
-                used - 1
-            ),
+            true => format!("hosts = \"0-{}\" # the others are spare\n", used - 1),
             false => String::new(),
         };
+        let channels = u64::from(gpus).min(CHANNELS_MAX);
         let nccl = |kind: &str| {
             format!(
                 "workload = \"nccl-{kind}\"
 bytes = \"{amount}\"
-gpus_per_node = {gpus}                # neighbouring hosts are the cards of a node
-channels = {gpus}                     # rings at the same time, one on each rail
-nvlink = \"3600Gbit\"              # what a GPU sends to others of its node
-qps_per_connection = 1           # NCCL_IB_QPS_PER_CONNECTION
-split_data = false               # NCCL_IB_SPLIT_DATA_ON_QPS
+gpus_per_node = {gpus} # neighbouring hosts are the cards of a node
+channels = {channels} # rings at the same time, one on each rail
+nvlink = \"3600Gbit\" # what a GPU sends to others of its node
+qps_per_connection = 1 # NCCL_IB_QPS_PER_CONNECTION
+split_data = false # NCCL_IB_SPLIT_DATA_ON_QPS
 "
             )
         };
@@ -205,26 +204,26 @@ split_data = false               # NCCL_IB_SPLIT_DATA_ON_QPS
             DraftJob::Broadcast => nccl("broadcast"),
             DraftJob::Experts => format!(
                 "workload = \"expert-all-to-all\"
-bytes = \"{amount}\"                 # what a rank dispatches in a layer
+bytes = \"{amount}\" # what a rank dispatches in a layer
 layers = 2
-compute = \"100us\"                # of the experts of a rank
-think = \"100us\"                  # between two layers
+compute = \"100us\" # of the experts of a rank
+think = \"100us\" # between two layers
 "
             ),
             DraftJob::Pipeline => format!(
                 "workload = \"pipeline\"
-bytes = \"{amount}\"                 # activations of a microbatch
-stages = {}                      # a node each; a pipeline for each card
+bytes = \"{amount}\" # activations of a microbatch
+stages = {} # a node each; a pipeline for each card
 microbatches = {}
-compute = \"1ms\"                  # of a stage forward; backward takes twice as long
+compute = \"1ms\" # of a stage forward; backward takes twice as long
 ",
                 self.nodes,
                 u64::from(self.nodes) * 2
             ),
             DraftJob::Checkpoint => format!(
                 "workload = \"checkpoint\"
-bytes = \"{amount}\"                 # of each host
-servers = \"0-{}\"                  # the cards of the first node store
+bytes = \"{amount}\" # of each host
+servers = \"0-{}\" # the cards of the first node store
 interval = \"1s\"
 rounds = 2
 ",
@@ -232,7 +231,7 @@ rounds = 2
             ),
             DraftJob::AllToAll => format!(
                 "workload = \"all-to-all-in-shifts\"
-bytes = \"{amount}\"                 # of each rank, an equal part to each
+bytes = \"{amount}\" # of each rank, an equal part to each
 "
             ),
         };
@@ -248,12 +247,12 @@ bytes = \"{amount}\"                 # of each rank, an equal part to each
                 let leaves = nodes.div_ceil(of_unit) * gpus;
                 let (spines, cables) = spines(leaves, of_unit);
                 let keys = format!(
-                    "kind = \"rail-pod\"                # card i of every server is on rail i
+                    "kind = \"rail-pod\" # card i of every server is on rail i
 servers = {nodes}
 nics = {gpus}
-servers_per_unit = {of_unit}            # these share their rails
+servers_per_unit = {of_unit} # these share their rails
 spines = {spines}
-cables_per_spine = {cables}             # as many cables up as down
+cables_per_spine = {cables} # as many cables up as down
 "
                 );
                 let ports = u64::from(2 * of_unit).max(u64::from(leaves * cables));
@@ -269,7 +268,7 @@ cables_per_spine = {cables}             # as many cables up as down
 leaves = {leaves}
 hosts_per_leaf = {down}
 spines = {spines}
-cables_per_spine = {cables}             # as many cables up as down
+cables_per_spine = {cables} # as many cables up as down
 "
                 );
                 let ports = u64::from(2 * down).max(u64::from(leaves * cables));
@@ -285,7 +284,7 @@ cables_per_spine = {cables}             # as many cables up as down
                 })?;
                 let keys = format!(
                     "kind = \"fat-tree\"
-k = {k}                           # ports of every switch; k * k * k / 4 hosts
+k = {k} # ports of every switch; k * k * k / 4 hosts
 "
                 );
                 Ok(Size {
@@ -296,6 +295,16 @@ k = {k}                           # ports of every switch; k * k * k / 4 hosts
             }
         }
     }
+}
+
+/// The same with comments in one column, behind the values of most lines.
+fn aligned(text: &str) -> String {
+    const COLUMN: usize = 32;
+    let line = |line: &str| match line.split_once(" # ") {
+        Some((value, comment)) => format!("{:<COLUMN$} # {comment}\n", value.trim_end()),
+        None => format!("{line}\n"),
+    };
+    text.lines().map(line).collect()
 }
 
 /// Spines for leaves with so many hosts each, and the cables from each leaf to each spine: as many up as down.
@@ -336,7 +345,7 @@ mod tests {
     fn every_draft_is_a_scenario_without_warnings() {
         for (_, topology) in DraftTopology::NAMES {
             for (_, job) in DraftJob::NAMES {
-                for (nodes, gpus) in [(2, 1), (3, 1), (4, 2), (6, 8)] {
+                for (nodes, gpus) in [(2, 1), (3, 1), (4, 2), (6, 8), (2, 72)] {
                     for gbps in [25, 100, 400, 800] {
                         let draft = Draft {
                             nodes,

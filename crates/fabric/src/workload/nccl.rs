@@ -19,9 +19,9 @@ use super::plan::{MESSAGE_BYTES_MAX, Message, Plan, distinct, within};
 use super::{Workload, WorkloadError};
 
 /// The most GPUs of a node: the largest NVLink domain.
-const GPUS_MAX: u64 = 72;
+pub(crate) const GPUS_MAX: u64 = 72;
 /// The most channels, as in NCCL.
-const CHANNELS_MAX: u64 = 64;
+pub(crate) const CHANNELS_MAX: u64 = 64;
 /// The least and the most bytes of a chunk.
 const CHUNKS: (u64, u64) = (128, 1 << 30);
 

@@ -30,19 +30,21 @@ fn sending(bytes: u64) -> Span {
     packets.fold(Span::ZERO, |sum, wire| sum + serialization(wire, LINK.rate))
 }
 
+/// Acknowledgements share the links with messages of the other direction.
+#[track_caller]
+fn assert_about(workload: Workload, expected: Span) {
+    let took = took(workload);
+    let share = ratio(took, expected);
+    assert!((1.0..1.015).contains(&share), "{took}, not {expected}");
+}
+
 #[test]
 fn short_pieces_take_a_message_for_each_step() {
     let ring = Nccl::new((0..5).collect(), 5 * 1_000);
-    assert_eq!(
-        took(ring.ring_all_reduce().unwrap()),
-        message(1_000).times(8)
-    );
-    assert_eq!(took(ring.all_gather().unwrap()), message(1_000).times(4));
-    assert_eq!(
-        took(ring.reduce_scatter().unwrap()),
-        message(1_000).times(4)
-    );
-    assert_eq!(took(ring.broadcast().unwrap()), message(5_000).times(4));
+    assert_about(ring.ring_all_reduce().unwrap(), message(1_000).times(8));
+    assert_about(ring.all_gather().unwrap(), message(1_000).times(4));
+    assert_about(ring.reduce_scatter().unwrap(), message(1_000).times(4));
+    assert_about(ring.broadcast().unwrap(), message(5_000).times(4));
 }
 
 /// Both halves of a piece are on their way at the same time: links are never idle.
@@ -51,8 +53,7 @@ fn long_pieces_keep_every_link_busy() {
     let half = 512 << 10;
     let ring = Nccl::new((0..4).collect(), 4 * 2 * half);
     let expected = sending(half).times(2 * 6) + message(half) - sending(half);
-    let share = ratio(took(ring.ring_all_reduce().unwrap()), expected);
-    assert!((0.9999..1.001).contains(&share), "{share}");
+    assert_about(ring.ring_all_reduce().unwrap(), expected);
     // Four loops of the same, each of which begins where the one before ends.
     let loops = Nccl {
         chunk: 2 * half,
@@ -92,7 +93,7 @@ fn a_tree_takes_its_depth_up_and_down() {
     // the other on the way down.
     let tree = Nccl::new((0..4).collect(), 4_000);
     let expected = message(4_000).times(4) + sending(4_000).times(2);
-    assert_eq!(took(tree.tree_all_reduce().unwrap()), expected);
+    assert_about(tree.tree_all_reduce().unwrap(), expected);
 }
 
 #[test]
