@@ -14,8 +14,8 @@ use ferroce_fabric::scenario::{Draft, DraftJob, DraftTopology};
 use crate::output::{Failure, Output};
 
 const EXAMPLES_AND_EXIT_CODES: &str = "Examples:
-  ferroce sim new --nodes 128 --gpus 8 --rate 400Gbit --bytes 1GiB -o cluster.toml
-  ferroce sim new --nodes 16 --topology leaf-spine --job experts > experts.toml
+  ferroce sim new --nodes 128 --gpus 8 --bytes 1GiB -o cluster.toml
+  ferroce sim new --nodes 16 --topology leaf-spine --job experts -o moe.toml
 
 Exit codes:
   0  success

@@ -152,7 +152,8 @@ delay = \"1us\" # of every cable, one way
 [switch]
 buffer = \"{buffer}MiB\" # of each switch, shared by its ports
 ecn = {{ preset = \"hpcc\" }} # marks from 4 KB of queue for each Gb/s
-pfc = {{ priorities = [3], headroom = \"{headroom}KiB\" }} # what a cable of this rate and delay needs
+# Headroom is what a cable of this rate and delay needs:
+pfc = {{ priorities = [3], headroom = \"{headroom}KiB\" }}
 
 [device] # the NIC of every host; its timeouts are those of the firmware
 dcqcn = {{ preset = \"firmware\" }} # congestion control with the parameters of cards

@@ -55,7 +55,7 @@ impl Experts {
         let ranks = self.ranks.len();
         let mut received = vec![Vec::with_capacity(ranks - 1); ranks];
         for shift in 1..ranks {
-            for src in 0..ranks {
+            for (src, begin) in begins.iter().enumerate() {
                 let dst = (src + shift) % ranks;
                 let expert = if is_back { src } else { dst };
                 let sending = Sending {
@@ -65,7 +65,7 @@ impl Experts {
                     at: self.at,
                     think: Span::ZERO,
                 };
-                received[dst].push(plan.add(sending, begins[src].as_slice())?);
+                received[dst].push(plan.add(sending, begin.as_slice())?);
             }
         }
         Ok(received)
