@@ -308,7 +308,7 @@ fn aligned(text: &str) -> String {
     text.lines().map(line).collect()
 }
 
-/// Spines for leaves with so many hosts each, and the cables from each leaf to each spine: as many up as down.
+/// Spines for leaves with `down` hosts each, and the cables from each leaf to each spine: as many up as down.
 fn spines(leaves: u32, down: u32) -> (u32, u32) {
     let fits = |spines: &u32| down.is_multiple_of(*spines) && leaves * (down / spines) <= PORTS;
     let spines = (1..=down).find(fits).unwrap_or(down);

@@ -40,7 +40,7 @@ impl Groups {
         Ok(groups)
     }
 
-    /// Adds what a node tells of groups. What is known already stays.
+    /// Adds the groups that a node describes. Groups that are known already stay.
     pub(super) fn learn(&mut self, node: &RawNode) -> Result<(), String> {
         if node.kind != METADATA_NODE || !node.name.starts_with(DESCRIPTION) {
             return Ok(());

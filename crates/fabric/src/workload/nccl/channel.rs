@@ -133,7 +133,7 @@ impl<'a> Channel<'a> {
         (0..bytes.div_ceil(chunk)).map(move |number| chunk.min(bytes - number * chunk))
     }
 
-    /// All go so many hops around the ring, at the same time.
+    /// All go `hops` hops around the ring, at the same time.
     fn travel(
         &mut self,
         plan: &mut Plan,
@@ -184,7 +184,7 @@ impl<'a> Channel<'a> {
         plan.add(it, waits_for)
     }
 
-    /// Bytes pass so many NVLinks of a node. Each of these carries one after the other, and all do at the same
+    /// Bytes pass `hops` NVLinks of a node. Each of these carries one after the other, and all do at the same
     /// time: what follows waits for one of them. Returns what to wait for, and for how long after that.
     fn inside(
         &mut self,
