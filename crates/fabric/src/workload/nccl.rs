@@ -4,7 +4,7 @@
 //! which is a host. A channel enters and leaves every node by the card with the channel's number, so that its
 //! messages stay on one rail.
 //!
-//! From NCCL 2.28, for its protocol "Simple": sizes of chunks and slices (`collectives.h`, `device.h`, with a
+//! From NCCL 2.30, for its protocol "Simple": sizes of chunks and slices (`collectives.h`, `device.h`, with a
 //! buffer of 4 MiB in 8 steps), the order of rings, and the double binary tree (Sanders, Speck and Träff, "Two-tree
 //! algorithms for full bandwidth broadcast, reduction and scan", 2009).
 
