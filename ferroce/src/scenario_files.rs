@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::{fs, io};
 
-/// The text of a file that a scenario refers to; that of a directory is the names of its files, in order. Hidden
+/// The bytes of a file that a scenario refers to; those of a directory are the names of its files, in order. Hidden
 /// ones are left out.
-pub(crate) fn read(path: &Path) -> io::Result<String> {
+pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
     if !path.as_os_str().as_encoded_bytes().ends_with(b"/") {
-        return fs::read_to_string(path);
+        return fs::read(path);
     }
     let mut names = Vec::new();
     for entry in fs::read_dir(path)? {
@@ -19,5 +19,5 @@ pub(crate) fn read(path: &Path) -> io::Result<String> {
         }
     }
     names.sort();
-    Ok(names.concat())
+    Ok(names.concat().into_bytes())
 }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `source` | scenarios by file or built-in name |
 //! | `run` | runs one |
+//! | `new` | a scenario of a cluster's size |
 //! | `captures` | capture files of ports |
 //! | `check` | finds errors and suspicious values in one |
 //! | `progress` | the progress line |
@@ -15,6 +16,7 @@
 mod captures;
 mod check;
 mod directory;
+mod new;
 mod page;
 mod progress;
 mod report;
@@ -45,6 +47,7 @@ impl Command {
             Verb::Check(args) => args.run(to),
             Verb::List(args) => args.run(to),
             Verb::Show(args) => args.run(to),
+            Verb::New(args) => args.run(to),
             Verb::Schema => to.text(&ferroce_fabric::scenario::json_schema()),
         }
     }
@@ -56,6 +59,7 @@ enum Verb {
     Check(check::Check),
     List(List),
     Show(Show),
+    New(new::New),
     /// Print the JSON Schema of scenario files
     Schema,
 }

@@ -617,6 +617,13 @@ fn answers_about_congestion_are_what_the_files_say() {
     let routed = summary(&format!("{name} {routed}"));
     about(took_ms(&routed), 23.2);
     assert_eq!(total(&routed, "timeouts"), 0);
+    let rails = summary("nccl-rails");
+    about(took_ms(&rails), 0.337);
+    about(rails["jobs"][0]["ideal_ns"].as_f64().unwrap() / 1e6, 0.332);
+    assert_eq!(
+        (total(&rails, "lost_down"), total(&rails, "timeouts")),
+        (0, 0)
+    );
     let (defaults, tuned) = (summary("dcqcn-defaults"), summary("dcqcn-barre"));
     about(took_ms(&defaults), 11.1);
     about(took_ms(&tuned), 11.6);

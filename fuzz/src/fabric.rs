@@ -1,10 +1,11 @@
 //! Topologies and flow lists that other simulators wrote.
 
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use ferroce_fabric::topology::{CableSpec, HpccTopology, Survey, SurveyFile, SurveyOptions, Tool};
-use ferroce_fabric::workload::WorkloadError;
-use ferroce_fabric::{Rate, ReadError, Routes, Span, Topology, Workload};
+use ferroce_fabric::workload::{Chakra, TraceFile, WorkloadError};
+use ferroce_fabric::{Rate, ReadError, Routes, Span, Time, Topology, Workload};
 
 /// Hosts of the topologies that are looked at closely.
 const HOSTS: u32 = 64;
@@ -96,6 +97,35 @@ pub fn htsim_matrix(data: &[u8]) {
             }
         }
         Err(error) => located(&text, &error),
+    }
+}
+
+/// Any two files are the traces of two ranks or are refused with a reason; what is read can be run. The first two
+/// bytes are the length of the first file, and the highest bit of these says that both are JSON.
+pub fn chakra(data: &[u8]) {
+    let Some((head, data)) = data.split_first_chunk::<2>() else {
+        return;
+    };
+    let head = u16::from_le_bytes(*head);
+    let length = usize::from(head & 0x7fff).min(data.len());
+    let files = data.split_at(length);
+    let mut read = |rank: u32| {
+        let bytes = if rank == 0 { files.0 } else { files.1 };
+        Ok(match head >> 15 {
+            0 => TraceFile::Protobuf(bytes.to_vec()),
+            _ => TraceFile::Json(bytes.to_vec()),
+        })
+    };
+    let chakra = Chakra {
+        hosts: vec![3, 5],
+        groups: BTreeMap::from([("0".to_owned(), vec![1, 0])]),
+        uses_tree: false,
+        tera_ops: Some(100),
+        at: Time::ZERO,
+    };
+    match chakra.build(&mut read) {
+        Ok(workload) => assert_eq!(workload.check(star()), Ok(())),
+        Err(error) => assert!(!error.to_string().is_empty()),
     }
 }
 

@@ -15,6 +15,7 @@
 //! | [`hpcc_topology`] | any text is a topology or is refused on one of its lines; in a topology that passes its check, all hosts reach each other |
 //! | [`survey`] | any text is what ibnetdiscover, containerlab or lldpcli writes, or is refused on one of its lines; all hosts of what is read reach each other |
 //! | [`hpcc_flows`], [`htsim_matrix`] | any text is a list of flows or is refused on one of its lines; a list that is read can be run, or its cycles are found |
+//! | [`chakra`] | any files are traces or are refused with a reason; traces that are read can be run |
 //! | [`fault`] | any text is fault rules or is refused with a reason; rules that are read come back as they were written, and only effects that a target can have are due |
 //! | [`fwctl`] | an ioctl on the node of a device ends with an answer or an error, and writes only to the program's buffers |
 //! | [`outages`] | any text gives outages or is refused with a reason, and so is any state of a search |
@@ -45,7 +46,7 @@ pub use capture::capture;
 pub use cm::cm;
 pub use congestion::congestion;
 pub use cursor::Cursor;
-pub use fabric::{hpcc_flows, hpcc_topology, htsim_matrix, survey};
+pub use fabric::{chakra, hpcc_flows, hpcc_topology, htsim_matrix, survey};
 pub use fault::fault;
 pub use fwctl::fwctl;
 pub use mlxreg::mlxreg;
@@ -62,7 +63,7 @@ pub use sweep::sweep;
 pub type Target = fn(&[u8]);
 
 /// The targets by name.
-pub const TARGETS: [(&str, Target); 18] = [
+pub const TARGETS: [(&str, Target); 19] = [
     ("packet", packet),
     ("register", register),
     ("mlxreg", mlxreg),
@@ -73,6 +74,7 @@ pub const TARGETS: [(&str, Target); 18] = [
     ("survey", survey),
     ("hpcc_flows", hpcc_flows),
     ("htsim_matrix", htsim_matrix),
+    ("chakra", chakra),
     ("capture", capture),
     ("cm", cm),
     ("congestion", congestion),

@@ -186,6 +186,11 @@ fn htsim_matrix() {
 }
 
 #[test]
+fn chakra() {
+    smoke("chakra", 20_000);
+}
+
+#[test]
 fn ring() {
     smoke("ring", 5_000);
 }

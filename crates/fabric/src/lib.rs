@@ -74,7 +74,7 @@ pub use frame::{Ecn, Frame, Parcel};
 pub use host::{Host, address, card};
 pub use line::{LineCounters, Loss};
 pub use network::{FabricConfig, Network, Stations};
-pub use play::{ConnectionLook, JobConfig, JobOutcome, OnError, Outcome, Player, Timeout};
+pub use play::{ConnectionLook, JobConfig, JobOutcome, OnError, Outcome, Player, QPS_MAX, Timeout};
 pub use route::Routes;
 pub use rules::{Fate, Rules};
 pub use simulation::{Fault, Recording, Sample, Samples, Simulation, Standing};

@@ -1,6 +1,7 @@
 //! Runs a workload on a fabric: connections, messages, and their results.
 //!
-//! Two hosts with two links each have a connection by each, and their transfers take turns.
+//! Two hosts have a connection by each link that both have, and several if the job asks for them. Their
+//! transfers take turns, or are split.
 //!
 //! Time passes in windows not longer than the shortest cable is. What a host does within one cannot reach another
 //! host before it is over, so hosts act without each other ([`crew`]): they start transfers and go on when one is
@@ -17,10 +18,10 @@ use ferroce_device::{Path, Qos, QpAttr, Qpn, TimerExpiry, VerbsError, WcStatus};
 use rayon::ThreadPool;
 
 use self::crew::{Crew, Expired, Later, News, Note};
-use self::plan::{Connection, Plan};
+use self::plan::{Connection, Plan, Share};
 use crate::fabric::Fabric;
 use crate::host::{Host, address};
-use crate::workload::{TransferId, Workload};
+use crate::workload::{Transfer, TransferId, Workload};
 
 /// How a job uses its connections.
 #[derive(Clone, PartialEq, Debug)]
@@ -35,9 +36,18 @@ pub struct JobConfig {
     pub depth: u32,
     /// Each transfer has its own queue pair, instead of one for all transfers between two hosts.
     pub qp_per_transfer: bool,
+    /// How many queue pairs two hosts have for each link, 1 to [`QPS_MAX`]. Transfers take turns with them.
+    pub qps_per_connection: u8,
+    /// Each transfer is split over all queue pairs of its two hosts.
+    pub split_data: bool,
     /// What happens when a queue pair fails.
     pub on_error: OnError,
 }
+
+/// The most queue pairs of a connection, as in NCCL.
+pub const QPS_MAX: u8 = 128;
+/// Parts of a split transfer are multiples of this many bytes, except for the last, as in NCCL.
+const PART_UNIT: u32 = 128;
 
 impl JobConfig {
     /// Returns the priority of its packets at a port with these settings.
@@ -100,9 +110,9 @@ pub struct JobOutcome {
     pub delivered: u32,
     /// Transfers delivered and acknowledged.
     pub acknowledged: u32,
-    /// When the first was posted.
+    /// When the first was posted, or work of a host began.
     pub began: Option<Time>,
-    /// When the last was delivered, if all were.
+    /// When the last was delivered and all work was done.
     pub ended: Option<Time>,
     /// When it was aborted, and the reason.
     pub died: Option<(Time, WcStatus)>,
@@ -126,16 +136,23 @@ pub struct Player {
     pub timeouts: Vec<Timeout>,
     /// Transfers that wait for no others, by the times of their start; the last one first.
     free: Vec<(Time, TransferId)>,
-    by_ends: HashMap<(Ends, u8), u32>,
-    /// The links that transfers between hosts with two take next.
-    turns: HashMap<Ends, u8>,
+    by_ends: HashMap<(Ends, Lane), u32>,
+    /// The lane that the next transfer between two hosts takes.
+    turns: HashMap<Ends, Lane>,
     /// The connection of each queue pair of each host.
     of_qp: HashMap<(u32, Qpn), u32>,
     /// Connections to be made anew.
     broken: VecDeque<(Time, u32)>,
-    /// Transfers of jobs that live and not yet acknowledged.
+    /// How many parts of each transfer are not acknowledged.
+    parts_left: Vec<u16>,
+    /// Work of hosts that is not done, for each job.
+    work_left: Vec<u32>,
+    /// Transfers of jobs that live and not yet acknowledged, and their work that is not done.
     unfinished: u32,
 }
+
+/// Which of the connections between two hosts: links take turns first, then the queue pairs on each.
+type Lane = u32;
 
 /// What crews have told, in the order in which it happened.
 #[derive(Default, Debug)]
@@ -164,6 +181,12 @@ pub struct ConnectionLook {
     pub waited: Span,
     /// How often a queue pair failed.
     pub failures: u32,
+    /// Transfers, or parts of them, that it was given.
+    pub transfers: u32,
+    /// Those acknowledged.
+    pub acknowledged: u32,
+    /// Payload of those acknowledged.
+    pub bytes: u64,
 }
 
 impl Player {
@@ -177,10 +200,15 @@ impl Player {
         let mut job_outcomes = vec![JobOutcome::default(); jobs.len()];
         let plan = Plan::new(workload, jobs);
         let mut free = Vec::new();
+        let mut work_left = vec![0; plan.jobs.len()];
         for (id, transfer) in (0..).map(TransferId).zip(&plan.workload.transfers) {
-            job_outcomes[usize::from(transfer.job)].transfers += 1;
+            let job = usize::from(transfer.job);
+            match transfer.is_work() {
+                true => work_left[job] += 1,
+                false => job_outcomes[job].transfers += 1,
+            }
             if plan.is_free(id) {
-                free.push((transfer.at.after(transfer.think), id));
+                free.push((transfer.due(None), id));
             }
         }
         free.sort_unstable_by(|one, other| other.cmp(one));
@@ -196,6 +224,8 @@ impl Player {
             turns: HashMap::new(),
             of_qp: HashMap::new(),
             broken: VecDeque::new(),
+            parts_left: vec![0; count],
+            work_left,
             unfinished: count as u32,
         }
     }
@@ -210,7 +240,7 @@ impl Player {
         self.plan.connections.iter().map(|it| &it.look)
     }
 
-    /// Returns the connection that a transfer used, as an index into [all
+    /// Returns the connection that a transfer used, or its first part, as an index into [all
     /// connections](Self::connections), if it has one.
     pub fn connection_of(&self, transfer: TransferId) -> Option<u32> {
         self.plan.connection_of(transfer)
@@ -260,7 +290,9 @@ impl Player {
             && at < end
         {
             self.free.pop();
-            self.prepare(fabric, id)?;
+            if self.prepare(fabric, id)? {
+                self.prepare_dependents(fabric, id)?;
+            }
             let src = self.plan.transfer(id).src;
             self.crew(fabric, src).add(at, Later::Start(id));
         }
@@ -334,17 +366,20 @@ impl Player {
                 self.outcomes[id.0 as usize].started = at;
                 let job = self.plan.transfer(id).job;
                 self.job_outcomes[usize::from(job)].began.get_or_insert(at);
-                for place in 0..self.plan.dependents.at(id).len() {
-                    self.prepare(fabric, self.plan.dependents.at(id)[place])?;
-                }
+                self.plan.note_started(id);
+                self.prepare_dependents(fabric, id)?;
             }
-            News::Posted(id) => self.post_receive(fabric, id)?,
+            News::Worked(id) => self.note_work(at, id),
+            News::Posted(connection, id) => self.post_receive(fabric, connection, id)?,
+            News::Arrived(connection) => {
+                self.plan.connections[connection as usize].delivered += 1;
+            }
             News::Delivered(id) => self.note_delivered(at, id),
-            News::Acknowledged(id) => {
-                self.note_acknowledged(at, id);
-                if self.plan.job(id).qp_per_transfer
-                    && let Some(connection) = self.plan.connection_of(id)
-                {
+            News::Acknowledged(connection, part) => {
+                let it = &mut self.plan.connections[connection as usize];
+                it.delivered = it.delivered.saturating_sub(1);
+                self.note_acknowledged(at, connection, part);
+                if self.plan.job(part.of).qp_per_transfer {
                     self.disconnect(fabric, connection)?;
                 }
             }
@@ -357,42 +392,93 @@ impl Player {
         Ok(())
     }
 
-    /// Makes the connection of a transfer that may start soon, if there is none.
-    fn prepare(&mut self, fabric: &mut Fabric, id: TransferId) -> Result<(), VerbsError> {
-        let job = self.plan.transfer(id).job;
-        if self.plan.connection_of(id).is_none() && !self.plan.is_dead[usize::from(job)] {
-            let connection = self.connection(fabric, id)?;
-            self.plan.assign(id, connection);
+    /// Makes the connections of what may start as soon as a transfer is delivered.
+    fn prepare_dependents(
+        &mut self,
+        fabric: &mut Fabric,
+        id: TransferId,
+    ) -> Result<(), VerbsError> {
+        let mut following = self.plan.dependents.at(id).to_vec();
+        while let Some(id) = following.pop() {
+            if self.prepare(fabric, id)? {
+                // Work may take no time.
+                following.extend(self.plan.dependents.at(id));
+            }
         }
         Ok(())
     }
 
-    /// The connection that a transfer uses.
-    fn connection(&mut self, fabric: &mut Fabric, id: TransferId) -> Result<u32, VerbsError> {
+    /// Makes the connections of a transfer that may start soon. Returns whether it is work that was not prepared,
+    /// which needs none.
+    fn prepare(&mut self, fabric: &mut Fabric, id: TransferId) -> Result<bool, VerbsError> {
         let transfer = self.plan.transfer(id);
-        let (ends, job) = ([transfer.src, transfer.dst], transfer.job);
-        let own = self.plan.job(id).qp_per_transfer;
-        let all = (ends[0], ends[1], job);
-        let link = match has_two_links(fabric, ends) {
-            true => next(self.turns.entry(all).or_insert(2)),
+        let (bytes, job) = (transfer.bytes, usize::from(transfer.job));
+        if self.plan.is_prepared(id) || self.plan.is_dead[job] {
+            return Ok(false);
+        }
+        if transfer.is_work() {
+            self.plan.prepare_work(id);
+            return Ok(true);
+        }
+        let (ends, config) = (
+            (transfer.src, transfer.dst, transfer.job),
+            &self.plan.jobs[job],
+        );
+        let links = match has_two_links(fabric, [ends.0, ends.1]) {
+            true => 2,
             false => 1,
         };
-        let key = (all, link);
+        let lanes = links * Lane::from(config.qps_per_connection);
+        let part_max = match config.split_data {
+            true => bytes.div_ceil(lanes).next_multiple_of(PART_UNIT),
+            false => bytes,
+        };
+        let count = bytes.div_ceil(part_max);
+        let mut parts = Vec::with_capacity(count as usize);
+        for part in 0..count {
+            let lane = match lanes {
+                1 => 0,
+                _ => take_turn(self.turns.entry(ends).or_default(), lanes),
+            };
+            let link = 1 + (lane % links) as u8;
+            let connection = self.connection(fabric, ends, lane, link)?;
+            parts.push((connection, part_max.min(bytes - part * part_max)));
+        }
+        self.parts_left[id.0 as usize] = count as u16;
+        self.plan.assign(id, parts);
+        Ok(false)
+    }
+
+    /// The connection of a lane, by a link of both hosts; one of its own if each transfer has one.
+    fn connection(
+        &mut self,
+        fabric: &mut Fabric,
+        ends: Ends,
+        lane: Lane,
+        link: u8,
+    ) -> Result<u32, VerbsError> {
+        let (src, dst, job) = ends;
+        let own = self.plan.jobs[usize::from(job)].qp_per_transfer;
+        let key = (ends, lane);
         if !own && let Some(&connection) = self.by_ends.get(&key) {
             return Ok(connection);
         }
         let index = self.plan.connections.len() as u32;
         self.plan.connections.push(Connection {
             look: ConnectionLook {
-                ends,
+                ends: [src, dst],
                 job,
                 link,
                 qpns: [Qpn::new(0); 2],
                 timeouts: 0,
                 waited: Span::ZERO,
                 failures: 0,
+                transfers: 0,
+                acknowledged: 0,
+                bytes: 0,
             },
             is_made: false,
+            delivered: 0,
         });
         self.connect(fabric, index)?;
         if !own {
@@ -432,33 +518,66 @@ impl Player {
         Ok(())
     }
 
-    /// Posts the receive for a transfer, which cannot have arrived yet.
-    fn post_receive(&mut self, fabric: &mut Fabric, id: TransferId) -> Result<(), VerbsError> {
-        let Some(index) = self.plan.connection_of(id) else {
-            return Ok(());
-        };
+    /// Posts the receive for a transfer or a part of one, which cannot have arrived yet.
+    fn post_receive(
+        &mut self,
+        fabric: &mut Fabric,
+        index: u32,
+        id: TransferId,
+    ) -> Result<(), VerbsError> {
         let connection = &self.plan.connections[index as usize];
         let ([_, dst], [_, receiver]) = (connection.look.ends, connection.look.qpns);
         if !connection.is_made {
             return Ok(());
         }
-        let receive = Host::receive(id.0.into());
+        let receive = Host::receive(wr_id(index, id));
         fabric.host_mut(dst).hca.post_recv(receiver, receive)
+    }
+
+    /// Work of a host is done.
+    fn note_work(&mut self, at: Time, id: TransferId) {
+        let Transfer { job, think, .. } = *self.plan.transfer(id);
+        let (began, job) = (at.before(think), usize::from(job));
+        self.job_outcomes[job].began.get_or_insert(began);
+        self.outcomes[id.0 as usize] = Outcome {
+            started: began,
+            delivered: at,
+            acknowledged: at,
+        };
+        self.work_left[job] -= 1;
+        if !self.plan.is_dead[job] {
+            self.unfinished -= 1;
+        }
+        self.note_end(at, job);
     }
 
     fn note_delivered(&mut self, at: Time, id: TransferId) {
         self.outcomes[id.0 as usize].delivered = at;
-        let job = self.plan.transfer(id).job;
-        let outcome = &mut self.job_outcomes[usize::from(job)];
-        outcome.delivered += 1;
-        if outcome.delivered == outcome.transfers {
+        let job = usize::from(self.plan.transfer(id).job);
+        self.job_outcomes[job].delivered += 1;
+        self.note_end(at, job);
+    }
+
+    /// Notes when all of a job was done.
+    fn note_end(&mut self, at: Time, job: usize) {
+        let outcome = &mut self.job_outcomes[job];
+        if outcome.delivered == outcome.transfers && self.work_left[job] == 0 {
             outcome.ended = Some(at);
         }
     }
 
-    fn note_acknowledged(&mut self, at: Time, id: TransferId) {
-        self.outcomes[id.0 as usize].acknowledged = at;
-        let job = self.plan.transfer(id).job;
+    fn note_acknowledged(&mut self, at: Time, connection: u32, part: Share) {
+        let look = &mut self.plan.connections[connection as usize].look;
+        look.acknowledged += 1;
+        look.bytes += u64::from(part.bytes);
+        let transfer = part.of.0 as usize;
+        let left = &mut self.parts_left[transfer];
+        *left -= 1;
+        if *left > 0 {
+            return;
+        }
+        self.outcomes[transfer].acknowledged = at;
+        let job = self.plan.transfer(part.of).job;
         let outcome = &mut self.job_outcomes[usize::from(job)];
         outcome.acknowledged += 1;
         if outcome.died.is_none() {
@@ -498,6 +617,7 @@ impl Player {
                     outcome.died = Some((at, status));
                     self.plan.is_dead[job] = true;
                     self.unfinished -= outcome.transfers - outcome.acknowledged;
+                    self.unfinished -= self.work_left[job];
                 }
             }
             OnError::Reconnect(after) => {
@@ -513,20 +633,25 @@ impl Player {
     /// Connects anew, by the other link if there is one.
     fn reconnect(&mut self, fabric: &mut Fabric, index: u32) -> Result<(), VerbsError> {
         let look = &mut self.plan.connections[index as usize].look;
+        let src = look.ends[0];
         if has_two_links(fabric, look.ends) {
-            next(&mut look.link);
+            look.link = 3 - look.link;
         }
         self.connect(fabric, index)?;
-        let is_delivered = |id: TransferId| self.outcomes[id.0 as usize].delivered != Time::NEVER;
-        let src = self.plan.connections[index as usize].look.ends[0];
+        let delivered = &mut self.plan.connections[index as usize].delivered;
+        let delivered = std::mem::take(delivered);
         let place = fabric.part_of(src);
         let (part, crew) = (&mut fabric.parts_mut()[place], &mut self.crews[place]);
-        let delivered = crew.resume(part, &self.plan, index, is_delivered)?;
-        for id in delivered {
-            self.note_acknowledged(fabric.now(), id);
+        for done in crew.resume(part, &self.plan, index, delivered)? {
+            self.note_acknowledged(fabric.now(), index, done);
         }
         Ok(())
     }
+}
+
+/// The number of a work request: the connection, and the transfer that it carries or a part of.
+fn wr_id(connection: u32, id: TransferId) -> u64 {
+    u64::from(connection) << 32 | u64::from(id.0)
 }
 
 fn has_two_links(fabric: &Fabric, ends: [u32; 2]) -> bool {
@@ -534,8 +659,8 @@ fn has_two_links(fabric: &Fabric, ends: [u32; 2]) -> bool {
     ends.into_iter().all(has_two)
 }
 
-/// Changes to the other of two links, and returns it.
-fn next(link: &mut u8) -> u8 {
-    *link = 3 - *link;
-    *link
+/// Returns the lane whose turn it is, and passes the turn on to the next.
+fn take_turn(turn: &mut Lane, lanes: Lane) -> Lane {
+    let next = (*turn + 1) % lanes;
+    std::mem::replace(turn, next)
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::ideal::jobs::{Paths, of_jobs};
 use crate::scenario::Scenario;
-use crate::{NodeId, Outcome, Simulation, Standing, TransferId};
+use crate::{NodeId, Outcome, Simulation, Standing};
 
 /// The summary of a run, for people and programs.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -245,7 +245,7 @@ pub struct QpRow {
     pub peer: u32,
     /// The number of the queue pair there.
     pub peer_qpn: u32,
-    /// Transfers that it was given.
+    /// Transfers that it was given, or parts of them.
     pub transfers: u32,
     /// Those acknowledged.
     pub acknowledged: u32,
@@ -342,7 +342,8 @@ fn flows_along(simulation: &Simulation, paths: &mut Paths<'_>) -> Vec<Flow> {
     let transfers = &simulation.player.workload().transfers;
     let outcomes = simulation.player.outcomes.iter();
     let posted = (0..).zip(transfers).zip(outcomes);
-    let posted = posted.filter(|(_, outcome)| outcome.started != Time::NEVER);
+    let posted =
+        posted.filter(|((_, it), outcome)| !it.is_work() && outcome.started != Time::NEVER);
     posted
         .map(|((transfer, it), outcome)| Flow {
             transfer,
@@ -363,34 +364,20 @@ fn fct(outcome: &Outcome) -> Option<Span> {
 }
 
 fn qps(simulation: &Simulation) -> Vec<QpRow> {
-    let player = &simulation.player;
     let row = |it: &crate::ConnectionLook| QpRow {
         job: it.job,
         host: it.ends[0],
         qpn: it.qpns[0].into(),
         peer: it.ends[1],
         peer_qpn: it.qpns[1].into(),
-        transfers: 0,
-        acknowledged: 0,
-        bytes: 0,
+        transfers: it.transfers,
+        acknowledged: it.acknowledged,
+        bytes: it.bytes,
         timeouts: it.timeouts,
         waited_ns: it.waited.as_nanos(),
         failures: it.failures,
     };
-    let mut rows: Vec<_> = player.connections().map(row).collect();
-    let transfers = (0..).zip(&player.workload().transfers);
-    for ((id, transfer), outcome) in transfers.zip(&player.outcomes) {
-        let Some(connection) = player.connection_of(TransferId(id)) else {
-            continue;
-        };
-        let row = &mut rows[connection as usize];
-        row.transfers += 1;
-        if outcome.acknowledged != Time::NEVER {
-            row.acknowledged += 1;
-            row.bytes += u64::from(transfer.bytes);
-        }
-    }
-    rows
+    simulation.player.connections().map(row).collect()
 }
 
 fn timeouts(simulation: &Simulation) -> Vec<TimeoutRow> {

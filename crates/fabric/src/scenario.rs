@@ -12,6 +12,7 @@
 //! | `check` | finds what can never happen, or is certainly fatal |
 //! | `load` | whether cables carry the messages that arrive |
 //! | `estimate` | the amount of work of a run |
+//! | `draft` | new scenarios of a cluster's size |
 //! | `schema` | the JSON Schema |
 //! | `hash` | identifies a scenario |
 //!
@@ -34,6 +35,7 @@
 
 mod check;
 mod device;
+mod draft;
 mod estimate;
 mod fault;
 mod hash;
@@ -57,6 +59,7 @@ use toml::de::{DeTable, DeValue};
 
 pub use self::check::Finding;
 pub use self::device::{Device, settings_of};
+pub use self::draft::{Draft, DraftJob, DraftTopology};
 pub use self::estimate::Estimate;
 pub use self::fault::FaultSpan;
 pub use self::schema::json_schema;
@@ -130,9 +133,9 @@ impl Scenario {
         let mut reader = Reader::new(text);
         let mut files = Vec::new();
         let mut resolve = |name: &str| {
-            let text = resolve(name)?;
-            files.push(text.clone());
-            Ok(text)
+            let file = resolve(name)?;
+            files.push(file.clone());
+            Ok(file)
         };
         let scenario = read_all(&mut reader, table.get_ref(), &mut resolve);
         let lines = reader.end()?;

@@ -3,9 +3,14 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
-/// Reads a file that a scenario refers to. Returns its text, or why it cannot be read. A name that ends in a
-/// slash is a directory, whose text is the names of its files, one a line.
-pub type Resolver<'a> = dyn FnMut(&str) -> Result<String, String> + 'a;
+/// Reads a file that a scenario refers to. Returns its bytes, or why it cannot be read. A name that ends in a
+/// slash is a directory, whose bytes are the names of its files, one a line.
+pub type Resolver<'a> = dyn FnMut(&str) -> Result<Vec<u8>, String> + 'a;
+
+/// Reads a file of text.
+pub(crate) fn resolve_text(resolve: &mut Resolver<'_>, name: &str) -> Result<String, String> {
+    String::from_utf8(resolve(name)?).map_err(|_| "it is not text in UTF-8".into())
+}
 
 /// The reason why a text could not be read, and its line.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

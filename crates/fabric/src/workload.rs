@@ -1,8 +1,8 @@
 //! Workloads: what hosts send to each other, and when.
 //!
 //! A [`Workload`] is plain data: transfers, and their dependencies. It comes from a function over
-//! typed parameters ([`incast`], [`permutation`], [`Collective`], [`Poisson`], [`Requests`]), from
-//! a file ([`Workload::from_hpcc`], [`Workload::from_htsim`]), or is constructed directly;
+//! typed parameters ([`incast`], [`permutation`], [`Collective`], [`Nccl`], [`Experts`], [`Pipeline`],
+//! [`Checkpoint`], [`Poisson`], [`Requests`]), from a file ([`Workload::from_hpcc`], [`Workload::from_htsim`]), or is constructed directly;
 //! [`Workload::check`] checks whether a topology can run it. [`Workload::merge`] combines several.
 //!
 //! ```
@@ -17,25 +17,32 @@
 //! ```
 
 mod cdf;
+mod chakra;
 mod check;
 mod collective;
 mod error;
 mod hpcc;
 mod htsim;
 mod merge;
+mod nccl;
 mod pattern;
 mod plan;
 mod poisson;
 mod random;
+mod training;
 
 use ferroce_base::time::{Span, Time};
 
 pub use self::cdf::Cdf;
+pub use self::chakra::{Chakra, ChakraError, TraceFile};
 pub use self::check::Dependents;
 pub use self::collective::Collective;
 pub use self::error::WorkloadError;
+pub use self::nccl::Nccl;
+pub(crate) use self::nccl::{CHANNELS_MAX, GPUS_MAX};
 pub use self::pattern::{incast, permutation};
 pub use self::poisson::{Poisson, Requests};
+pub use self::training::{Checkpoint, Experts, Pipeline};
 
 /// The most bytes of one transfer: the largest message that RDMA cards send. What is larger becomes
 /// several transfers.
@@ -52,21 +59,42 @@ pub const JOBS_MAX: u32 = 1 << 16;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct TransferId(pub u32);
 
-/// Bytes that go from one host to another as one message.
+/// Bytes that go from one host to another as one message; or work of a host, such as computing, which others
+/// wait for like for a message.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Transfer {
-    /// The sending host.
+    /// The sending host, or the one that works.
     pub src: u32,
-    /// The receiving host, another one.
+    /// The receiving host, another one; the same for work.
     pub dst: u32,
-    /// From 1 to 1 GiB.
+    /// From 1 to 1 GiB; 0 for work.
     pub bytes: u32,
     /// It does not begin earlier.
     pub at: Time,
-    /// It does not begin before so long after the last of those that it waits for was delivered.
+    /// It does not begin before so long after the last of those that it waits for was delivered. For work,
+    /// how long that takes.
     pub think: Span,
     /// Which job it is part of.
     pub job: u16,
+}
+
+impl Transfer {
+    /// Whether it is work of a host, and no message.
+    #[must_use]
+    pub const fn is_work(&self) -> bool {
+        self.src == self.dst && self.bytes == 0
+    }
+
+    /// When it begins, or when work is over: by when the last of those that it waits for was delivered, if it
+    /// waits for any.
+    #[must_use]
+    pub fn due(&self, released: Option<Time>) -> Time {
+        match released {
+            None => self.at.after(self.think),
+            Some(released) if self.is_work() => self.at.max(released).after(self.think),
+            Some(released) => self.at.max(released.after(self.think)),
+        }
+    }
 }
 
 /// Transfers, and which of them wait for others.

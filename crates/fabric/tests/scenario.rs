@@ -402,7 +402,7 @@ fn flow_lists_that_no_link_carries_are_reported() {
             format!("{src} 3 3 100 100000 {:.9}\n", (n * every_us) as f64 / 1e6)
         });
         let list = format!("{flows}\n{}", lines.collect::<String>());
-        let scenario = Scenario::parse(text, &mut |_| Ok(list.clone())).unwrap();
+        let scenario = Scenario::parse(text, &mut |_| Ok(list.clone().into_bytes())).unwrap();
         let findings = scenario.check().into_iter();
         findings
             .map(|it| it.text)

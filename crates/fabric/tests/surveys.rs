@@ -510,7 +510,7 @@ fn neighbours_that_contradict_each_other_are_refused() {
 #[test]
 fn scenarios_name_links_by_their_ports() {
     let text = include_str!("../../../docs/examples/fabrics/infiniband.toml");
-    let mut resolve = |_: &str| Ok(INFINIBAND.to_owned());
+    let mut resolve = |_: &str| Ok(INFINIBAND.into());
     let scenario = Scenario::parse(text, &mut resolve).unwrap();
     assert_eq!(scenario.faults[0].what, "leaf1:33-spine1:1 down");
     let port = |name| {
@@ -537,7 +537,7 @@ fn scenarios_name_links_by_their_ports() {
 #[test]
 fn a_directory_has_a_file_for_each_system() {
     let text = include_str!("../../../docs/examples/fabrics/lldp.toml");
-    let mut resolve = |name: &str| match name {
+    let read = |name: &str| match name {
         "lldp/" => Ok(LLDP
             .iter()
             .map(|(name, _)| format!("{}\n", name.trim_start_matches("lldp/")))
@@ -548,9 +548,10 @@ fn a_directory_has_a_file_for_each_system() {
                 .ok_or_else(|| "No such file".to_owned())
         }
     };
+    let mut resolve = |name: &str| read(name).map(String::into_bytes);
     let scenario = Scenario::parse(text, &mut resolve).unwrap();
     assert_eq!(scenario.topology.hosts, 4);
-    let mut empty = |_: &str| Ok(String::new());
+    let mut empty = |_: &str| Ok(Vec::new());
     let error = Scenario::parse(text, &mut empty).unwrap_err();
     assert_eq!(
         error.problems[0].text,

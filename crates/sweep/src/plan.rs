@@ -176,7 +176,10 @@ impl Plan {
         let files = Files {
             resolve: Mutex::new((resolve, BTreeMap::new())),
         };
-        Scenario::parse(scenario, &mut |name| files.read(name)).map_err(PlanError::Scenario)?;
+        Scenario::parse(scenario, &mut |name| {
+            files.read(name).map(String::into_bytes)
+        })
+        .map_err(PlanError::Scenario)?;
         let base = Base::new(scenario);
         if sweep.baseline && !base.table.contains_key("fault") {
             return Err(PlanError::NoFaults);
@@ -352,7 +355,8 @@ impl<'a> Base<'a> {
             values.retain(|(path, _)| !path.starts_with("fault"));
             values.push(("fault".into(), "[]".into()));
         }
-        Scenario::parse_with(self.text, &values, resolve).map_err(|error| {
+        let mut resolve = |name: &str| resolve(name).map(String::into_bytes);
+        Scenario::parse_with(self.text, &values, &mut resolve).map_err(|error| {
             let problems = error.problems.iter();
             problems
                 .map(|problem| blame(&problem.text, &fields))

@@ -39,6 +39,7 @@ pub(crate) const BUILT_IN: &[(&str, &str)] = &[
     built_in!("incast-lossy"),
     built_in!("incast-selective"),
     built_in!("slow-and-flapping"),
+    built_in!("nccl-rails"),
     built_in!("dcqcn-defaults"),
     built_in!("dcqcn-barre"),
 ];

@@ -151,7 +151,12 @@ impl Which {
             ))
         })?;
         make(file, &sweep, &scenario, &text, |name| {
-            scenario_files::read(&scenario.with_file_name(name)).map_err(|error| error.to_string())
+            let bytes = scenario_files::read(&scenario.with_file_name(name));
+            let bytes = bytes.map_err(|error| error.to_string())?;
+            let text = String::from_utf8(bytes);
+            text.map_err(|_| {
+                "it is not text in UTF-8, which a plan needs; Chakra traces can be JSON".into()
+            })
         })
     }
 }

@@ -55,6 +55,8 @@ pub(crate) fn simulation(
         sl: 0,
         depth: qps.depth,
         qp_per_transfer: qps.qp_per_transfer,
+        qps_per_connection: 1,
+        split_data: false,
         on_error: OnError::Abort,
     };
     let player = Player::new(workload, vec![job]);

@@ -145,20 +145,23 @@ fn longest_chains(workload: &Workload, paths: &mut Paths<'_>) -> Vec<IdealJob> {
     let dependents = Dependents::of(workload);
     let mut began = vec![Time::NEVER; workload.jobs.len()];
     let mut ended = vec![Time::ZERO; workload.jobs.len()];
-    let mut ready = vec![Time::ZERO; transfers.len()];
+    let mut released = vec![None; transfers.len()];
     let mut next: VecDeque<u32> = (0..transfers.len() as u32)
         .filter(|it| waits[*it as usize] == 0)
         .collect();
     while let Some(at) = next.pop_front() {
         let it = &transfers[at as usize];
-        let start = it.at.max(ready[at as usize].after(it.think));
-        let end = start.after(paths.one_way(it.src, it.dst, it.bytes));
+        let due = it.due(released[at as usize]);
+        let (start, end) = match it.is_work() {
+            true => (due.before(it.think), due),
+            false => (due, due.after(paths.one_way(it.src, it.dst, it.bytes))),
+        };
         let job = usize::from(it.job);
         began[job] = began[job].min(start);
         ended[job] = ended[job].max(end);
         for waiter in dependents.at(TransferId(at)) {
             let waiter = waiter.0 as usize;
-            ready[waiter] = ready[waiter].max(end);
+            released[waiter] = released[waiter].max(Some(end));
             waits[waiter] -= 1;
             if waits[waiter] == 0 {
                 next.push_back(waiter as u32);
@@ -175,7 +178,7 @@ fn longest_chains(workload: &Workload, paths: &mut Paths<'_>) -> Vec<IdealJob> {
 
 fn busiest_ports(workload: &Workload, paths: &Paths<'_>) -> Vec<Span> {
     let mut busy: HashMap<(u16, u32, bool), Span> = HashMap::new();
-    for it in &workload.transfers {
+    for it in workload.transfers.iter().filter(|it| !it.is_work()) {
         for (host, sends) in [(it.src, true), (it.dst, false)] {
             let span = busy.entry((it.job, host, sends)).or_insert(Span::ZERO);
             *span += paths.busy(host, it.bytes);

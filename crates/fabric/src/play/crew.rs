@@ -6,7 +6,7 @@ use std::collections::{BinaryHeap, HashMap, VecDeque};
 use ferroce_base::time::Time;
 use ferroce_device::{Completion, Event, Qpn, TimerExpiry, VerbsError, WcStatus};
 
-use super::plan::Plan;
+use super::plan::{Plan, Share};
 use crate::fabric::Part;
 use crate::workload::TransferId;
 
@@ -28,7 +28,7 @@ pub(super) struct Crew {
 pub(super) enum Later {
     /// It learns that one of those that this transfer waits for has been delivered to another host.
     Learn(TransferId),
-    /// It starts a transfer.
+    /// It starts a transfer, or has done work.
     Start(TransferId),
 }
 
@@ -38,9 +38,9 @@ struct Queue {
     /// The sender's queue pair.
     qpn: Option<Qpn>,
     /// Posted and not acknowledged, in order.
-    outstanding: VecDeque<TransferId>,
+    outstanding: VecDeque<Share>,
     /// Not posted for lack of room.
-    waiting: VecDeque<TransferId>,
+    waiting: VecDeque<Share>,
 }
 
 /// Something that others have to know.
@@ -56,10 +56,16 @@ pub(super) struct Note {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum News {
     Started(TransferId),
-    /// It was posted, so its receiver needs a receive.
-    Posted(TransferId),
+    /// Work of a host is done.
+    Worked(TransferId),
+    /// It was posted on a connection, or a part of it, so its receiver needs a receive.
+    Posted(u32, TransferId),
+    /// What was posted on a connection next has been delivered.
+    Arrived(u32),
+    /// All of it has been delivered.
     Delivered(TransferId),
-    Acknowledged(TransferId),
+    /// What was posted on a connection next has been acknowledged.
+    Acknowledged(u32, Share),
     /// One of those that a transfer of another host waits for has been delivered here.
     Freed(TransferId),
     /// The sender's queue pair of a connection has failed.
@@ -90,22 +96,20 @@ impl Crew {
         self.queues.entry(connection).or_default().qpn = Some(qpn);
     }
 
-    /// A connection is there again after a failure. What had not been delivered is sent again; returns what
-    /// had been, but was not acknowledged.
+    /// A connection is there again after a failure. What had not been delivered is sent again; returns the first
+    /// ones, which had been delivered, but not acknowledged.
     pub(super) fn resume(
         &mut self,
         part: &mut Part,
         plan: &Plan,
         connection: u32,
-        is_delivered: impl Fn(TransferId) -> bool,
-    ) -> Result<Vec<TransferId>, VerbsError> {
-        let Some(queue) = self.queues.get_mut(&connection) else {
-            return Ok(Vec::new());
-        };
-        let outstanding = std::mem::take(&mut queue.outstanding).into_iter();
-        let (delivered, lost): (Vec<_>, Vec<_>) = outstanding.partition(|id| is_delivered(*id));
-        for id in lost.into_iter().rev() {
-            queue.waiting.push_front(id);
+        delivered: u32,
+    ) -> Result<VecDeque<Share>, VerbsError> {
+        let queue = self.queues.entry(connection).or_default();
+        let lost = queue.outstanding.split_off(delivered as usize);
+        let delivered = std::mem::take(&mut queue.outstanding);
+        for share in lost.into_iter().rev() {
+            queue.waiting.push_front(share);
         }
         self.fill(part, plan, connection)?;
         Ok(delivered)
@@ -144,6 +148,9 @@ impl Crew {
             self.later.pop();
             match what {
                 Later::Learn(id) => self.free(part, plan, id)?,
+                Later::Start(id) if plan.transfer(id).is_work() => {
+                    self.finish_work(part, plan, id)?
+                }
                 Later::Start(id) => self.start(part, plan, id)?,
             }
         }
@@ -185,14 +192,29 @@ impl Crew {
         if plan.is_dead[usize::from(transfer.job)] {
             return Ok(());
         }
-        let Some(connection) = plan.connection_of(id) else {
-            debug_assert!(false, "connections are made before transfers start");
-            return Ok(());
-        };
+        debug_assert!(plan.is_prepared(id), "connections are made before");
         self.note(part, transfer.src, News::Started(id));
-        let queue = self.queues.entry(connection).or_default();
-        queue.waiting.push_back(id);
-        self.fill(part, plan, connection)
+        for (connection, bytes) in plan.parts(id) {
+            let queue = self.queues.entry(connection).or_default();
+            queue.waiting.push_back(Share { of: id, bytes });
+            self.fill(part, plan, connection)?;
+        }
+        Ok(())
+    }
+
+    /// Work of a host is done.
+    fn finish_work(
+        &mut self,
+        part: &mut Part,
+        plan: &Plan,
+        id: TransferId,
+    ) -> Result<(), VerbsError> {
+        let transfer = plan.transfer(id);
+        if plan.is_dead[usize::from(transfer.job)] {
+            return Ok(());
+        }
+        self.note(part, transfer.src, News::Worked(id));
+        self.release(part, plan, transfer.src, id)
     }
 
     /// Posts what waits, as far as there is room.
@@ -205,17 +227,17 @@ impl Crew {
         };
         let mut has_posted = false;
         while queue.outstanding.len() < depth
-            && let Some(id) = queue.waiting.pop_front()
+            && let Some(share) = queue.waiting.pop_front()
         {
-            let bytes = plan.transfer(id).bytes;
             let to = &plan.memories[dst as usize];
-            let write = part.host(src).write(to, bytes, id.0.into());
+            let wr_id = super::wr_id(connection, share.of);
+            let write = part.host(src).write(to, share.bytes, wr_id);
             part.host_mut(src).hca.post_send(qpn, write)?;
-            queue.outstanding.push_back(id);
+            queue.outstanding.push_back(share);
             self.notes.push(Note {
                 at: part.now(),
                 host: src,
-                news: News::Posted(id),
+                news: News::Posted(connection, share.of),
             });
             has_posted = true;
         }
@@ -232,10 +254,7 @@ impl Crew {
         host: u32,
         it: &Completion,
     ) -> Result<(), VerbsError> {
-        let id = TransferId(it.wr_id as u32);
-        let Some(index) = plan.connection_of(id) else {
-            return Ok(());
-        };
+        let (index, id) = ((it.wr_id >> 32) as u32, TransferId(it.wr_id as u32));
         let connection = &plan.connections[index as usize];
         let is_receive = connection.look.ends[1] == host;
         // What a replaced queue pair leaves behind is not news.
@@ -247,9 +266,12 @@ impl Crew {
             return Ok(());
         }
         match (is_receive, it.status) {
-            (true, WcStatus::Success) => self.deliver(part, plan, host, id),
+            (true, WcStatus::Success) => {
+                self.note(part, host, News::Arrived(index));
+                self.deliver(part, plan, host, id)
+            }
             (true, _) => Ok(()),
-            (false, WcStatus::Success) => self.acknowledge(part, plan, host, id, index),
+            (false, WcStatus::Success) => self.acknowledge(part, plan, host, index),
             (false, status) => {
                 self.note(part, host, News::Failed(index, status));
                 // Flushed requests come with the old number.
@@ -258,6 +280,7 @@ impl Crew {
         }
     }
 
+    /// A transfer, or a part of it, has been delivered to a host.
     fn deliver(
         &mut self,
         part: &mut Part,
@@ -265,7 +288,21 @@ impl Crew {
         host: u32,
         id: TransferId,
     ) -> Result<(), VerbsError> {
+        if !plan.deliver(id) {
+            return Ok(());
+        }
         self.note(part, host, News::Delivered(id));
+        self.release(part, plan, host, id)
+    }
+
+    /// Begins what has waited for a transfer or work that a host here knows of, if it waits for nothing else.
+    fn release(
+        &mut self,
+        part: &mut Part,
+        plan: &Plan,
+        host: u32,
+        id: TransferId,
+    ) -> Result<(), VerbsError> {
         for &waiter in plan.dependents.at(id) {
             if plan.transfer(waiter).src == host {
                 self.free(part, plan, waiter)?;
@@ -282,27 +319,30 @@ impl Crew {
             return Ok(());
         }
         let (now, transfer) = (part.now(), plan.transfer(id));
-        let at = transfer.at.max(now.after(transfer.think));
-        if at <= now {
+        let at = transfer.due(Some(now));
+        // Work that takes no time is not done here, or a long chain of it would fill the stack.
+        if at <= now && !transfer.is_work() {
             return self.start(part, plan, id);
         }
         self.add(at, Later::Start(id));
         Ok(())
     }
 
+    /// What was posted on a connection next has been acknowledged.
     fn acknowledge(
         &mut self,
         part: &mut Part,
         plan: &Plan,
         host: u32,
-        id: TransferId,
         index: u32,
     ) -> Result<(), VerbsError> {
-        self.note(part, host, News::Acknowledged(id));
         let queue = self.queues.entry(index).or_default();
-        let first = queue.outstanding.pop_front();
-        debug_assert_eq!(first, Some(id), "send completions come in order");
-        if plan.job(id).qp_per_transfer {
+        let Some(share) = queue.outstanding.pop_front() else {
+            debug_assert!(false, "what is acknowledged was posted");
+            return Ok(());
+        };
+        self.note(part, host, News::Acknowledged(index, share));
+        if plan.job(share.of).qp_per_transfer {
             self.disconnect(part, host, index)?;
             self.queues.remove(&index);
             return Ok(());

@@ -1,6 +1,7 @@
 //! What hosts know while a window of time passes.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
 use ferroce_base::time::Span;
 use ferroce_device::MrInfo;
@@ -9,8 +10,10 @@ use super::{ConnectionLook, JobConfig};
 use crate::fabric::Fabric;
 use crate::workload::{Dependents, Transfer, TransferId, Workload};
 
-/// In place of a connection.
+/// In place of a connection: of what is not prepared, of work, and of what is in several parts.
 const NONE: u32 = u32::MAX;
+const WORK: u32 = u32::MAX - 1;
+const SPLIT: u32 = u32::MAX - 2;
 
 /// What hosts know while a window of time passes: what is to be sent and by which connections. It changes
 /// only between windows, but for the dependencies that are left of a transfer, which only its sender counts.
@@ -25,6 +28,10 @@ pub(super) struct Plan {
     waits: Vec<AtomicU32>,
     /// The connection of each transfer.
     of_transfer: Vec<u32>,
+    /// The connections of those that are in several parts, and the bytes of each.
+    splits: HashMap<TransferId, Vec<(u32, u32)>>,
+    /// How many parts of each transfer are not delivered.
+    undelivered: Vec<AtomicU16>,
     pub(super) connections: Vec<Connection>,
     /// The memory of each host, to write to.
     pub(super) memories: Vec<MrInfo>,
@@ -32,22 +39,35 @@ pub(super) struct Plan {
     pub(super) lookahead: Span,
 }
 
-/// A connection, and whether its queue pairs are there.
+/// A connection.
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) look: ConnectionLook,
+    /// Its queue pairs are there.
     pub(super) is_made: bool,
+    /// How many of the parts that are outstanding have been delivered.
+    pub(super) delivered: u32,
+}
+
+/// What a connection carries of a transfer: all of it, unless the job splits them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Share {
+    pub(super) of: TransferId,
+    pub(super) bytes: u32,
 }
 
 impl Plan {
     pub(super) fn new(workload: Workload, jobs: Vec<JobConfig>) -> Self {
         let waits = workload.waits().into_iter().map(AtomicU32::new);
+        let undelivered = workload.transfers.iter().map(|_| AtomicU16::new(0));
         Self {
             is_dead: vec![false; jobs.len()],
             jobs,
             dependents: Dependents::of(&workload),
             waits: waits.collect(),
             of_transfer: vec![NONE; workload.transfers.len()],
+            splits: HashMap::new(),
+            undelivered: undelivered.collect(),
             connections: Vec::new(),
             memories: Vec::new(),
             lookahead: Span::ZERO,
@@ -80,13 +100,62 @@ impl Plan {
         self.waits[id.0 as usize].fetch_sub(1, Ordering::Relaxed) == 1
     }
 
-    /// The connection of a transfer, if it has one.
-    pub(super) fn connection_of(&self, id: TransferId) -> Option<u32> {
-        let connection = self.of_transfer[id.0 as usize];
-        (connection != NONE).then_some(connection)
+    /// A part of a transfer has been delivered. Returns whether it was the last.
+    pub(super) fn deliver(&self, id: TransferId) -> bool {
+        // Only the thread of its receiver's host counts.
+        self.undelivered[id.0 as usize].fetch_sub(1, Ordering::Relaxed) == 1
     }
 
-    pub(super) fn assign(&mut self, id: TransferId, connection: u32) {
-        self.of_transfer[id.0 as usize] = connection;
+    /// The connection of a transfer, or of its first part, if it has one.
+    pub(super) fn connection_of(&self, id: TransferId) -> Option<u32> {
+        let parts = self.parts(id);
+        parts.map(|(connection, _)| connection).min()
+    }
+
+    /// The connections that carry a transfer, and the bytes that each carries.
+    pub(super) fn parts(&self, id: TransferId) -> impl Iterator<Item = (u32, u32)> {
+        let (whole, split) = match self.of_transfer[id.0 as usize] {
+            NONE | WORK => (None, None),
+            SPLIT => (None, self.splits.get(&id)),
+            connection => (Some((connection, self.transfer(id).bytes)), None),
+        };
+        whole
+            .into_iter()
+            .chain(split.into_iter().flatten().copied())
+    }
+
+    /// Counts a transfer that has started, for the connections that carry it.
+    pub(super) fn note_started(&mut self, id: TransferId) {
+        let count = |connection: u32| self.connections[connection as usize].look.transfers += 1;
+        match self.of_transfer[id.0 as usize] {
+            NONE | WORK => {}
+            SPLIT => {
+                let parts = self.splits.get(&id).into_iter().flatten();
+                parts.map(|(connection, _)| *connection).for_each(count);
+            }
+            connection => [connection].into_iter().for_each(count),
+        }
+    }
+
+    /// Whether the connections of a transfer are there, if it needs any.
+    pub(super) fn is_prepared(&self, id: TransferId) -> bool {
+        self.of_transfer[id.0 as usize] != NONE
+    }
+
+    /// Work needs no connections.
+    pub(super) fn prepare_work(&mut self, id: TransferId) {
+        self.of_transfer[id.0 as usize] = WORK;
+    }
+
+    /// Has connections carry a transfer, with the bytes of each.
+    pub(super) fn assign(&mut self, id: TransferId, parts: Vec<(u32, u32)>) {
+        *self.undelivered[id.0 as usize].get_mut() = parts.len() as u16;
+        self.of_transfer[id.0 as usize] = match parts[..] {
+            [(connection, _)] => connection,
+            _ => SPLIT,
+        };
+        if parts.len() > 1 {
+            self.splits.insert(id, parts);
+        }
     }
 }

@@ -455,7 +455,7 @@ impl Scenario {
 
 /// What arrives between the decision to pause and its effect: there and back on the cable, a frame
 /// that has just begun at either end, and the pause itself.
-fn headroom_needed(rate: Rate, delay: Span, longest_frame: u64) -> u64 {
+pub(super) fn headroom_needed(rate: Rate, delay: Span, longest_frame: u64) -> u64 {
     const PAUSE: u64 = 84;
     let bits = u128::from(rate.bps()) * u128::from(delay.as_picos()) * 2 / 1_000_000_000_000;
     (bits / 8) as u64 + 2 * (longest_frame + u64::from(sizes::AROUND_FRAME)) + PAUSE

@@ -17,7 +17,7 @@ use ferroce_prm::{Field, Image, roce_accl as reg};
 use toml::de::DeValue;
 
 use super::keys;
-use crate::text::Resolver;
+use crate::text::{Resolver, resolve_text};
 use crate::topology::{NodeId, Topology};
 use ferroce_base::toml_file::{Reader, Section, integer, plain_table};
 
@@ -269,7 +269,7 @@ fn file<'t>(
     name: &str,
     resolve: &mut Resolver<'_>,
 ) -> Option<String> {
-    match resolve(name) {
+    match resolve_text(resolve, name) {
         Ok(text) => Some(text),
         Err(error) => {
             let names = builtin::all().iter().map(|built_in| built_in.name);

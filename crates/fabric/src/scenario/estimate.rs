@@ -51,9 +51,10 @@ impl Scenario {
     #[must_use]
     pub fn estimate(&self) -> Estimate {
         let mtu = u64::from(self.device.mtu.bytes());
-        let transfers = self.workload.transfers.len() as u64;
+        let messages = || self.workload.transfers.iter().filter(|it| !it.is_work());
+        let transfers = messages().count() as u64;
         let packets = |it: &Transfer| u64::from(it.bytes).div_ceil(mtu) + 1;
-        let packets: u64 = self.workload.transfers.iter().map(packets).sum();
+        let packets: u64 = messages().map(packets).sum();
         let kinds = u64::from(self.recording.queues)
             + u64::from(self.recording.links)
             + u64::from(self.recording.rates);
@@ -102,11 +103,17 @@ impl Scenario {
         };
         let mut shared: HashMap<_, u64> = HashMap::new();
         let (mut own, mut own_first) = (0, Vec::new());
-        for (it, waits) in self.workload.transfers.iter().zip(waits) {
-            if !self.jobs[usize::from(it.job)].qp_per_transfer {
-                // Transfers take turns with the links.
+        let transfers = self.workload.transfers.iter().zip(waits);
+        for (it, waits) in transfers.filter(|(it, _)| !it.is_work()) {
+            let job = &self.jobs[usize::from(it.job)];
+            if !job.qp_per_transfer {
+                // Transfers take turns with links and queue pairs, or are split over them.
+                let lanes = links * u64::from(job.qps_per_connection);
                 let connections = shared.entry((it.src, it.dst, it.job)).or_default();
-                *connections = links.min(*connections + 1);
+                *connections = match job.split_data {
+                    true => lanes,
+                    false => lanes.min(*connections + 1),
+                };
             } else {
                 own += 1;
                 own_first.extend((*waits == 0).then_some(it));

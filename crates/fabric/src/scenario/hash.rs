@@ -7,7 +7,7 @@ use toml::{Table, Value};
 
 /// A number that is the same for scenarios of the same keys and values, whatever their order,
 /// comments, words for people, or seed. `files` are those the scenario refers to.
-pub(super) fn of(mut table: Table, files: &[String]) -> u64 {
+pub(super) fn of(mut table: Table, files: &[Vec<u8>]) -> u64 {
     for key in ["title", "question", "answer", "seed"] {
         table.remove(key);
     }
@@ -16,7 +16,7 @@ pub(super) fn of(mut table: Table, files: &[String]) -> u64 {
     let mut hash = Fnv::of(canonical.as_bytes());
     for file in files {
         hash.add(&[0]);
-        hash.add(file.as_bytes());
+        hash.add(file);
     }
     hash.value()
 }
@@ -54,7 +54,7 @@ fn write_value(out: &mut String, value: &Value) {
 mod tests {
     #[test]
     fn order_comments_and_seed_do_not_count() {
-        let of = |text: &str, files: &[String]| super::of(text.parse().unwrap(), files);
+        let of = |text: &str, files: &[Vec<u8>]| super::of(text.parse().unwrap(), files);
         let hash = of(
             "seed = 1\nduration = '1s'\n[switch]\nbuffer = 5\ncut_through = true",
             &[],

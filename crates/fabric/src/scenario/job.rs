@@ -1,5 +1,7 @@
 //! `[[job]]`.
 
+mod cluster;
+
 use ferroce_adp::QpTimeouts;
 use ferroce_base::random::mix;
 use ferroce_base::time::{Span, Time};
@@ -11,9 +13,9 @@ use super::device::Device;
 use super::keys::{self, WorkloadKind as Kind};
 use super::names::{read_host, read_hosts};
 use super::topology::Found;
-use crate::text::Resolver;
+use crate::text::{Resolver, resolve_text};
 use crate::workload::{Cdf, Collective, Poisson, Workload, incast, permutation};
-use crate::{JobConfig, OnError};
+use crate::{JobConfig, OnError, QPS_MAX};
 
 const BYTES_MAX: u64 = 1 << 50;
 
@@ -82,14 +84,43 @@ fn keys_of(kind: Kind) -> KeysOf {
             &["hosts"],
         ),
         Kind::HpccFlows | Kind::HtsimFlows => (&[FILE], &[]),
+        Kind::NcclAllReduce
+        | Kind::NcclAllGather
+        | Kind::NcclReduceScatter
+        | Kind::NcclBroadcast
+        | Kind::Experts
+        | Kind::Pipeline
+        | Kind::Checkpoint
+        | Kind::Chakra => cluster::keys_of(kind),
         _ => (&[BYTES], COLLECTIVE),
     }
 }
 
 /// Keys that say what is sent; the others say how.
 const WHAT: &[&str] = &[
-    "hosts", "receiver", "servers", "sizes", "load", "for", "file", "bytes", "chunks", "rounds",
-    "compute", "think",
+    "hosts",
+    "receiver",
+    "servers",
+    "sizes",
+    "load",
+    "for",
+    "file",
+    "bytes",
+    "chunks",
+    "rounds",
+    "compute",
+    "think",
+    "gpus_per_node",
+    "channels",
+    "algorithm",
+    "chunk",
+    "nvlink",
+    "layers",
+    "stages",
+    "microbatches",
+    "interval",
+    "groups",
+    "tera_ops",
 ];
 
 fn workload<'t>(
@@ -153,6 +184,9 @@ fn made<'t>(
         };
         return Some(poisson.build().map_err(|error| error.to_string()));
     }
+    if kind == Kind::Chakra {
+        return cluster::chakra(reader, section, hosts, at, resolve);
+    }
     let bytes = reader.size(section, "bytes", (1, BYTES_MAX))?;
     let made = match kind {
         Kind::Incast => {
@@ -166,6 +200,16 @@ fn made<'t>(
             incast(&senders, receiver, bytes, at)
         }
         Kind::Permutation => permutation(&hosts, bytes, at, seed),
+        Kind::NcclAllReduce
+        | Kind::NcclAllGather
+        | Kind::NcclReduceScatter
+        | Kind::NcclBroadcast => cluster::nccl(reader, section, kind, hosts, bytes, at),
+        Kind::Experts => cluster::experts(reader, section, hosts, bytes, at),
+        Kind::Pipeline => cluster::pipeline(reader, section, hosts, bytes, at),
+        Kind::Checkpoint => {
+            let servers = read_hosts(reader, section, "servers", topology)?;
+            cluster::checkpoint(reader, section, hosts, servers, bytes, at)
+        }
         _ => {
             let mut collective = Collective {
                 at,
@@ -201,7 +245,8 @@ fn flows(
     found: &Found,
     resolve: &mut Resolver<'_>,
 ) -> Result<Workload, String> {
-    let text = resolve(name).map_err(|error| format!("cannot read {name}: {error}"))?;
+    let text =
+        resolve_text(resolve, name).map_err(|error| format!("cannot read {name}: {error}"))?;
     let read = match kind {
         Kind::HpccFlows => Workload::from_hpcc(&text, |node| found.host(node)),
         _ => Workload::from_htsim(&text),
@@ -219,7 +264,7 @@ fn sizes<'t>(
         return Some(sizes);
     }
     let all = Cdf::names().collect::<Vec<_>>().join(", ");
-    let text = match resolve(name) {
+    let text = match resolve_text(resolve, name) {
         Ok(text) => text,
         Err(error) => {
             let must = format!("cannot be read: {error}; name a file, or one of {all}");
@@ -257,12 +302,20 @@ fn config<'t>(reader: &mut Reader<'t>, section: &Section<'t>, device: &Device) -
     };
     let (dscp, sl) = (code("dscp", 63, 26), code("sl", 7, 0));
     let depth = reader.count32(section, "depth", (1, 1 << 15));
+    let qps = reader.count32(section, "qps_per_connection", (1, QPS_MAX.into()));
+    let own = reader.flag(section, "qp_per_transfer") == Some(true);
+    if own {
+        let idle = ["qps_per_connection", "split_data"];
+        reader.idle(section, &idle, "has no meaning with qp_per_transfer");
+    }
     JobConfig {
         attr,
         traffic_class: dscp << 2,
         sl,
         depth: depth.unwrap_or(128),
-        qp_per_transfer: reader.flag(section, "qp_per_transfer") == Some(true),
+        qp_per_transfer: own,
+        qps_per_connection: qps.map_or(1, |qps| qps as u8),
+        split_data: reader.flag(section, "split_data") == Some(true),
         on_error: on_error(reader, section),
     }
 }

@@ -102,6 +102,19 @@ words! {
         Poisson = "poisson",
         HpccFlows = "hpcc-flows",
         HtsimFlows = "htsim-flows",
+        NcclAllReduce = "nccl-all-reduce",
+        NcclAllGather = "nccl-all-gather",
+        NcclReduceScatter = "nccl-reduce-scatter",
+        NcclBroadcast = "nccl-broadcast",
+        Experts = "expert-all-to-all",
+        Pipeline = "pipeline",
+        Checkpoint = "checkpoint",
+        Chakra = "chakra",
+    }
+    /// How an all-reduce is done.
+    AllReduceKind {
+        Ring = "ring",
+        Tree = "tree",
     }
     /// What a watchdog does in a storm.
     StormWord {
@@ -456,7 +469,7 @@ pub(super) const JOB: &[Key] = &[
     key(
         "servers",
         Takes::Hosts,
-        "parameter-server: which of the hosts are servers.",
+        "parameter-server, checkpoint: which of the hosts are servers.",
     ),
     key(
         "sizes",
@@ -477,28 +490,82 @@ pub(super) const JOB: &[Key] = &[
     key(
         "file",
         Takes::Text,
-        "hpcc-flows, htsim-flows: the list of flows, relative to the scenario.",
+        "hpcc-flows, htsim-flows: the list of flows, relative to the scenario. chakra: the traces without rank \
+         and ending, so that traces/train stands for traces/train.0.et and so on.",
     ),
     key(
         "bytes",
         Takes::Size,
-        "Of each message, or buffer of a collective.",
+        "Of each message, or buffer of a collective; what a rank dispatches in a layer, a stage passes on, or a \
+         host writes.",
     ),
     key(
         "chunks",
         Takes::Count,
         "Collectives: pieces worked on at the same time; 1.",
     ),
-    key("rounds", Takes::Count, "Collectives: how often; 1."),
+    key(
+        "rounds",
+        Takes::Count,
+        "Collectives, pipeline, checkpoint: how often; 1.",
+    ),
     key(
         "compute",
         Takes::Time,
-        "Collectives: pause between rounds; 0.",
+        "Collectives: pause between rounds. expert-all-to-all: of the experts in a layer. pipeline: of a stage \
+         forward, and half of that backward; 0.",
     ),
     key(
         "think",
         Takes::Time,
-        "Collectives: pause between receiving and sending; 0.",
+        "Collectives: pause between receiving and sending. expert-all-to-all: between layers; 0.",
+    ),
+    key(
+        "gpus_per_node",
+        Takes::Count,
+        "nccl-*: neighbouring hosts that are the cards of a node, whose GPUs have NVLink, 1 to 72.",
+    ),
+    key(
+        "channels",
+        Takes::Count,
+        "nccl-*: rings or trees at the same time, 1 to 64; one for each card of a node.",
+    ),
+    key(
+        "algorithm",
+        Takes::Words(AllReduceKind::WORDS),
+        "nccl-all-reduce, and all-reduce in chakra; ring.",
+    ),
+    key(
+        "chunk",
+        Takes::Size,
+        "nccl-*: of a step, 128 bytes to 1 GiB; 2MiB, and 512KiB for trees and broadcast.",
+    ),
+    key(
+        "nvlink",
+        Takes::Rate,
+        "nccl-*: what a GPU sends to others of its node; 3600Gbit.",
+    ),
+    key("layers", Takes::Count, "expert-all-to-all: how many; 1."),
+    key(
+        "stages",
+        Takes::Count,
+        "pipeline: how many; as many as hosts. With fewer, there are several pipelines.",
+    ),
+    key("microbatches", Takes::Count, "pipeline: of each round; 1."),
+    key(
+        "interval",
+        Takes::Time,
+        "checkpoint: from the beginning of one to that of the next.",
+    ),
+    key(
+        "groups",
+        Takes::Text,
+        "chakra: a JSON file with the ranks of each process group, as for ASTRA-sim.",
+    ),
+    key(
+        "tera_ops",
+        Takes::Count,
+        "chakra: 10^12 operations a second of a GPU, for nodes with num_ops and no duration.",
     ),
     key("at", Takes::Time, "When it begins; 0."),
     key(
@@ -540,6 +607,17 @@ pub(super) const JOB: &[Key] = &[
         "qp_per_transfer",
         Takes::Flag,
         "A queue pair for each message, not for each pair of hosts; false.",
+    ),
+    key(
+        "qps_per_connection",
+        Takes::Count,
+        "Queue pairs of two hosts for each link, 1 to 128, which their messages take in turn \
+         (NCCL_IB_QPS_PER_CONNECTION); 1.",
+    ),
+    key(
+        "split_data",
+        Takes::Flag,
+        "Split each message over all queue pairs of its hosts (NCCL_IB_SPLIT_DATA_ON_QPS); false.",
     ),
     key(
         "on_error",

@@ -5,7 +5,7 @@ use ferroce_device::Pairing;
 
 use super::keys::TopologyKind as Kind;
 use super::topology::{Found, words};
-use crate::text::Resolver;
+use crate::text::{Resolver, resolve_text};
 use crate::topology::{CableSpec, Survey, SurveyFile, SurveyOptions, Tool};
 
 /// The tool whose files a kind of topology reads.
@@ -33,7 +33,8 @@ pub(super) fn read<'t>(
             names.push(name);
             continue;
         }
-        let listing = resolve(&name).map_err(|error| format!("cannot list {name}: {error}"))?;
+        let listing =
+            resolve_text(resolve, &name).map_err(|error| format!("cannot list {name}: {error}"))?;
         if listing.is_empty() {
             return Err(format!("{name} has no files; write one for each system"));
         }
@@ -41,7 +42,9 @@ pub(super) fn read<'t>(
     }
     let mut texts = Vec::new();
     for name in &names {
-        texts.push(resolve(name).map_err(|error| format!("cannot read {name}: {error}"))?);
+        texts.push(
+            resolve_text(resolve, name).map_err(|error| format!("cannot read {name}: {error}"))?,
+        );
     }
     if texts.is_empty() || texts.len() > 1 && tool != Tool::Lldp {
         return Err(format!("{} files: must be one file", texts.len()));

@@ -8,7 +8,7 @@ use toml::de::DeValue;
 
 use super::keys::{self, HostLinks, TopologyKind as Kind};
 use super::survey;
-use crate::text::Resolver;
+use crate::text::{Resolver, resolve_text};
 use crate::topology::{
     CableSpec, Dumbbell, FatTree, HpccTopology, LeafSpine, NamedCable, NodeId, Notice, RailPod,
     Topology, TopologyError,
@@ -119,7 +119,8 @@ fn hpcc<'t>(
     resolve: &mut Resolver<'_>,
 ) -> Result<Found, String> {
     let name = reader.string(section, "file").unwrap_or_default();
-    let text = resolve(name).map_err(|error| format!("cannot read {name}: {error}"))?;
+    let text =
+        resolve_text(resolve, name).map_err(|error| format!("cannot read {name}: {error}"))?;
     let read = HpccTopology::read(&text).map_err(|error| format!("{name}: {error}"));
     let mut read = read?;
     read.topology.pairing = pairing;

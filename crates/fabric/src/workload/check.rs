@@ -48,12 +48,12 @@ impl Workload {
                 });
             }
         }
-        if it.src == it.dst {
+        if it.src == it.dst && !it.is_work() {
             let host = it.src;
             return Err(WorkloadError::Itself { transfer, host });
         }
         let bytes = it.bytes;
-        if !(1..=TRANSFER_BYTES_MAX).contains(&bytes) {
+        if !it.is_work() && !(1..=TRANSFER_BYTES_MAX).contains(&bytes) {
             return Err(WorkloadError::Bytes { transfer, bytes });
         }
         let field = match (it.at, it.think) {

@@ -2,10 +2,13 @@
 
 mod algorithm;
 
+use std::ops::Range;
+
 use ferroce_base::time::{Span, Time};
 
-use self::algorithm::{Algorithm, Step};
-use super::plan::{MESSAGE_BYTES_MAX, Message, Plan, Sending, distinct, within};
+pub(super) use self::algorithm::Algorithm;
+use self::algorithm::Step;
+use super::plan::{MESSAGE_BYTES_MAX, Message, Plan, Sending, distinct, share, within};
 use super::{Workload, WorkloadError};
 
 /// A collective operation of some hosts on a number of bytes each, once or repeatedly.
@@ -117,12 +120,13 @@ impl Collective {
         let chunk_max = share(self.bytes, self.chunks, 0);
         let largest = algorithm.message_max(ranks, chunk_max);
         let mut plan = Plan::new(job, messages, largest, waits)?;
-        self.fill(&mut plan, algorithm);
+        self.fill(&mut plan, algorithm)?;
         Ok(plan.finish())
     }
 
-    fn fill(&self, plan: &mut Plan, algorithm: Algorithm) {
+    fn fill(&self, plan: &mut Plan, algorithm: Algorithm) -> Result<(), WorkloadError> {
         let ranks = self.ranks.len();
+        let steps = 0..algorithm.steps(ranks as u32);
         // What each rank has received and not yet answered: it waits for that before it sends.
         let mut received: Vec<Vec<Message>> = vec![Vec::new(); ranks];
         for _ in 0..self.rounds {
@@ -130,28 +134,49 @@ impl Collective {
             for chunk in 0..self.chunks {
                 let bytes = share(self.bytes, self.chunks, chunk);
                 let mut state = State {
+                    started: vec![None; ranks],
                     computes: received.iter().map(|it| !it.is_empty()).collect(),
                     received: received.clone(),
+                    answered: vec![Vec::new(); ranks],
                 };
-                for step in 0..algorithm.steps(ranks as u32) {
-                    let sends = algorithm.sends(step, ranks as u32, bytes);
-                    self.step(plan, &sends, &mut state);
-                }
+                self.run(plan, algorithm, steps.clone(), bytes, &mut state)?;
                 for (all, last) in after_chunks.iter_mut().zip(state.received) {
                     all.extend(last);
                 }
             }
             received = after_chunks;
         }
+        Ok(())
+    }
+
+    /// Some steps with this many bytes.
+    pub(super) fn run(
+        &self,
+        plan: &mut Plan,
+        algorithm: Algorithm,
+        steps: Range<u32>,
+        bytes: u64,
+        state: &mut State,
+    ) -> Result<(), WorkloadError> {
+        for step in steps {
+            let sends = algorithm.sends(step, self.ranks.len() as u32, bytes);
+            self.step(plan, &sends, state)?;
+        }
+        Ok(())
     }
 
     /// What ranks send waits for what they received in earlier steps.
-    fn step(&self, plan: &mut Plan, sends: &[Step], state: &mut State) {
+    fn step(
+        &self,
+        plan: &mut Plan,
+        sends: &[Step],
+        state: &mut State,
+    ) -> Result<(), WorkloadError> {
         let mut arriving = Vec::with_capacity(sends.len());
         for send in sends {
             let src = send.src as usize;
-            let waits_for = &state.received[src];
-            let think = match waits_for.is_empty() {
+            let received = &state.received[src];
+            let think = match received.is_empty() {
                 true => Span::ZERO,
                 false if state.computes[src] => self.compute,
                 false => self.think,
@@ -163,30 +188,58 @@ impl Collective {
                 at: self.at,
                 think,
             };
-            arriving.push((send.dst, plan.send(sending, waits_for)));
+            let message = match state.started[src] {
+                None => plan.add(sending, received)?,
+                Some(started) => plan.add(sending, &[&[started], &received[..]].concat())?,
+            };
+            arriving.push((send.dst, message));
         }
         for send in sends {
-            state.computes[send.src as usize] = false;
-            state.received[send.src as usize].clear();
+            let src = send.src as usize;
+            state.computes[src] = false;
+            if !state.received[src].is_empty() {
+                state.answered[src] = std::mem::take(&mut state.received[src]);
+            }
         }
         for (dst, message) in arriving {
             state.received[dst as usize].push(message);
         }
+        Ok(())
     }
 }
 
 /// Where the ranks are in a chunk of a round.
-struct State {
+pub(super) struct State {
+    /// What each waits for whenever it sends.
+    started: Vec<Option<Message>>,
     /// What each has received and not yet answered.
     received: Vec<Vec<Message>>,
+    /// What each had received when it last sent something on.
+    answered: Vec<Vec<Message>>,
     /// Whether what each sends next is the first thing it computes from the round before.
     computes: Vec<bool>,
 }
 
-/// The size of one of this many pieces: they differ by a byte at most, the larger ones come first.
-fn share(bytes: u64, pieces: u32, piece: u32) -> u64 {
-    let (even, rest) = (bytes / u64::from(pieces), bytes % u64::from(pieces));
-    even + u64::from(u64::from(piece) < rest)
+impl State {
+    /// Ranks that begin at different times.
+    pub(super) fn after(started: Vec<Option<Message>>) -> Self {
+        let ranks = started.len();
+        Self {
+            started,
+            received: vec![Vec::new(); ranks],
+            answered: vec![Vec::new(); ranks],
+            computes: vec![false; ranks],
+        }
+    }
+
+    /// What a rank waits for until it has all that it gets.
+    pub(super) fn end(&self, rank: usize) -> Vec<Message> {
+        let last = match self.received[rank].is_empty() {
+            true => &self.answered[rank],
+            false => &self.received[rank],
+        };
+        self.started[rank].iter().chain(last).copied().collect()
+    }
 }
 
 #[cfg(test)]

@@ -61,7 +61,45 @@ impl Plan {
         })
     }
 
-    /// Adds a message that waits for others.
+    /// Begins a job of at least this many messages, the first of which are refused if that is too many.
+    pub(super) fn at_least(job: &str, messages: u128) -> Result<Self, WorkloadError> {
+        let plan = Self::begin(job);
+        within_limits(&plan.0, messages, 0)?;
+        Ok(plan)
+    }
+
+    /// Adds a message that waits for others; refuses what is too much.
+    pub(super) fn add(
+        &mut self,
+        it: Sending,
+        waits_for: &[Message],
+    ) -> Result<Message, WorkloadError> {
+        let count = u128::from(parts(it.bytes));
+        let before = waits_for.iter().map(|message| u128::from(message.count));
+        within_limits(&self.0, count, count * before.sum::<u128>())?;
+        Ok(self.send(it, waits_for))
+    }
+
+    /// Adds work of a host that waits for others, begins then at the earliest, and takes so long; refuses
+    /// what is too much.
+    pub(super) fn work(
+        &mut self,
+        host: u32,
+        at: Time,
+        takes: Span,
+        waits_for: &[Message],
+    ) -> Result<Message, WorkloadError> {
+        let work = Sending {
+            src: host,
+            dst: host,
+            bytes: 0,
+            at,
+            think: takes,
+        };
+        self.add(work, waits_for)
+    }
+
+    /// Adds a message that waits for others, or work if it has no bytes.
     pub(super) fn send(&mut self, it: Sending, waits_for: &[Message]) -> Message {
         let message = Message {
             first: self.0.transfers.len() as u32,
@@ -105,9 +143,15 @@ impl Plan {
     }
 }
 
-/// How many transfers carry this many bytes.
+/// How many transfers carry this many bytes; work is one without.
 pub(super) fn parts(bytes: u64) -> u64 {
-    bytes.div_ceil(TRANSFER_BYTES_MAX.into())
+    bytes.div_ceil(TRANSFER_BYTES_MAX.into()).max(1)
+}
+
+/// The size of one of this many pieces: they differ by a byte at most, the larger ones come first.
+pub(super) fn share(bytes: u64, pieces: u32, piece: u32) -> u64 {
+    let (even, rest) = (bytes / u64::from(pieces), bytes % u64::from(pieces));
+    even + u64::from(u64::from(piece) < rest)
 }
 
 /// Makes room for more, within the limits.

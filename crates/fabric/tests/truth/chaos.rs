@@ -118,7 +118,9 @@ impl Plan {
             assert!(outcome.started >= it.at, "{index} began too early");
             assert!(outcome.started <= outcome.delivered);
             assert!(outcome.delivered <= outcome.acknowledged);
-            if !self.jobs[usize::from(it.job)].qp_per_transfer && outcome.delivered < Time::NEVER {
+            let job = &self.jobs[usize::from(it.job)];
+            let is_shared = !job.qp_per_transfer && !job.split_data;
+            if is_shared && !it.is_work() && outcome.delivered < Time::NEVER {
                 // Messages of a queue pair complete in order; the order of those at the same time
                 // is not checked here.
                 let connection = player.connection_of(TransferId(index as u32));
@@ -132,8 +134,12 @@ impl Plan {
         }
         for (before, after) in &self.workload.edges {
             let outcome = |it: &TransferId| player.outcomes[it.0 as usize];
-            let started = outcome(after).started;
-            let think = self.workload.transfers[after.0 as usize].think;
+            let it = &self.workload.transfers[after.0 as usize];
+            let think = it.think;
+            let started = match it.is_work() {
+                true => outcome(after).delivered,
+                false => outcome(after).started,
+            };
             assert!(
                 started == Time::NEVER || started >= outcome(before).delivered.after(think),
                 "{after:?} did not wait"
@@ -279,6 +285,8 @@ fn any_job(dice: &mut Dice) -> JobConfig {
         sl: dice.below(8) as u8,
         depth: dice.pick(&[1, 2, 16]),
         qp_per_transfer: dice.chance(50),
+        qps_per_connection: dice.pick(&[1, 1, 3]),
+        split_data: dice.chance(30),
         on_error,
     }
 }
@@ -289,10 +297,15 @@ fn any_workload(dice: &mut Dice, hosts: u32, jobs: u16) -> Workload {
         let src = dice.below(hosts.into()) as u32;
         let other = 1 + dice.below(u64::from(hosts) - 1) as u32;
         let most = dice.pick(&[1, 300, 5_000, 5_000, 20_000, 60_000]);
+        let is_work = dice.chance(15);
         Transfer {
             src,
-            dst: (src + other) % hosts,
-            bytes: dice.within(1..=most) as u32,
+            dst: if is_work { src } else { (src + other) % hosts },
+            bytes: if is_work {
+                0
+            } else {
+                dice.within(1..=most) as u32
+            },
             at: Time::from_nanos(dice.pick(&[0, 0, 100, 1_000_000, 3_000_000])),
             think: Span::from_nanos(dice.pick(&[0, 0, 10_000])),
             job: dice.below(jobs.into()) as u16,

@@ -4,12 +4,14 @@
 
 mod arithmetic;
 mod chaos;
+mod clusters;
 mod dcqcn;
 mod hpcc;
 mod lossless;
 mod max_min;
 mod net;
 mod published;
+mod queue_pairs;
 mod reaction;
 mod repeats;
 mod restarts;

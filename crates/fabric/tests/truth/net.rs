@@ -354,6 +354,8 @@ pub(crate) fn job() -> JobConfig {
         sl: 0,
         depth: 128,
         qp_per_transfer: true,
+        qps_per_connection: 1,
+        split_data: false,
         on_error: OnError::Abort,
     }
 }

@@ -1,11 +1,11 @@
 //! Which host sends how much to which other host in each step.
 
 use super::super::WorkloadError;
-use super::share;
+use super::super::plan::share;
 
 /// How a collective operation is done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Algorithm {
+pub(in crate::workload) enum Algorithm {
     /// Reduce-scatter and all-gather on a ring, one after the other.
     RingAllReduce,
     /// One of the two.
@@ -59,7 +59,7 @@ impl Algorithm {
         })
     }
 
-    pub(super) fn steps(self, ranks: u32) -> u32 {
+    pub(in crate::workload) fn steps(self, ranks: u32) -> u32 {
         match self {
             Self::RingAllReduce => 2 * (ranks - 1),
             Self::RingHalf | Self::Shifts => ranks - 1,
