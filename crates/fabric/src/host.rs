@@ -6,15 +6,19 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use ferroce_device::{
     AccessFlags, Attr, CqId, Hca, HcaConfig, Memory, MrInfo, Outgoing, Path, PdId, QpAttr, QpCap,
-    QpInit, QpModify, QpType, Qpn, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges,
+    QpInit, QpModify, QpType, Qpn, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges, SrqId,
     VerbsError,
 };
+use ferroce_transport::Qp;
 use ferroce_wire::Psn;
 
 use crate::workload::TRANSFER_BYTES_MAX;
 
 /// Completions that one host may have waiting.
 const CQ_ENTRIES: u32 = 1 << 16;
+/// Receives that a host has posted, and those that it has if receivers keep what comes after a loss.
+const RECEIVES: u32 = 8;
+const RECEIVES_MAX: u32 = 1_024;
 
 /// Returns the address with a [number](crate::Topology::address), that of a host with one port, starting
 /// at 10.0.0.1.
@@ -42,6 +46,10 @@ pub struct Host {
     pub cq: CqId,
     pd: PdId,
     memory: MrInfo,
+    /// What its receivers take their receives from.
+    srq: SrqId,
+    /// Receives that are posted there.
+    receives: u32,
     /// The UDP source port of what goes to a queue pair at another address.
     ports: HashMap<u64, u16, BuildHasherDefault<Mixer>>,
     /// Nothing leaves it and nothing is heard.
@@ -58,12 +66,15 @@ impl Host {
             len: TRANSFER_BYTES_MAX.into(),
         };
         let memory = hca.reg_mr(pd, memory, AccessFlags::all())?;
+        let srq = hca.create_srq(pd, RECEIVES_MAX, 1)?;
         Ok(Self {
             hca,
             number,
             cq,
             pd,
             memory,
+            srq,
+            receives: 0,
             ports: HashMap::default(),
             is_silent: false,
         })
@@ -80,6 +91,32 @@ impl Host {
             ..QpInit::new(QpType::Rc, self.pd, self.cq)
         };
         self.hca.create_qp(&init)
+    }
+
+    /// Creates an RC queue pair in RESET that takes its receives from those of the host.
+    pub(crate) fn create_receiver(&mut self) -> Result<Qpn, VerbsError> {
+        let init = QpInit {
+            srq: Some(self.srq),
+            ..QpInit::new(QpType::Rc, self.pd, self.cq)
+        };
+        self.hca.create_qp(&init)
+    }
+
+    /// Posts receives for a receiver, so that there are always some. A packet that fills a gap can complete many
+    /// messages at the same moment.
+    pub(crate) fn provide_receives(&mut self, receiver: Qpn) -> Result<(), VerbsError> {
+        let keeps = self.hca.qp(receiver).is_some_and(Qp::repeats_selectively);
+        let wanted = if keeps { RECEIVES_MAX } else { RECEIVES };
+        while self.receives < wanted {
+            self.receives += 1;
+            self.provide_receive()?;
+        }
+        Ok(())
+    }
+
+    /// Posts a receive in place of one that was used.
+    pub(crate) fn provide_receive(&mut self) -> Result<(), VerbsError> {
+        self.hca.post_srq_recv(self.srq, Self::receive(0))
     }
 
     /// Connects a queue pair to one of another host, and brings it to RTS. The path leads to that
@@ -123,14 +160,14 @@ impl Host {
     }
 
     /// Returns a WRITE with immediate data, which the receiver notices, of `bytes` into memory of a
-    /// host.
+    /// host. The immediate data is the lower half of `wr_id`.
     pub fn write(&self, to: &MrInfo, bytes: u32, wr_id: u64) -> SendWr {
         SendWr {
             wr_id,
             op: SendOp::Write {
                 va: to.va,
                 rkey: to.key.rkey(),
-                imm: Some(0),
+                imm: Some(wr_id as u32),
             },
             flags: SendFlags::SIGNALED,
             sges: Sges::from_iter([Sge {

@@ -6,7 +6,7 @@
 //! Time passes in windows not longer than the shortest cable is. What a host does within one cannot reach another
 //! host before it is over, so hosts act without each other ([`crew`]): they start transfers and go on when one is
 //! delivered or acknowledged. Between windows, [`Player`] does what takes two hosts: it makes and ends connections,
-//! posts receives, and passes on what others have to know.
+//! and passes on what others have to know.
 
 mod crew;
 mod plan;
@@ -20,7 +20,7 @@ use rayon::ThreadPool;
 use self::crew::{Crew, Expired, Later, News, Note};
 use self::plan::{Connection, Plan, Share};
 use crate::fabric::Fabric;
-use crate::host::{Host, address};
+use crate::host::address;
 use crate::workload::{Transfer, TransferId, Workload};
 
 /// How a job uses its connections.
@@ -139,8 +139,6 @@ pub struct Player {
     by_ends: HashMap<(Ends, Lane), u32>,
     /// The lane that the next transfer between two hosts takes.
     turns: HashMap<Ends, Lane>,
-    /// The connection of each queue pair of each host.
-    of_qp: HashMap<(u32, Qpn), u32>,
     /// Connections to be made anew.
     broken: VecDeque<(Time, u32)>,
     /// How many parts of each transfer are not acknowledged.
@@ -222,7 +220,6 @@ impl Player {
             free,
             by_ends: HashMap::new(),
             turns: HashMap::new(),
-            of_qp: HashMap::new(),
             broken: VecDeque::new(),
             parts_left: vec![0; count],
             work_left,
@@ -344,7 +341,7 @@ impl Player {
     }
 
     fn note_timeout(&mut self, it: &Expired) {
-        let connection = self.of_qp.get(&(it.host, it.qpn));
+        let connection = self.plan.of_qp.get(&(it.host, it.qpn));
         let connection = connection.map(|index| &mut self.plan.connections[*index as usize].look);
         self.timeouts.push(Timeout {
             at: it.at,
@@ -370,7 +367,6 @@ impl Player {
                 self.prepare_dependents(fabric, id)?;
             }
             News::Worked(id) => self.note_work(at, id),
-            News::Posted(connection, id) => self.post_receive(fabric, connection, id)?,
             News::Arrived(connection) => {
                 self.plan.connections[connection as usize].delivered += 1;
             }
@@ -492,7 +488,7 @@ impl Player {
         let config = &self.plan.jobs[usize::from(connection.look.job)];
         let ([src, dst], link) = (connection.look.ends, connection.look.link);
         let sender = fabric.host_mut(src).create_qp(config.depth)?;
-        let receiver = fabric.host_mut(dst).create_qp(config.depth)?;
+        let receiver = fabric.host_mut(dst).create_receiver()?;
         let port = link.min(fabric.host(src).hca.ports());
         let [to_src, to_dst] = [src, dst].map(|host| Path {
             dest: address(fabric.topology().address(host, port)),
@@ -510,28 +506,13 @@ impl Player {
                 host.hca.set_lag_port(qpn, link)?;
             }
         }
+        fabric.host_mut(dst).provide_receives(receiver)?;
         connection.look.qpns = [sender, receiver];
         connection.is_made = true;
-        self.of_qp.insert((src, sender), index);
-        self.of_qp.insert((dst, receiver), index);
+        self.plan.of_qp.insert((src, sender), index);
+        self.plan.of_qp.insert((dst, receiver), index);
         self.crew(fabric, src).connected(index, sender);
         Ok(())
-    }
-
-    /// Posts the receive for a transfer or a part of one, which cannot have arrived yet.
-    fn post_receive(
-        &mut self,
-        fabric: &mut Fabric,
-        index: u32,
-        id: TransferId,
-    ) -> Result<(), VerbsError> {
-        let connection = &self.plan.connections[index as usize];
-        let ([_, dst], [_, receiver]) = (connection.look.ends, connection.look.qpns);
-        if !connection.is_made {
-            return Ok(());
-        }
-        let receive = Host::receive(wr_id(index, id));
-        fabric.host_mut(dst).hca.post_recv(receiver, receive)
     }
 
     /// Work of a host is done.
@@ -590,8 +571,8 @@ impl Player {
         let connection = &mut self.plan.connections[index as usize];
         if std::mem::take(&mut connection.is_made) {
             let ([src, dst], [sender, receiver]) = (connection.look.ends, connection.look.qpns);
-            self.of_qp.remove(&(src, sender));
-            self.of_qp.remove(&(dst, receiver));
+            self.plan.of_qp.remove(&(src, sender));
+            self.plan.of_qp.remove(&(dst, receiver));
             fabric.host_mut(dst).hca.destroy_qp(receiver)?;
             fabric.kick(dst);
         }
@@ -647,11 +628,6 @@ impl Player {
         }
         Ok(())
     }
-}
-
-/// The number of a work request: the connection, and the transfer that it carries or a part of.
-fn wr_id(connection: u32, id: TransferId) -> u64 {
-    u64::from(connection) << 32 | u64::from(id.0)
 }
 
 fn has_two_links(fabric: &Fabric, ends: [u32; 2]) -> bool {

@@ -58,8 +58,6 @@ pub(super) enum News {
     Started(TransferId),
     /// Work of a host is done.
     Worked(TransferId),
-    /// It was posted on a connection, or a part of it, so its receiver needs a receive.
-    Posted(u32, TransferId),
     /// What was posted on a connection next has been delivered.
     Arrived(u32),
     /// All of it has been delivered.
@@ -230,15 +228,9 @@ impl Crew {
             && let Some(share) = queue.waiting.pop_front()
         {
             let to = &plan.memories[dst as usize];
-            let wr_id = super::wr_id(connection, share.of);
-            let write = part.host(src).write(to, share.bytes, wr_id);
+            let write = part.host(src).write(to, share.bytes, share.of.0.into());
             part.host_mut(src).hca.post_send(qpn, write)?;
             queue.outstanding.push_back(share);
-            self.notes.push(Note {
-                at: part.now(),
-                host: src,
-                news: News::Posted(connection, share.of),
-            });
             has_posted = true;
         }
         if has_posted {
@@ -254,30 +246,31 @@ impl Crew {
         host: u32,
         it: &Completion,
     ) -> Result<(), VerbsError> {
-        let (index, id) = ((it.wr_id >> 32) as u32, TransferId(it.wr_id as u32));
-        let connection = &plan.connections[index as usize];
-        let is_receive = connection.look.ends[1] == host;
-        // What a replaced queue pair leaves behind is not news.
-        let qpn = match is_receive {
-            true => connection.is_made.then_some(connection.look.qpns[1]),
-            false => self.queues.get(&index).and_then(|queue| queue.qpn),
-        };
-        if qpn != Some(it.qpn) {
+        // What a queue pair leaves behind that is gone is not news.
+        let Some(&index) = plan.of_qp.get(&(host, it.qpn)) else {
             return Ok(());
-        }
+        };
+        let is_receive = plan.connections[index as usize].look.ends[1] == host;
         match (is_receive, it.status) {
             (true, WcStatus::Success) => {
+                part.host_mut(host).provide_receive()?;
                 self.note(part, host, News::Arrived(index));
-                self.deliver(part, plan, host, id)
+                self.deliver(part, plan, host, TransferId(it.imm))
             }
             (true, _) => Ok(()),
             (false, WcStatus::Success) => self.acknowledge(part, plan, host, index),
+            (false, _) if !self.is_connected(index) => Ok(()),
             (false, status) => {
                 self.note(part, host, News::Failed(index, status));
                 // Flushed requests come with the old number.
                 self.disconnect(part, host, index)
             }
         }
+    }
+
+    fn is_connected(&self, connection: u32) -> bool {
+        let queue = self.queues.get(&connection);
+        queue.is_some_and(|queue| queue.qpn.is_some())
     }
 
     /// A transfer, or a part of it, has been delivered to a host.

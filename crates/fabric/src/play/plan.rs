@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
 use ferroce_base::time::Span;
-use ferroce_device::MrInfo;
+use ferroce_device::{MrInfo, Qpn};
 
 use super::{ConnectionLook, JobConfig};
 use crate::fabric::Fabric;
@@ -33,6 +33,8 @@ pub(super) struct Plan {
     /// How many parts of each transfer are not delivered.
     undelivered: Vec<AtomicU16>,
     pub(super) connections: Vec<Connection>,
+    /// The connection of each queue pair of each host.
+    pub(super) of_qp: HashMap<(u32, Qpn), u32>,
     /// The memory of each host, to write to.
     pub(super) memories: Vec<MrInfo>,
     /// How long one host does not know what another one does.
@@ -69,6 +71,7 @@ impl Plan {
             splits: HashMap::new(),
             undelivered: undelivered.collect(),
             connections: Vec::new(),
+            of_qp: HashMap::new(),
             memories: Vec::new(),
             lookahead: Span::ZERO,
             workload,

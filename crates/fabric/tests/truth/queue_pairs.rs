@@ -91,7 +91,7 @@ fn parts_that_fail_are_sent_again_and_others_are_not() {
     let mut net = Net::new(star(2, LINK));
     net.faults = vec![
         (micros(50), Fault::CableDown(0)),
-        (micros(3_000_000), Fault::CableUp(0)),
+        (micros(5_000_000), Fault::CableUp(0)),
     ];
     let load = one_job(vec![transfer(0, 1, 200_000); 20], &[]);
     let played = run(net.simulation(load.clone(), vec![again]));
