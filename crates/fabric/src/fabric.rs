@@ -224,6 +224,17 @@ impl Fabric {
         self.net.queue(cable, end)
     }
 
+    /// Returns the frames that a switch dropped at the end of a cable because they found no room to wait
+    /// for the line that leaves it.
+    pub fn dropped(&self, cable: usize, end: usize) -> u64 {
+        self.net.dropped(cable, end)
+    }
+
+    /// Returns the port that a switch takes for a flow by its hash, of those that lead to its destination.
+    pub fn pick(&self, switch: NodeId, ports: &[u16], flow: u32) -> Option<u16> {
+        self.net.pick(switch, ports, flow)
+    }
+
     /// Returns ports that wait for each other forever; see [`Network::deadlock`].
     pub fn deadlock(&self) -> Option<Vec<(usize, usize)>> {
         self.net.deadlock()

@@ -9,6 +9,7 @@ use ferroce_base::time::{Span, Time};
 use ferroce_device::{
     Completion, Event, Path, Qos, QpAttr, Qpn, TimerExpiry, VerbsError, WcOpcode, WcStatus,
 };
+use ferroce_transport::Qp;
 
 use crate::fabric::Fabric;
 use crate::host::{Host, address};
@@ -146,6 +147,8 @@ pub struct ConnectionLook {
     pub link: u8,
     /// Its queue pairs; the last ones if it was reconnected.
     pub qpns: [Qpn; 2],
+    /// Its packets may take many paths.
+    pub uses_many_paths: bool,
     /// Retransmission timers that expired.
     pub timeouts: u32,
     /// Total time of their waits.
@@ -327,6 +330,7 @@ impl Player {
                 job,
                 link,
                 qpns: [Qpn::new(0); 2],
+                uses_many_paths: false,
                 timeouts: 0,
                 waited: Span::ZERO,
                 failures: 0,
@@ -366,6 +370,8 @@ impl Player {
             }
         }
         connection.look.qpns = [sender, receiver];
+        let qp = fabric.host(src).hca.qp(sender);
+        connection.look.uses_many_paths = qp.is_some_and(Qp::uses_many_paths);
         connection.is_made = true;
         self.of_qp.insert((src, sender), index);
         self.of_qp.insert((dst, receiver), index);

@@ -1,12 +1,25 @@
 //! The results of a simulation, as figures.
+//!
+//! | module | purpose |
+//! |---|---|
+//! | `paths` | the lines that connections cross |
+//! | `collisions` | how evenly switches spread the connections of a job |
+//! | `links` | what each line carried, and whose bytes they were |
+
+mod collisions;
+mod links;
+mod paths;
 
 use ferroce_base::time::{Span, Time};
 use ferroce_device::{Counter, HistogramConfig, Mtu};
 use serde::Serialize;
 
+pub use self::collisions::Spread;
+pub use self::links::{BusyLink, Carried, LinkRow, Talker};
+pub use self::paths::PathsTaken;
 use crate::ideal::jobs::{Paths, of_jobs};
 use crate::scenario::Scenario;
-use crate::{NodeId, Outcome, Simulation, Standing, TransferId};
+use crate::{NodeId, Simulation, Standing, TransferId};
 
 /// The summary of a run, for people and programs.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -36,6 +49,8 @@ pub struct Summary {
     pub slowdown: Option<Slowdown>,
     /// The longest queue of one priority.
     pub worst_queue: Option<WorstQueue>,
+    /// The links, each in one direction, that were busy for the largest share of the time; five at most.
+    pub busiest_links: Vec<BusyLink>,
     /// The ports that waited for each other in the end, each for the next one, because switches had paused them
     /// in a circle (PFC); null if none did. Named like those of `worst_queue`.
     pub deadlock: Option<Vec<String>>,
@@ -89,6 +104,9 @@ pub struct Job {
     pub timeouts: u64,
     /// Of its transfers.
     pub slowdown: Option<Slowdown>,
+    /// How evenly switches spread its connections over paths of equal cost; null if its packets may take many
+    /// paths, or none was sent.
+    pub spread: Option<Spread>,
 }
 
 /// How a job ended.
@@ -197,7 +215,11 @@ pub struct Flow {
     pub start_ns: u64,
     /// From the post to the acknowledgement; `None` if it was never acknowledged.
     pub fct_ns: Option<u64>,
-    /// The same in an empty fabric.
+    /// From the post to the delivery; `None` if it was not delivered.
+    pub delivery_ns: Option<u64>,
+    /// The connection that carried it, as an index into [`Results::qps`].
+    pub connection: u32,
+    /// From the post to the acknowledgement in an empty fabric.
     pub ideal_ns: u64,
 }
 
@@ -265,6 +287,10 @@ pub struct Results {
     pub flows: Vec<Flow>,
     /// All queue pairs that have sent, in the order in which they connected.
     pub qps: Vec<QpRow>,
+    /// The path of each.
+    pub paths: PathsTaken,
+    /// All lines that have carried something or lost it.
+    pub links: Vec<LinkRow>,
     /// All timeouts, in order.
     pub timeouts: Vec<TimeoutRow>,
 }
@@ -276,6 +302,10 @@ impl Results {
         let mut paths = Paths::new(&scenario.topology, scenario.device.mtu);
         let flows = flows_along(simulation, &mut paths);
         let timeouts = timeouts(simulation);
+        let qps = qps(simulation);
+        let taken = PathsTaken::of(scenario, simulation);
+        let spreads = collisions::of_jobs(scenario, simulation, &taken);
+        let links = links::all(simulation, &qps, &taken);
         let summary = Summary {
             ferroce_version: env!("CARGO_PKG_VERSION"),
             title: scenario.title.clone(),
@@ -290,10 +320,11 @@ impl Results {
             simulated_ns: simulation.fabric.now().as_nanos(),
             events: simulation.events(),
             hops: simulation.fabric.hops(),
-            jobs: jobs(simulation, &flows, &mut paths),
+            jobs: jobs(simulation, &flows, &mut paths, spreads),
             totals: totals(simulation),
             slowdown: slowdown(&flows),
             worst_queue: worst_queue(simulation),
+            busiest_links: links::busiest(&scenario.topology, &links, &qps),
             deadlock: deadlock(simulation),
             histogram: histogram(&timeouts),
             samples_cut_short: simulation.samples.is_cut_short,
@@ -301,7 +332,9 @@ impl Results {
         Self {
             summary,
             flows,
-            qps: qps(simulation),
+            qps,
+            paths: taken,
+            links,
             timeouts,
         }
     }
@@ -328,15 +361,20 @@ fn flows_along(simulation: &Simulation, paths: &mut Paths<'_>) -> Vec<Flow> {
             dst: it.dst,
             bytes: it.bytes,
             start_ns: outcome.started.as_nanos(),
-            fct_ns: fct(outcome).map(Span::as_nanos),
+            fct_ns: after(outcome.started, outcome.acknowledged),
+            delivery_ns: after(outcome.started, outcome.delivered),
+            connection: simulation
+                .player
+                .connection_of(TransferId(transfer))
+                .unwrap_or(u32::MAX),
             ideal_ns: paths.round_trip(it.src, it.dst, it.bytes).as_nanos(),
         })
         .collect()
 }
 
-fn fct(outcome: &Outcome) -> Option<Span> {
-    let is_done = outcome.acknowledged != Time::NEVER;
-    is_done.then(|| outcome.acknowledged.since(outcome.started))
+/// From one moment to another that may never have come.
+fn after(started: Time, then: Time) -> Option<u64> {
+    (then != Time::NEVER).then(|| then.since(started).as_nanos())
 }
 
 fn qps(simulation: &Simulation) -> Vec<QpRow> {
@@ -383,7 +421,12 @@ fn timeouts(simulation: &Simulation) -> Vec<TimeoutRow> {
     simulation.player.timeouts.iter().map(row).collect()
 }
 
-fn jobs(simulation: &Simulation, flows: &[Flow], paths: &mut Paths<'_>) -> Vec<Job> {
+fn jobs(
+    simulation: &Simulation,
+    flows: &[Flow],
+    paths: &mut Paths<'_>,
+    spreads: Vec<Option<Spread>>,
+) -> Vec<Job> {
     let player = &simulation.player;
     let workload = player.workload();
     let ideal = of_jobs(workload, paths);
@@ -395,9 +438,9 @@ fn jobs(simulation: &Simulation, flows: &[Flow], paths: &mut Paths<'_>) -> Vec<J
     for timeout in &player.timeouts {
         timeouts[usize::from(timeout.job)] += 1;
     }
-    let outcomes = player.job_outcomes.iter().enumerate();
+    let outcomes = player.job_outcomes.iter().zip(spreads).enumerate();
     outcomes
-        .map(|(job, outcome)| {
+        .map(|(job, (outcome, spread))| {
             let ended = outcome.ended.or_else(|| outcome.died.map(|(at, _)| at));
             let time = ended
                 .zip(outcome.began)
@@ -425,6 +468,7 @@ fn jobs(simulation: &Simulation, flows: &[Flow], paths: &mut Paths<'_>) -> Vec<J
                 failures: outcome.failures,
                 timeouts: timeouts[job],
                 slowdown: slowdown(&of_job),
+                spread,
             }
         })
         .collect()

@@ -104,6 +104,8 @@ pub struct Simulation {
     next_sample: Time,
     /// What each line had carried at the last sample.
     carried: Vec<u64>,
+    /// The most that each line carried between two samples.
+    peaks: Vec<u64>,
     events: u64,
 }
 
@@ -130,6 +132,7 @@ impl Simulation {
             until,
             next_sample: recording.map_or(Time::NEVER, |it| Time::ZERO.after(it.every)),
             recording,
+            peaks: carried.clone(),
             carried,
             events: 0,
         }
@@ -138,6 +141,14 @@ impl Simulation {
     /// Returns the number of events processed.
     pub fn events(&self) -> u64 {
         self.events
+    }
+
+    /// Returns the most bytes that a line, numbered as in [`Sample::of`], carried in a sampling interval,
+    /// and that interval; `None` if there was none. Samples that were dropped are included.
+    pub fn peak(&self, line: usize) -> Option<(u64, Span)> {
+        let every = self.recording?.every;
+        let was_sampled = self.next_sample > Time::ZERO.after(every);
+        was_sampled.then(|| (self.peaks[line], every))
     }
 
     /// Processes up to this many events.
@@ -215,7 +226,7 @@ impl Simulation {
                 is_cut_short = true;
             }
         };
-        for (line, carried) in (0..).zip(&mut self.carried) {
+        for ((line, carried), peak) in (0..).zip(&mut self.carried).zip(&mut self.peaks) {
             let (cable, end) = (line as usize / 2, line as usize % 2);
             let (waiting, _) = fabric.queue(cable, end);
             if recording.queues && waiting > 0 {
@@ -223,6 +234,7 @@ impl Simulation {
             }
             let bytes = fabric.line(cable, end).bytes;
             let since = bytes - std::mem::replace(carried, bytes);
+            *peak = since.max(*peak);
             if recording.links && since > 0 {
                 keep(&mut samples.links, line, 0, since);
             }

@@ -5,7 +5,8 @@ use ferroce_base::time::Span;
 use super::Network;
 use crate::frame::{Frame, Parcel};
 use crate::line::{Line, LineCounters};
-use crate::switch::{Switch, SwitchCounters};
+use crate::route::pick;
+use crate::switch::{Port, Switch, SwitchCounters};
 use crate::topology::{NodeId, Topology};
 
 impl<P: Parcel> Network<P> {
@@ -32,12 +33,26 @@ impl<P: Parcel> Network<P> {
     /// Returns the bytes that wait at the end of a cable for the line that leaves it, and the
     /// maximum that one priority has had. Zero at a host, whose device does the waiting.
     pub fn queue(&self, cable: usize, end: usize) -> (u64, u64) {
+        let port = self.switch_port(cable, end);
+        port.map_or((0, 0), |port| (port.queue_bytes(), port.queue_max()))
+    }
+
+    /// Returns the frames that a switch dropped at the end of a cable because they found no room to wait
+    /// for the line that leaves it.
+    pub fn dropped(&self, cable: usize, end: usize) -> u64 {
+        self.switch_port(cable, end).map_or(0, Port::dropped)
+    }
+
+    /// The port at the end of a cable, if it is a switch's.
+    fn switch_port(&self, cable: usize, end: usize) -> Option<&Port> {
         let (node, port) = self.lines[2 * cable + end].way.from;
-        if self.topology.is_host(NodeId(node)) {
-            return (0, 0);
-        }
-        let port = &self.switches[self.switch_index(NodeId(node))].ports[usize::from(port)];
-        (port.queue_bytes(), port.queue_max())
+        let is_switch = !self.topology.is_host(NodeId(node));
+        is_switch.then(|| &self.switches[self.switch_index(NodeId(node))].ports[usize::from(port)])
+    }
+
+    /// Returns the port that a switch takes for a flow by its hash, of those that lead to its destination.
+    pub fn pick(&self, switch: NodeId, ports: &[u16], flow: u32) -> Option<u16> {
+        pick(ports, flow, self.switches[self.switch_index(switch)].salt)
     }
 
     /// Checks that all losses are counted, and that all parts are consistent.
