@@ -10,10 +10,11 @@ use ferroce_device::{
     Completion, Event, Path, Qos, QpAttr, Qpn, TimerExpiry, VerbsError, WcOpcode, WcStatus,
 };
 use ferroce_transport::Qp;
+use ferroce_wire::Psn;
 
 use crate::fabric::Fabric;
 use crate::host::{Host, address};
-use crate::workload::{Dependents, TransferId, Workload};
+use crate::workload::{Dependents, Transfer, TransferId, Workload};
 
 /// How a job uses its connections.
 #[derive(Clone, PartialEq, Debug)]
@@ -37,6 +38,11 @@ impl JobConfig {
     #[must_use]
     pub fn priority(&self, qos: Qos) -> u8 {
         qos.priority(self.traffic_class, self.sl)
+    }
+
+    /// The packets of a message.
+    fn packets(&self, bytes: u32) -> u32 {
+        bytes.div_ceil(self.attr.path_mtu.bytes()).max(1)
     }
 }
 
@@ -166,6 +172,10 @@ struct Connection {
     outstanding: VecDeque<TransferId>,
     /// Not posted for lack of room.
     waiting: VecDeque<TransferId>,
+    /// Payload of what was acknowledged.
+    acknowledged: u64,
+    /// One past the last packet of what its present queue pairs have acknowledged.
+    una: Psn,
 }
 
 impl Player {
@@ -220,6 +230,31 @@ impl Player {
     pub fn connection_of(&self, transfer: TransferId) -> Option<u32> {
         let connection = self.of_transfer[transfer.0 as usize];
         (connection != u32::MAX).then_some(connection)
+    }
+
+    /// Returns the payload that a connection, an index into [all connections](Self::connections), has
+    /// delivered without gaps, bytes.
+    ///
+    /// # Panics
+    /// Panics if there is no such connection.
+    pub fn delivered(&self, fabric: &Fabric, connection: usize) -> u64 {
+        let it = &self.connections[connection];
+        let mut delivered = it.acknowledged;
+        let ([_, host], [_, qpn]) = (it.look.ends, it.look.qpns);
+        let receiver = fabric.host(host).hca.qp(qpn).filter(|_| it.is_made);
+        let mut packets = receiver.map_or(0, |qp| qp.expected_psn().since(it.una));
+        let job = &self.jobs[usize::from(it.look.job)];
+        for transfer in &it.outstanding {
+            let bytes = self.workload.transfers[transfer.0 as usize].bytes;
+            let whole = job.packets(bytes);
+            if packets < whole {
+                delivered += u64::from(packets * job.attr.path_mtu.bytes());
+                break;
+            }
+            delivered += u64::from(bytes);
+            packets -= whole;
+        }
+        delivered
     }
 
     /// Returns whether all work of all jobs is done and acknowledged, except for jobs that died.
@@ -338,6 +373,8 @@ impl Player {
             is_made: false,
             outstanding: VecDeque::new(),
             waiting: VecDeque::new(),
+            acknowledged: 0,
+            una: Psn::new(0),
         });
         self.connect(fabric, index)?;
         if !own {
@@ -373,6 +410,7 @@ impl Player {
         let qp = fabric.host(src).hca.qp(sender);
         connection.look.uses_many_paths = qp.is_some_and(Qp::uses_many_paths);
         connection.is_made = true;
+        connection.una = Psn::new(0);
         self.of_qp.insert((src, sender), index);
         self.of_qp.insert((dst, receiver), index);
         Ok(())
@@ -460,7 +498,10 @@ impl Player {
         let connection = &mut self.connections[index as usize];
         let first = connection.outstanding.pop_front();
         debug_assert_eq!(first, Some(id), "send completions come in order");
-        if self.jobs[usize::from(connection.look.job)].qp_per_transfer {
+        let job = &self.jobs[usize::from(connection.look.job)];
+        let bytes = self.workload.transfers[id.0 as usize].bytes;
+        connection.una = connection.una.wrapping_add(job.packets(bytes));
+        if job.qp_per_transfer {
             return self.disconnect(fabric, index);
         }
         self.fill(fabric, index)
@@ -468,7 +509,9 @@ impl Player {
 
     fn note_acknowledged(&mut self, now: Time, id: TransferId) {
         self.outcomes[id.0 as usize].acknowledged = now;
-        let job = self.workload.transfers[id.0 as usize].job;
+        let Transfer { job, bytes, .. } = self.workload.transfers[id.0 as usize];
+        let connection = self.of_transfer[id.0 as usize];
+        self.connections[connection as usize].acknowledged += u64::from(bytes);
         let outcome = &mut self.job_outcomes[usize::from(job)];
         outcome.acknowledged += 1;
         if outcome.died.is_none() {

@@ -47,6 +47,8 @@ pub struct Recording {
     pub links: bool,
     /// Record the rates of queue pairs that congestion control slows down.
     pub rates: bool,
+    /// Record the payload that queue pairs have delivered in the interval, if any.
+    pub goodput: bool,
 }
 
 /// One value at one time, of a line or a queue pair.
@@ -72,6 +74,8 @@ pub struct Samples {
     pub links: Vec<Sample>,
     /// Rates of queue pairs, bit/s.
     pub rates: Vec<Sample>,
+    /// Payload that the queue pairs of senders delivered since the sample before, bytes.
+    pub goodput: Vec<Sample>,
     /// Whether samples were dropped because there were too many.
     pub is_cut_short: bool,
 }
@@ -106,6 +110,8 @@ pub struct Simulation {
     carried: Vec<u64>,
     /// The most that each line carried between two samples.
     peaks: Vec<u64>,
+    /// What each connection had delivered at the last sample.
+    delivered: Vec<u64>,
     events: u64,
 }
 
@@ -134,6 +140,7 @@ impl Simulation {
             recording,
             peaks: carried.clone(),
             carried,
+            delivered: Vec::new(),
             events: 0,
         }
     }
@@ -246,6 +253,22 @@ impl Simulation {
                     if let Some(bps) = rate {
                         keep(&mut samples.rates, host, flow.qpn.into(), bps);
                     }
+                }
+            }
+        }
+        if recording.goodput {
+            for (connection, look) in self.player.connections().enumerate() {
+                let bytes = self.player.delivered(fabric, connection);
+                if self.delivered.len() <= connection {
+                    self.delivered.resize(connection + 1, 0);
+                }
+                let before = &mut self.delivered[connection];
+                // What a connection that was made anew sends again is not new.
+                let since = bytes.saturating_sub(*before);
+                *before = bytes.max(*before);
+                if since > 0 {
+                    let ([host, _], [qpn, _]) = (look.ends, look.qpns);
+                    keep(&mut samples.goodput, host, qpn.into(), since);
                 }
             }
         }

@@ -205,3 +205,25 @@ fn transfers_have_their_delivery_and_connection() {
         assert!(flow.delivery_ns.unwrap() < flow.fct_ns.unwrap());
     }
 }
+
+/// What queue pairs deliver adds up, whether messages are long or short.
+#[test]
+fn goodput_is_what_queue_pairs_deliver() {
+    for (bytes, own) in [("8MiB", "false"), ("5KB", "false"), ("1MiB", "true")] {
+        let text = format!(
+            "[topology]\nkind = 'star'\nhosts = 3\n[[job]]\nworkload = 'incast'\nbytes = '{bytes}'\n\
+             qp_per_transfer = {own}\n[record]\nevery = '200ns'\ngoodput = true\n"
+        );
+        let (_, simulation, results) = run(&text, &[]);
+        let samples = &simulation.samples.goodput;
+        for qp in &results.qps {
+            let own = samples
+                .iter()
+                .filter(|it| (it.of, it.qpn) == (qp.host, qp.qpn));
+            let delivered: u64 = own.map(|it| it.value).sum();
+            // A message is delivered long before its acknowledgement is back.
+            assert_eq!(delivered, qp.bytes, "{bytes}");
+        }
+        assert!(!samples.is_empty());
+    }
+}
