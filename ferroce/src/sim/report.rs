@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use ferroce_base::time::Span;
 use ferroce_fabric::Topology;
-use ferroce_fabric::results::{Ended, Fate, Results, Slowdown, Totals};
+use ferroce_fabric::results::{Ended, Fate, Job, Results, Slowdown, Totals};
 use ferroce_fabric::scenario::Scenario;
 
 use crate::output::lines::{grouped, lines, wrapped};
@@ -149,11 +149,53 @@ fn totals(results: &Results) -> String {
             format!("{} at {}", kilobytes(worst.bytes), worst.port),
         );
     }
+    for job in &summary.jobs {
+        if let Some(collisions) = collisions(job) {
+            line("collisions", collisions);
+        }
+    }
+    let busiest = busiest_links(results);
+    if !busiest.is_empty() {
+        line("busiest links", busiest.join(", "));
+    }
     if let Some(ports) = &summary.deadlock {
         let circle = ports.join(", ");
         line("deadlock", format!("{circle} pause each other in a circle"));
     }
     text
+}
+
+/// What collisions cost a job, if they made it longer.
+pub(super) fn collisions(job: &Job) -> Option<String> {
+    let it = job.spread.as_ref().filter(|it| it.matters(job.ideal_ns))?;
+    let span = |ns| ms(Some(Span::from_nanos(ns)));
+    Some(format!(
+        "{}: {} of its {} connections share {} and take {} ms of it at least; with all spread evenly, no \
+         link takes more than {} ms",
+        job.name,
+        it.sharing,
+        grouped(it.connections.into()),
+        it.busiest,
+        span(it.busy_ns),
+        span(it.even_ns)
+    ))
+}
+
+/// Links that were busy for a percent of the time or more.
+fn busiest_links(results: &Results) -> Vec<String> {
+    let links = results.summary.busiest_links.iter();
+    let links = links.filter(|it| it.carried.utilisation >= 0.01);
+    let named = links.map(|it| {
+        let peak = it.carried.peak.map(|it| format!(" (peak {})", percent(it)));
+        let utilisation = percent(it.carried.utilisation);
+        format!("{} {utilisation}{}", it.link, peak.unwrap_or_default())
+    });
+    named.collect()
+}
+
+/// A share as a whole number of percent.
+pub(super) fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
 }
 
 /// A length in thousands of bytes, as those of queues are given.

@@ -120,7 +120,6 @@ fn series(
     simulation: &Simulation,
     rank: impl Fn(u64, u64) -> u64,
 ) -> Vec<(Of, Points)> {
-    let end = simulation.fabric.now().as_nanos().max(1);
     let mut all: BTreeMap<(u32, u32), u64> = BTreeMap::new();
     for it in samples {
         let so_far = all.entry((it.of, it.qpn)).or_default();
@@ -128,8 +127,18 @@ fn series(
     }
     let mut all: Vec<_> = all.into_iter().collect();
     all.sort_by_key(|(of, rank)| (std::cmp::Reverse(*rank), *of));
-    all.truncate(LINES);
-    let of = |(of, _): ((u32, u32), u64)| {
+    let first = all.into_iter().take(LINES).map(|(of, _)| of);
+    series_of(first, samples, simulation)
+}
+
+/// The series of these.
+fn series_of(
+    all: impl Iterator<Item = Of>,
+    samples: &[Sample],
+    simulation: &Simulation,
+) -> Vec<(Of, Points)> {
+    let end = simulation.fabric.now().as_nanos().max(1);
+    let of = |of: Of| {
         // The most of each piece of time; where nothing was sampled, nothing was there.
         let mut pieces = vec![0_u64; POINTS];
         for it in samples.iter().filter(|it| (it.of, it.qpn) == of) {
@@ -144,7 +153,7 @@ fn series(
             .map(|(piece, value)| (x(piece), *value as f64));
         (of, points.collect())
     };
-    all.into_iter().map(of).collect()
+    all.map(of).collect()
 }
 
 type Line = (String, Points);
@@ -176,18 +185,47 @@ fn named_line(scenario: &Scenario, of: u32) -> String {
     line_name(&scenario.topology, of as usize / 2, of as usize % 2)
 }
 
-pub(super) fn throughput(scenario: &Scenario, simulation: &Simulation) -> Option<String> {
+fn named_qp(scenario: &Scenario, (host, qpn): Of) -> String {
+    format!("{} QP {qpn:#x}", scenario.topology.names[host as usize])
+}
+
+/// Bytes of a sampling interval as Gb/s.
+fn gbps(scenario: &Scenario, points: Points) -> Points {
     let every = scenario.recording.every.as_nanos().max(1) as f64;
+    let points = points.into_iter();
+    points.map(|(x, y)| (x, y * 8.0 / every)).collect()
+}
+
+pub(super) fn goodput(
+    scenario: &Scenario,
+    simulation: &Simulation,
+    results: &Results,
+) -> Option<String> {
+    let mut times = vec![(0, 0); results.qps.len()];
+    for flow in &results.flows {
+        let (took, ideal) = &mut times[flow.connection as usize];
+        *took += flow.fct_ns.unwrap_or(0);
+        *ideal += flow.ideal_ns;
+    }
+    let slowness = |at: &usize| times[*at].0 as f64 / times[*at].1.max(1) as f64;
+    let mut all: Vec<usize> = (0..times.len()).collect();
+    all.sort_by(|a, b| slowness(b).total_cmp(&slowness(a)));
+    let of = |at: &usize| (results.qps[*at].host, results.qps[*at].qpn);
+    let slowest = all.iter().take(LINES).map(of);
+    let found = series_of(slowest, &simulation.samples.goodput, simulation);
+    let found = found
+        .into_iter()
+        .map(|(of, points)| (named_qp(scenario, of), gbps(scenario, points)));
+    lines(simulation, &found.collect::<Vec<_>>(), "Gb/s", plain)
+}
+
+pub(super) fn throughput(scenario: &Scenario, simulation: &Simulation) -> Option<String> {
     let found = series(&simulation.samples.links, simulation, |so_far, value| {
         so_far + value
     });
-    let to_gbps = |(x, y): (f64, f64)| (x, y * 8.0 / every);
-    let found = found.into_iter().map(|((of, _), points)| {
-        (
-            named_line(scenario, of),
-            points.into_iter().map(to_gbps).collect(),
-        )
-    });
+    let found = found
+        .into_iter()
+        .map(|((of, _), points)| (named_line(scenario, of), gbps(scenario, points)));
     lines(simulation, &found.collect::<Vec<_>>(), "Gb/s", plain)
 }
 
@@ -208,10 +246,9 @@ pub(super) fn rates(scenario: &Scenario, simulation: &Simulation) -> Option<Stri
     let found = series(&simulation.samples.rates, simulation, |so_far, value| {
         so_far + value
     });
-    let found = found.into_iter().map(|((host, qpn), points)| {
-        let name = format!("{} QP {qpn:#x}", scenario.topology.names[host as usize]);
+    let found = found.into_iter().map(|(of, points)| {
         (
-            name,
+            named_qp(scenario, of),
             points.into_iter().map(|(x, y)| (x, y / 1e9)).collect(),
         )
     });
