@@ -5,6 +5,7 @@
 //! | `source` | scenarios by file or built-in name |
 //! | `run` | runs one |
 //! | `captures` | capture files of ports |
+//! | `compare` | compares the results of two |
 //! | `check` | finds errors and suspicious values in one |
 //! | `progress` | the progress line |
 //! | `report` | the report as text |
@@ -14,6 +15,7 @@
 
 mod captures;
 mod check;
+mod compare;
 mod directory;
 mod page;
 mod progress;
@@ -43,6 +45,7 @@ impl Command {
         match self.verb {
             Verb::Run(args) => args.run(to),
             Verb::Check(args) => args.run(to),
+            Verb::Compare(args) => args.run(to),
             Verb::List(args) => args.run(to),
             Verb::Show(args) => args.run(to),
             Verb::Schema => to.text(&ferroce_fabric::scenario::json_schema()),
@@ -54,6 +57,7 @@ impl Command {
 enum Verb {
     Run(run::Run),
     Check(check::Check),
+    Compare(compare::Compare),
     List(List),
     Show(Show),
     /// Print the JSON Schema of scenario files

@@ -258,6 +258,11 @@ impl Fabric {
         self.net.set_rate(cable, rate);
     }
 
+    /// Returns the rate of each direction of a cable.
+    pub fn rate(&self, cable: usize) -> Rate {
+        self.net.rate(cable)
+    }
+
     /// Makes a cable lose packets in both directions.
     pub fn set_loss(&mut self, cable: usize, loss: Loss) {
         self.net.set_loss(cable, loss);

@@ -12,7 +12,7 @@ mod paths;
 
 use ferroce_base::time::{Span, Time};
 use ferroce_device::{Counter, HistogramConfig, Mtu};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 pub use self::collisions::Spread;
 pub use self::links::{BusyLink, Carried, LinkRow, Talker};
@@ -22,11 +22,11 @@ use crate::scenario::Scenario;
 use crate::{NodeId, Simulation, Standing, TransferId};
 
 /// The summary of a run, for people and programs.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Summary {
     /// The version of Ferroce.
-    pub ferroce_version: &'static str,
+    pub ferroce_version: String,
     /// The scenario's title.
     pub title: String,
     /// A hash of the scenario without its seed, in hexadecimal digits.
@@ -49,7 +49,8 @@ pub struct Summary {
     pub slowdown: Option<Slowdown>,
     /// The longest queue of one priority.
     pub worst_queue: Option<WorstQueue>,
-    /// The links, each in one direction, that were busy for the largest share of the time; five at most.
+    /// The links, each in one direction, that carried the largest share of what they can; five at most.
+    #[serde(default)]
     pub busiest_links: Vec<BusyLink>,
     /// The ports that waited for each other in the end, each for the next one, because switches had paused them
     /// in a circle (PFC); null if none did. Named like those of `worst_queue`.
@@ -62,7 +63,7 @@ pub struct Summary {
 }
 
 /// How a run ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Ended {
@@ -77,7 +78,7 @@ pub enum Ended {
 }
 
 /// The result of a job.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Job {
     /// Its name.
@@ -85,7 +86,7 @@ pub struct Job {
     /// How it ended.
     pub fate: Fate,
     /// Why it failed.
-    pub cause: Option<&'static str>,
+    pub cause: Option<String>,
     /// From its first transfer to the delivery of its last, or to its end.
     pub time_ns: Option<u64>,
     /// The shortest possible time: without queues and losses.
@@ -110,7 +111,7 @@ pub struct Job {
 }
 
 /// How a job ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Fate {
@@ -123,7 +124,7 @@ pub enum Fate {
 }
 
 /// Totals for the whole fabric.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Totals {
     /// Retransmission timers that expired.
@@ -163,7 +164,7 @@ pub struct Totals {
 }
 
 /// Flow completion times over ideal ones.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Slowdown {
     /// Median.
@@ -177,7 +178,7 @@ pub struct Slowdown {
 }
 
 /// The longest queue of one priority.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WorstQueue {
     /// The cable behind the queue, named from the queue's switch: `leaf0-h3`.
@@ -187,7 +188,7 @@ pub struct WorstQueue {
 }
 
 /// A bin of the histogram.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Bin {
     /// The shortest wait that it counts.
@@ -305,9 +306,9 @@ impl Results {
         let qps = qps(simulation);
         let taken = PathsTaken::of(scenario, simulation);
         let spreads = collisions::of_jobs(scenario, simulation, &taken);
-        let links = links::all(simulation, &qps, &taken);
+        let links = links::all(scenario, simulation, &qps, &taken);
         let summary = Summary {
-            ferroce_version: env!("CARGO_PKG_VERSION"),
+            ferroce_version: env!("CARGO_PKG_VERSION").to_owned(),
             title: scenario.title.clone(),
             scenario_hash: format!("{:016x}", scenario.hash),
             seed: scenario.seed,
@@ -458,7 +459,7 @@ fn jobs(
                     (Some(_), None) => Fate::Finished,
                     (None, None) => Fate::Unfinished,
                 },
-                cause: outcome.died.map(|(_, status)| status.name()),
+                cause: outcome.died.map(|(_, status)| status.name().to_owned()),
                 time_ns: time.map(Span::as_nanos),
                 ideal_ns: ideal[job].takes.as_nanos(),
                 lost_ns: lost.filter(|_| outcome.died.is_none()),

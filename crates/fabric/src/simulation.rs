@@ -108,8 +108,8 @@ pub struct Simulation {
     next_sample: Time,
     /// What each line had carried at the last sample.
     carried: Vec<u64>,
-    /// The most that each line carried between two samples.
-    peaks: Vec<u64>,
+    /// The largest share of its rate that each line carried between two samples.
+    peaks: Vec<f64>,
     /// What each connection had delivered at the last sample.
     delivered: Vec<u64>,
     events: u64,
@@ -138,7 +138,7 @@ impl Simulation {
             until,
             next_sample: recording.map_or(Time::NEVER, |it| Time::ZERO.after(it.every)),
             recording,
-            peaks: carried.clone(),
+            peaks: vec![0.0; carried.len()],
             carried,
             delivered: Vec::new(),
             events: 0,
@@ -150,12 +150,12 @@ impl Simulation {
         self.events
     }
 
-    /// Returns the most bytes that a line, numbered as in [`Sample::of`], carried in a sampling interval,
-    /// and that interval; `None` if there was none. Samples that were dropped are included.
-    pub fn peak(&self, line: usize) -> Option<(u64, Span)> {
+    /// Returns the largest share of its rate that a line, numbered as in [`Sample::of`], carried in a sampling
+    /// interval; `None` if there was none. Samples that were dropped are included.
+    pub fn peak(&self, line: usize) -> Option<f64> {
         let every = self.recording?.every;
         let was_sampled = self.next_sample > Time::ZERO.after(every);
-        was_sampled.then(|| (self.peaks[line], every))
+        was_sampled.then(|| self.peaks[line].min(1.0))
     }
 
     /// Processes up to this many events.
@@ -241,7 +241,8 @@ impl Simulation {
             }
             let bytes = fabric.line(cable, end).bytes;
             let since = bytes - std::mem::replace(carried, bytes);
-            *peak = since.max(*peak);
+            let room = fabric.rate(cable).bps() as f64 * recording.every.as_picos() as f64 / 8e12;
+            *peak = peak.max(since as f64 / room);
             if recording.links && since > 0 {
                 keep(&mut samples.links, line, 0, since);
             }

@@ -223,3 +223,16 @@ fn goodput_is_what_queue_pairs_deliver() {
         assert!(!samples.is_empty());
     }
 }
+
+/// A link that is slower for a while is as busy as its rate of that time allows.
+#[test]
+fn a_slow_link_is_a_busy_one() {
+    let text = "[topology]\nkind = 'pair'\nrate = '100Gbit'\n[[job]]\nworkload = 'permutation'\nbytes = '10MB'\n\
+                [[fault]]\nkind = 'rate'\nlink = 'h0-h1'\nrate = '10Gbit'\nat = '500us'\n";
+    let (.., results) = run(text, &[]);
+    let took = results.summary.jobs[0].time_ns.unwrap();
+    assert!(took > 3_000_000, "{took}");
+    let busiest = &results.summary.busiest_links[0].carried;
+    assert!(busiest.utilisation > 0.97, "{busiest:?}");
+    assert!(busiest.peak > Some(0.97), "{busiest:?}");
+}

@@ -104,7 +104,7 @@ fn jobs(results: &Results) -> String {
             Fate::Finished => ("finished", "finished".to_owned()),
             Fate::Aborted => (
                 "aborted",
-                format!("aborted: {}", job.cause.unwrap_or_default()),
+                format!("aborted: {}", job.cause.as_deref().unwrap_or_default()),
             ),
             Fate::Unfinished => {
                 let all = job.transfers;
@@ -215,6 +215,6 @@ fn links(results: &Results) -> String {
             talkers.collect::<Vec<_>>().join(", ")
         );
     }
-    html + "</table>\n<p class=\"facts\">Used: the share of the time from the first transfer to the end in which \
-            bytes left. Peak: the same of one sampling interval.</p>\n"
+    html + "</table>\n<p class=\"facts\">Used: the share of what the link's rate allows from the first transfer to the \
+            end. Peak: the same of one sampling interval.</p>\n"
 }

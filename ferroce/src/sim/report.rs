@@ -55,6 +55,18 @@ fn ended(ended: Ended) -> &'static str {
     }
 }
 
+/// How a job ended.
+pub(super) fn outcome(job: &Job) -> String {
+    match job.fate {
+        Fate::Finished => "finished".to_owned(),
+        Fate::Aborted => format!("aborted: {}", job.cause.as_deref().unwrap_or_default()),
+        Fate::Unfinished => {
+            let share = u64::from(job.delivered) * 100 / u64::from(job.transfers.max(1));
+            format!("unfinished: {share} %")
+        }
+    }
+}
+
 fn jobs(results: &Results) -> String {
     let mut table = Table::new(&[
         "job",
@@ -71,17 +83,9 @@ fn jobs(results: &Results) -> String {
         None => "-".to_owned(),
     };
     for job in &results.summary.jobs {
-        let outcome = match (job.fate, job.cause) {
-            (Fate::Finished, _) => "finished".to_owned(),
-            (Fate::Aborted, cause) => format!("aborted: {}", cause.unwrap_or_default()),
-            (Fate::Unfinished, _) => {
-                let share = u64::from(job.delivered) * 100 / u64::from(job.transfers.max(1));
-                format!("unfinished: {share} %")
-            }
-        };
         table.row(vec![
             job.name.clone(),
-            outcome,
+            outcome(job),
             span(job.time_ns),
             span(Some(job.ideal_ns)),
             span(job.lost_ns),
@@ -181,14 +185,17 @@ pub(super) fn collisions(job: &Job) -> Option<String> {
     ))
 }
 
-/// Links that were busy for a percent of the time or more.
+/// Links with little room, and others that were used half as much or more.
 fn busiest_links(results: &Results) -> Vec<String> {
-    let links = results.summary.busiest_links.iter();
-    let links = links.filter(|it| it.carried.utilisation >= 0.01);
-    let named = links.map(|it| {
-        let peak = it.carried.peak.map(|it| format!(" (peak {})", percent(it)));
-        let utilisation = percent(it.carried.utilisation);
-        format!("{} {utilisation}{}", it.link, peak.unwrap_or_default())
+    let links = &results.summary.busiest_links;
+    let most = links.first().map_or(1.0, |it| it.carried.utilisation);
+    let links = links.iter().map(|it| (&it.link, it.carried));
+    let used = links.filter(|(_, it)| it.utilisation >= 0.05_f64.max(most / 2.0));
+    let named = used.map(|(link, it)| {
+        let used = percent(it.utilisation);
+        let peak = it.peak.map(percent).filter(|peak| *peak != used);
+        let peak = peak.map_or_else(String::new, |peak| format!(" (peak {peak})"));
+        format!("{link} {used}{peak}")
     });
     named.collect()
 }

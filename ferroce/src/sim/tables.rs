@@ -3,10 +3,10 @@
 //! | module | purpose |
 //! |---|---|
 //! | `csv` | writes one as comma-separated values |
-//! | `parquet` | writes one as Parquet |
+//! | `parquet` | writes one as Parquet, and reads it |
 
 mod csv;
-mod parquet;
+pub(super) mod parquet;
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write as _};

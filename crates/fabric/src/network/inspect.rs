@@ -1,6 +1,7 @@
 //! Information about a network and the frames on it, and consistency checks.
 
 use ferroce_base::time::Span;
+use ferroce_dcqcn::Rate;
 
 use super::Network;
 use crate::frame::{Frame, Parcel};
@@ -23,6 +24,11 @@ impl<P: Parcel> Network<P> {
     /// Returns the counters of the line that leaves a cable's first (0) or second (1) end.
     pub fn line(&self, cable: usize, end: usize) -> LineCounters {
         self.lines[2 * cable + end].counters()
+    }
+
+    /// Returns the rate of each direction of a cable.
+    pub fn rate(&self, cable: usize) -> Rate {
+        self.lines[2 * cable].rate()
     }
 
     /// Returns the counters of a switch.

@@ -1,6 +1,6 @@
 //! Collisions: connections of a job that share a line although other paths were free, and what that costs.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::line_name;
 use super::paths::{PathsTaken, addresses};
@@ -9,7 +9,7 @@ use crate::topology::{NodeId, Port, Ports};
 use crate::{Routes, Simulation, TransferId, sizes};
 
 /// How evenly switches spread the connections of a job over paths of equal cost.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Spread {
     /// Connections of the job.

@@ -1,14 +1,18 @@
 //! What each line carried while jobs ran, and whose bytes they were.
 
 use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::ops::Range;
 
-use ferroce_base::time::{Span, Time};
-use serde::Serialize;
+use ferroce_base::time::Time;
+use ferroce_dcqcn::Rate;
+use serde::{Deserialize, Serialize};
 
 use super::paths::PathsTaken;
 use super::{QpRow, line_name};
+use crate::scenario::Scenario;
 use crate::topology::Topology;
-use crate::{LineCounters, Simulation};
+use crate::{Fault, LineCounters, Simulation};
 
 /// Connections of which a line remembers how much they sent over it.
 const TALKERS: usize = 3;
@@ -16,14 +20,14 @@ const TALKERS: usize = 3;
 const BUSIEST: usize = 5;
 
 /// What one direction of a cable carried.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Carried {
     /// Bytes that left, with all overhead.
     pub bytes: u64,
-    /// The share of the time from the first transfer to the end of the run in which bytes left, 0 to 1.
+    /// The same as a share, 0 to 1, of what its rate allows from the first transfer to the end of the run.
     pub utilisation: f64,
-    /// The same of the sampling interval in which most left; null if there was no whole one.
+    /// The same of the sampling interval in which it was largest; null if there was no whole one.
     pub peak: Option<f64>,
     /// The longest queue of one priority that waited for it, bytes; zero at a host.
     pub queue_max: u64,
@@ -48,8 +52,8 @@ pub struct LinkRow {
     pub talkers: [Option<u32>; TALKERS],
 }
 
-/// A link that was busy for a large share of the time.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+/// A link that had little room for more.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BusyLink {
     /// One direction of a link, named like the port of `worst_queue`.
@@ -62,7 +66,7 @@ pub struct BusyLink {
 }
 
 /// A connection that sends over a link.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Talker {
     /// The sending host.
@@ -76,23 +80,28 @@ pub struct Talker {
 }
 
 /// The lines that have carried something or lost it.
-pub(super) fn all(simulation: &Simulation, qps: &[QpRow], taken: &PathsTaken) -> Vec<LinkRow> {
+pub(super) fn all(
+    scenario: &Scenario,
+    simulation: &Simulation,
+    qps: &[QpRow],
+    taken: &PathsTaken,
+) -> Vec<LinkRow> {
     let fabric = &simulation.fabric;
-    let topology = fabric.topology();
-    let began = simulation
-        .player
-        .job_outcomes
-        .iter()
-        .filter_map(|it| it.began)
-        .min();
-    let busy = fabric.now().since(began.unwrap_or(Time::ZERO));
-    let users = users(2 * topology.cables.len(), qps, taken);
+    let began = simulation.player.job_outcomes.iter();
+    let began = began.filter_map(|it| it.began).min();
+    let during = began.unwrap_or(Time::ZERO)..fabric.now();
+    let mut rates: HashMap<usize, Vec<(Time, Rate)>> = HashMap::new();
+    for (at, fault) in &scenario.timeline {
+        if let Fault::Rate(cable, rate) = fault {
+            rates.entry(*cable).or_default().push((*at, *rate));
+        }
+    }
+    let users = users(2 * scenario.topology.cables.len(), qps, taken);
     let rows = (0..).zip(users).map(|(line, users)| {
         let (cable, end) = (line as usize / 2, line as usize % 2);
-        let share = |bytes: u64, span: Span| {
-            let most = topology.cables[cable].rate.bps() as f64 * span.as_picos() as f64 / 8e12;
-            (bytes as f64 / most.max(1.0) * 1e4).round().min(1e4) / 1e4
-        };
+        let rate = scenario.topology.cables[cable].rate;
+        let changes = rates.get(&cable).map_or(&[][..], Vec::as_slice);
+        let room = capacity(rate, changes, &during);
         let LineCounters {
             bytes,
             lost,
@@ -102,10 +111,8 @@ pub(super) fn all(simulation: &Simulation, qps: &[QpRow], taken: &PathsTaken) ->
         } = fabric.line(cable, end);
         let carried = Carried {
             bytes,
-            utilisation: share(bytes, busy),
-            peak: simulation
-                .peak(line as usize)
-                .map(|(bytes, every)| share(bytes, every)),
+            utilisation: four_digits(bytes as f64 / room.max(1.0)),
+            peak: simulation.peak(line as usize).map(four_digits),
             queue_max: fabric.queue(cable, end).1,
             pauses: fabric.line(cable, 1 - end).pauses,
             dropped: fabric.dropped(cable, end),
@@ -120,6 +127,23 @@ pub(super) fn all(simulation: &Simulation, qps: &[QpRow], taken: &PathsTaken) ->
     });
     rows.filter(|LinkRow { carried: it, .. }| it.bytes + it.lost + it.dropped > 0)
         .collect()
+}
+
+/// The bytes that can leave in a span of time at a rate that changes at these times.
+fn capacity(rate: Rate, changes: &[(Time, Rate)], during: &Range<Time>) -> f64 {
+    let mut changes = changes.to_vec();
+    changes.sort_by_key(|(at, _)| *at);
+    let (mut bytes, mut since, mut rate) = (0.0, during.start, rate);
+    for (at, next) in changes.into_iter().chain([(during.end, rate)]) {
+        let at = at.clamp(since, during.end);
+        bytes += rate.bps() as f64 * at.since(since).as_picos() as f64 / 8e12;
+        (since, rate) = (at, next);
+    }
+    bytes
+}
+
+fn four_digits(share: f64) -> f64 {
+    (share * 1e4).round().min(1e4) / 1e4
 }
 
 /// The busiest links, the first of them first.

@@ -8,26 +8,16 @@ use ferroce_fabric::scenario::Scenario;
 use ferroce_fabric::{Sample, Simulation};
 
 use crate::output::lines::short;
-use crate::page::plot::{Axis, COLORS, Plot, bytes, plain};
+use crate::page::plot::{Axis, COLORS, Plot, bytes, plain, time_unit};
 
 /// Points of a line; more would not be seen.
 const POINTS: usize = 450;
 /// Lines of a plot.
 const LINES: usize = 6;
 
-/// A unit in which times have few digits.
-fn unit(ns: f64) -> (f64, &'static str) {
-    match ns {
-        _ if ns >= 2e9 => (1e9, "s"),
-        _ if ns >= 2e6 => (1e6, "ms"),
-        _ if ns >= 2e3 => (1e3, "\u{b5}s"),
-        _ => (1.0, "ns"),
-    }
-}
-
 fn time_axis(simulation: &Simulation) -> (Axis, f64) {
     let end = simulation.fabric.now().as_nanos() as f64;
-    let (scale, unit) = unit(end);
+    let (scale, unit) = time_unit(end);
     (
         Axis::linear(0.0, end / scale, format!("time, {unit}")),
         scale,

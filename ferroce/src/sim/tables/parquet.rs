@@ -10,7 +10,9 @@ use parquet::basic::{LogicalType, Repetition, Type as Physical};
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
+use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
+pub(in crate::sim) use parquet::record::Field;
 use parquet::schema::types::Type;
 
 use super::{Column, Table};
@@ -56,6 +58,22 @@ fn write_all(table: &Table<'_>, file: File) -> Result<(), ParquetError> {
     }
     writer.close()?;
     Ok(())
+}
+
+/// Reads these columns of a table, row by row.
+pub(in crate::sim) fn read(file: File, columns: &[&str]) -> Result<Vec<Vec<Field>>, ParquetError> {
+    let reader = SerializedFileReader::new(file)?;
+    let fields = reader.metadata().file_metadata().schema().get_fields();
+    let place = |name: &&str| {
+        let place = fields.iter().position(|it| it.name() == *name);
+        place.ok_or_else(|| ParquetError::General(format!("no column {name}")))
+    };
+    let places = columns.iter().map(place).collect::<Result<Vec<_>, _>>()?;
+    let rows = reader.get_row_iter(None)?.map(|row| {
+        let row: Vec<_> = row?.into_columns();
+        Ok(places.iter().map(|at| row[*at].1.clone()).collect())
+    });
+    rows.collect()
 }
 
 fn field(name: &str, column: &Column<'_>) -> Result<Type, ParquetError> {
@@ -144,7 +162,6 @@ fn signed(value: u64) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use parquet::file::reader::{FileReader as _, SerializedFileReader};
     use parquet::record::RowAccessor as _;
 
     use super::*;
