@@ -24,9 +24,16 @@ mod run;
 pub(crate) mod source;
 mod tables;
 
-use clap::{Args, Subcommand};
+use std::path::PathBuf;
 
+use clap::{Args, Subcommand, ValueEnum as _};
+use ferroce_fabric::Simulation;
+use ferroce_fabric::results::Results;
+use ferroce_fabric::scenario::Scenario;
+
+use self::directory::{Directory, Finished};
 pub(crate) use self::source::BUILT_IN;
+use self::tables::Format;
 use crate::json::sim as json;
 use crate::output::{Failure, Output, Table};
 
@@ -51,6 +58,25 @@ impl Command {
             Verb::Schema => to.text(&ferroce_fabric::scenario::json_schema()),
         }
     }
+}
+
+/// Writes the results of a run to a directory, with tables in all formats, as `sim run -o` does. It replaces one of
+/// results that is there.
+pub(crate) fn write(
+    path: PathBuf,
+    text: &str,
+    scenario: &Scenario,
+    simulation: &Simulation,
+    results: &Results,
+) -> Result<(), Failure> {
+    let directory = Directory::check(path, true)?;
+    directory.write(&Finished {
+        text,
+        scenario,
+        simulation,
+        results,
+        formats: Format::value_variants(),
+    })
 }
 
 #[derive(Debug, Subcommand)]
