@@ -109,9 +109,9 @@ fn a_sweep_runs_and_reports_the_survivors() {
     }
     let unknown = Curves::of_survival(&collected, "slowdown", None).unwrap_err();
     assert!(
-        unknown
-            .to_string()
-            .starts_with("no metric is called slowdown; there are ended_ms, time_lost_ms,"),
+        unknown.to_string().starts_with(
+            "no metric is called slowdown; there are survival, ended_ms, time_lost_ms,"
+        ),
         "{unknown}"
     );
     let table = collected.table();
@@ -343,20 +343,19 @@ fn runs_can_be_kept() {
 #[test]
 fn curves_run_along_any_axis() {
     let directory = tempfile::tempdir().unwrap();
-    let sweep = format!(
-        "{SWEEP}[[axis]]\nfield = \"device.profile\"\nvalues = [\"patient\", \"link-flap\"]\n"
-    );
+    let sweep =
+        format!("{SWEEP}[[axis]]\nfield = \"switch.routing\"\nvalues = [\"hash\", \"adaptive\"]\n");
     let plan = plan(&sweep, SCENARIO).unwrap();
     work(&plan, directory.path(), ALL);
     let collected = Collected::new(&plan, Parts::read(directory.path()).unwrap());
-    let curves = Curves::new(&collected, "timeouts", Some("device.profile")).unwrap();
+    let curves = Curves::new(&collected, "timeouts", Some("switch.routing")).unwrap();
     assert!(!curves.is_measured);
     assert_eq!(curves.curves.len(), 6, "three lengths and two timeouts");
     for curve in &curves.curves {
         let points = curve.points.iter().map(|it| (it.label.as_str(), it.x));
         assert_eq!(
             points.collect::<Vec<_>>(),
-            [("patient", 0.0), ("link-flap", 1.0)]
+            [("hash", 0.0), ("adaptive", 1.0)]
         );
         assert!(curve.points.iter().all(|it| it.mean.is_some()));
     }
@@ -369,6 +368,6 @@ fn curves_run_along_any_axis() {
         assert_eq!(point.mean, point.survival);
     }
     assert!(Curves::new(&collected, "survived", None).is_err());
-    let words = Curves::of_survival(&collected, "timeouts", Some("device.profile"));
+    let words = Curves::of_survival(&collected, "timeouts", Some("switch.routing"));
     assert!(words.unwrap_err().to_string().contains("are not numbers"));
 }
