@@ -37,7 +37,7 @@ fn two_runs() -> tempfile::TempDir {
     let file = at(&directory, "ring.toml");
     fs::write(&file, RING).unwrap();
     good(format!("sim run {file} -o {}", at(&directory, "a")));
-    let adaptive = "--set switch.routing=random --set job.ring.timeout=16";
+    let adaptive = "--set switch.routing=adaptive --set device.adaptive_routing=true";
     good(format!(
         "sim run {file} {adaptive} -o {}",
         at(&directory, "b")
@@ -67,8 +67,9 @@ fn collisions_are_reported_where_they_cost_time() {
             "Goodput of the slowest connections",
         ],
     );
-    let random = good(format!("sim run {file} --set switch.routing=random"));
-    assert!(!random.contains("collisions"), "{random}");
+    let adaptive = "--set switch.routing=adaptive --set device.adaptive_routing=true";
+    let adaptive = good(format!("sim run {file} {adaptive}"));
+    assert!(!adaptive.contains("\ncollisions"), "{adaptive}");
     let qps = fs::read_to_string(at(&directory, "a/qps.csv")).unwrap();
     has(
         &qps,
@@ -107,7 +108,7 @@ fn what_differs_between_two_runs_is_shown() {
             "A: ",
             "A ring & its <collisions>; scenario ",
             "switch.routing",
-            "random",
+            "adaptive",
             "ring: time, ms",
             "ring: colliding connections",
             "slowdown p99",
@@ -131,9 +132,9 @@ fn what_differs_between_two_runs_is_shown() {
         assert_eq!(figure("ring: time_ms")[side].as_f64(), Some(time));
     }
     assert_eq!(figure("ring: failures")["a"], 0.0);
-    assert!(figure("ring: colliding")["b"].is_null(), "random paths");
-    assert_eq!(json["keys"][0]["name"], "job[0].timeout");
-    assert_eq!(json["keys"][1]["b"], "random");
+    assert!(figure("ring: colliding")["b"].is_null(), "any path");
+    assert_eq!(json["keys"][0]["name"], "device.adaptive_routing");
+    assert_eq!(json["keys"][1]["b"], "adaptive");
     let same = good(format!("sim compare {a} {a}/summary.json"));
     assert!(!same.contains("ring:"), "{same}");
 }
@@ -188,7 +189,7 @@ fn what_is_no_result_is_refused() {
     fs::write(&other, "{\"schema\":\"ferroce.sim.run\",\"version\":1}").unwrap();
     has(
         &bad(format!("sim compare {a} {other}")),
-        ["is damaged: missing field"],
+        ["missing field", "run the scenario again"],
     );
     let (code, _, err) = run(format!("sim compare {a} {a} -o /proc/nowhere/it.html"));
     assert_eq!(code, 1);

@@ -50,7 +50,6 @@ pub struct Summary {
     /// The longest queue of one priority.
     pub worst_queue: Option<WorstQueue>,
     /// The links, each in one direction, that carried the largest share of what they can; five at most.
-    #[serde(default)]
     pub busiest_links: Vec<BusyLink>,
     /// The ports that waited for each other in the end, each for the next one, because switches had paused them
     /// in a circle (PFC); null if none did. Named like those of `worst_queue`.

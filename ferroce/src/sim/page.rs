@@ -71,8 +71,8 @@ pub(super) fn page(scenario: &Scenario, simulation: &Simulation, results: &Resul
     );
     section(
         "Goodput of the slowest connections",
-        "Payload delivered without gaps, averaged over each sampling interval, of the connections whose \
-         transfers took longest compared with their ideal times.",
+        "Payload that arrived in order, averaged, of the connections whose transfers took longest compared with \
+         their ideal times.",
         plots::goodput(scenario, simulation, results),
     );
     section(
@@ -190,8 +190,7 @@ fn links(results: &Results) -> String {
         return String::new();
     }
     let mut html = String::from(
-        "<h2>The busiest links</h2>\n<table>\n<tr><th>Link</th><th class=\"n\">Bytes</th>\
-         <th class=\"n\">Used</th><th class=\"n\">Peak</th><th class=\"n\">Longest queue</th>\
+        "<h2>The busiest links</h2>\n<table>\n<tr><th>Link</th><th class=\"n\">Used</th><th class=\"n\">Peak</th><th class=\"n\">Longest queue</th>\
          <th class=\"n\">Pauses</th><th class=\"n\">Lost</th><th class=\"n\">Connections</th>\
          <th>Most sent by</th></tr>\n",
     );
@@ -202,10 +201,8 @@ fn links(results: &Results) -> String {
         let _ = writeln!(
             html,
             "<tr><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>\
-             <td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>\
-             <td>{}</td></tr>",
+             <td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td>{}</td></tr>",
             escape(&link.link),
-            grouped(it.bytes),
             percent(it.utilisation),
             it.peak.map_or_else(|| "\u{2013}".to_owned(), percent),
             kilobytes(it.queue_max),

@@ -174,8 +174,8 @@ pub(super) fn collisions(job: &Job) -> Option<String> {
     let it = job.spread.as_ref().filter(|it| it.matters(job.ideal_ns))?;
     let span = |ns| ms(Some(Span::from_nanos(ns)));
     Some(format!(
-        "{}: {} of its {} connections share {} and take {} ms of it at least; with all spread evenly, no \
-         link takes more than {} ms",
+        "{}: {} of its {} connections share {} and keep it busy for at least {} ms; spread evenly, they \
+         would keep no link busy for more than {} ms",
         job.name,
         it.sharing,
         grouped(it.connections.into()),

@@ -3,6 +3,7 @@
 use ferroce_fabric::results::{Job, Summary};
 
 use super::Side;
+use crate::output::lines::grouped;
 
 /// Links that are compared: the busiest of each.
 const LINKS: usize = 5;
@@ -37,7 +38,11 @@ impl Figure {
     }
 
     pub(super) fn shown(&self, value: Option<f64>) -> String {
-        value.map_or_else(|| "-".into(), |it| format!("{it:.*}", self.digits))
+        match value {
+            None => "-".into(),
+            Some(it) if self.digits == 0 => grouped(it as u64),
+            Some(it) => format!("{it:.*}", self.digits),
+        }
     }
 
     /// How many times the first the second is.

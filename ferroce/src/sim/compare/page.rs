@@ -34,7 +34,8 @@ pub(super) fn page(sides: &[Side; 2], keys: &[Key], figures: &[Figure]) -> Resul
     );
     section(
         "Throughput",
-        "Of all links together, averaged, headers included.",
+        "Of all links together, averaged, headers included. A line that ends before its run has as many samples \
+         as record.samples allows.",
         over_time(sides, "links", "Gb/s", Sum)?,
     );
     section(
@@ -167,7 +168,15 @@ fn over_time(
     let both = both.map(|rows| rows.filter(|it| !it.is_empty()));
     let end = sides.each_ref().map(|it| it.summary.simulated_ns as f64);
     let end = end[0].max(end[1]).max(1.0);
-    let lines_of = both.map(|rows| Some(thinned(&rows?, end, over)));
+    let is_cut_short = sides.each_ref().map(|it| it.summary.samples_cut_short);
+    let [a, b] = both;
+    let lines_of = [(a, is_cut_short[0]), (b, is_cut_short[1])].map(|(rows, is_cut_short)| {
+        let rows = rows?;
+        let mut points = thinned(&rows, end, over);
+        let last = rows.last().map_or(end, |[at, _]| *at);
+        points.retain(|(at, _)| !is_cut_short || *at <= last);
+        Some(points)
+    });
     let points = lines_of.iter().flatten().flatten();
     let Some(most) = points.map(|(_, y)| *y).reduce(f64::max) else {
         return Ok(None);

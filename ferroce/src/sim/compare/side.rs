@@ -56,7 +56,11 @@ impl Side {
             )));
         }
         let summary: Summary = serde_json::from_str(&text)
-            .map_err(|error| Failure::input(format_args!("{shown} is damaged: {error}")))?;
+            .map_err(|error| {
+                Failure::input(format_args!(
+                    "cannot read {shown}: {error}; if another version of ferroce wrote it, run the scenario again"
+                ))
+            })?;
         let mut side = Self {
             path: path.to_owned(),
             links: BTreeMap::new(),

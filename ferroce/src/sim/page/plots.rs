@@ -12,6 +12,8 @@ use crate::page::plot::{Axis, COLORS, Plot, bytes, plain, time_unit};
 
 /// Points of a line; more would not be seen.
 const POINTS: usize = 450;
+/// Points of a line of averages.
+const AVERAGES: f64 = 60.0;
 /// Lines of a plot.
 const LINES: usize = 6;
 
@@ -118,26 +120,28 @@ fn series(
     let mut all: Vec<_> = all.into_iter().collect();
     all.sort_by_key(|(of, rank)| (std::cmp::Reverse(*rank), *of));
     let first = all.into_iter().take(LINES).map(|(of, _)| of);
-    series_of(first, samples, simulation)
+    // The most of each piece of time; where nothing was sampled, nothing was there.
+    series_of(first, samples, simulation, POINTS, u64::max)
 }
 
-/// The series of these.
+/// The series of these, with one point for each piece of time.
 fn series_of(
     all: impl Iterator<Item = Of>,
     samples: &[Sample],
     simulation: &Simulation,
+    pieces: usize,
+    unite: fn(u64, u64) -> u64,
 ) -> Vec<(Of, Points)> {
     let end = simulation.fabric.now().as_nanos().max(1);
     let of = |of: Of| {
-        // The most of each piece of time; where nothing was sampled, nothing was there.
-        let mut pieces = vec![0_u64; POINTS];
+        let mut values = vec![0_u64; pieces];
         for it in samples.iter().filter(|it| (it.of, it.qpn) == of) {
-            let piece = u128::from(it.at.as_nanos()) * POINTS as u128 / u128::from(end + 1);
-            let piece = &mut pieces[(piece as usize).min(POINTS - 1)];
-            *piece = (*piece).max(it.value);
+            let piece = u128::from(it.at.as_nanos()) * pieces as u128 / u128::from(end + 1);
+            let value = &mut values[(piece as usize).min(pieces - 1)];
+            *value = unite(*value, it.value);
         }
-        let x = |piece: usize| (piece as f64 + 0.5) / POINTS as f64 * end as f64;
-        let points = pieces
+        let x = |piece: usize| (piece as f64 + 0.5) / pieces as f64 * end as f64;
+        let points = values
             .iter()
             .enumerate()
             .map(|(piece, value)| (x(piece), *value as f64));
@@ -179,11 +183,10 @@ fn named_qp(scenario: &Scenario, (host, qpn): Of) -> String {
     format!("{} QP {qpn:#x}", scenario.topology.names[host as usize])
 }
 
-/// Bytes of a sampling interval as Gb/s.
-fn gbps(scenario: &Scenario, points: Points) -> Points {
-    let every = scenario.recording.every.as_nanos().max(1) as f64;
+/// Bytes of so many nanoseconds as Gb/s.
+fn gbps(points: Points, nanos: f64) -> Points {
     let points = points.into_iter();
-    points.map(|(x, y)| (x, y * 8.0 / every)).collect()
+    points.map(|(x, y)| (x, y * 8.0 / nanos)).collect()
 }
 
 pub(super) fn goodput(
@@ -202,20 +205,26 @@ pub(super) fn goodput(
     all.sort_by(|a, b| slowness(b).total_cmp(&slowness(a)));
     let of = |at: &usize| (results.qps[*at].host, results.qps[*at].qpn);
     let slowest = all.iter().take(LINES).map(of);
-    let found = series_of(slowest, &simulation.samples.goodput, simulation);
+    // Messages come and go; what matters is how fast they are on average.
+    let end = simulation.fabric.now().as_nanos() as f64;
+    let every = scenario.recording.every.as_nanos().max(1) as f64;
+    let pieces = (end / every).clamp(1.0, AVERAGES).floor();
+    let samples = &simulation.samples.goodput;
+    let found = series_of(slowest, samples, simulation, pieces as usize, |a, b| a + b);
     let found = found
         .into_iter()
-        .map(|(of, points)| (named_qp(scenario, of), gbps(scenario, points)));
+        .map(|(of, points)| (named_qp(scenario, of), gbps(points, end / pieces)));
     lines(simulation, &found.collect::<Vec<_>>(), "Gb/s", plain)
 }
 
 pub(super) fn throughput(scenario: &Scenario, simulation: &Simulation) -> Option<String> {
+    let every = scenario.recording.every.as_nanos().max(1) as f64;
     let found = series(&simulation.samples.links, simulation, |so_far, value| {
         so_far + value
     });
     let found = found
         .into_iter()
-        .map(|((of, _), points)| (named_line(scenario, of), gbps(scenario, points)));
+        .map(|((of, _), points)| (named_line(scenario, of), gbps(points, every)));
     lines(simulation, &found.collect::<Vec<_>>(), "Gb/s", plain)
 }
 
