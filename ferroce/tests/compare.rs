@@ -259,17 +259,18 @@ fn sweeps_draw_any_metric_and_keep_their_runs() {
     let mut ids = Vec::new();
     for line in table.lines().skip(1) {
         let id = column(line, "id");
-        let run = format!("{kept}/{id}");
+        let results = format!("{kept}/{id}");
         let json: serde_json::Value =
-            serde_json::from_str(&fs::read_to_string(format!("{run}/summary.json")).unwrap())
+            serde_json::from_str(&fs::read_to_string(format!("{results}/summary.json")).unwrap())
                 .unwrap();
         let timeouts = json["totals"]["timeouts"].as_u64().unwrap().to_string();
         assert_eq!(timeouts, column(line, "timeouts"));
         assert_eq!(json["seed"].to_string(), column(line, "seed"));
-        let again = good_json(format!("sim run {run}/scenario.toml -j"));
+        let (_, again, _) = run(format!("sim run {results}/scenario.toml -j"));
+        let again: serde_json::Value = serde_json::from_str(&again).unwrap();
         assert_eq!(again["scenario_hash"], json["scenario_hash"]);
         assert_eq!(again["events"], json["events"]);
-        ids.push(run);
+        ids.push(results);
     }
     assert_eq!(ids.len(), 8);
     has(

@@ -124,7 +124,9 @@ impl<'a> Picture<'_, 'a> {
         canvas.text(title, (X.0, 18), LEFT_TOP, 20, INK)?;
         let mut x = X.0;
         let mut y = 52;
-        for (at, curve) in self.curves.curves.iter().enumerate() {
+        // A curve without a name is the only one.
+        let named = self.curves.curves.iter().enumerate();
+        for (at, curve) in named.filter(|(_, curve)| !curve.label.is_empty()) {
             let width = 34 + 7 * curve.label.chars().count() as i32;
             if x + width > X.1 {
                 (x, y) = (X.0, y + 18);
