@@ -183,7 +183,7 @@ fn named_qp(scenario: &Scenario, (host, qpn): Of) -> String {
     format!("{} QP {qpn:#x}", scenario.topology.names[host as usize])
 }
 
-/// Bytes of so many nanoseconds as Gb/s.
+/// Turns bytes carried in this many nanoseconds into Gb/s.
 fn gbps(points: Points, nanos: f64) -> Points {
     let points = points.into_iter();
     points.map(|(x, y)| (x, y * 8.0 / nanos)).collect()
