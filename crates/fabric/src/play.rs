@@ -7,7 +7,7 @@ use std::collections::{BinaryHeap, HashMap, VecDeque};
 
 use ferroce_base::time::{Span, Time};
 use ferroce_device::{
-    Completion, Event, Path, Qos, QpAttr, Qpn, TimerExpiry, VerbsError, WcOpcode, WcStatus,
+    Completion, Event, Pairing, Path, Qos, QpAttr, Qpn, TimerExpiry, VerbsError, WcOpcode, WcStatus,
 };
 use ferroce_transport::Qp;
 use ferroce_wire::Psn;
@@ -153,6 +153,8 @@ pub struct ConnectionLook {
     pub link: u8,
     /// Its queue pairs; the last ones if it was reconnected.
     pub qpns: [Qpn; 2],
+    /// The link that its sender uses while it is up, from 1: a bond has its own choice.
+    pub leaves_by: u8,
     /// Its packets may take many paths.
     pub uses_many_paths: bool,
     /// Retransmission timers that expired.
@@ -365,6 +367,7 @@ impl Player {
                 job,
                 link,
                 qpns: [Qpn::new(0); 2],
+                leaves_by: link,
                 uses_many_paths: false,
                 timeouts: 0,
                 waited: Span::ZERO,
@@ -407,8 +410,12 @@ impl Player {
             }
         }
         connection.look.qpns = [sender, receiver];
-        let qp = fabric.host(src).hca.qp(sender);
-        connection.look.uses_many_paths = qp.is_some_and(Qp::uses_many_paths);
+        let hca = &fabric.host(src).hca;
+        connection.look.uses_many_paths = hca.qp(sender).is_some_and(Qp::uses_many_paths);
+        connection.look.leaves_by = match fabric.topology().pairing {
+            Some(Pairing::Bond) if hca.link_state(2).is_some() => hca.lag_port(sender)?.0,
+            _ => link,
+        };
         connection.is_made = true;
         connection.una = Psn::new(0);
         self.of_qp.insert((src, sender), index);

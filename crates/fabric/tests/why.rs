@@ -36,12 +36,19 @@ fn run(text: &str, values: &[(&str, &str)]) -> (Scenario, Simulation, Results) {
 /// Where the frames of a job went is where its paths say.
 #[test]
 fn paths_are_those_that_packets_take() {
-    for seed in ["1", "2", "3"] {
-        let (scenario, simulation, results) = run(RINGS, &[("seed", seed)]);
+    let links = |kind| ("topology.host_links", kind);
+    for more in [
+        ("seed", "1"),
+        ("seed", "2"),
+        ("seed", "3"),
+        links("bond"),
+        links("two-ports"),
+    ] {
+        let (scenario, simulation, results) = run(RINGS, &[more]);
         let mut payload = vec![0; 2 * scenario.topology.cables.len()];
         for (number, qp) in results.qps.iter().enumerate() {
             let lines = results.paths.lines(number);
-            assert!(matches!(lines.len(), 2 | 4), "{lines:?}");
+            assert!(matches!(lines.len(), 2 | 4), "{more:?}: {lines:?}");
             assert!(!results.paths.has_changed(number));
             for line in lines {
                 payload[*line as usize] += qp.bytes;
@@ -54,7 +61,7 @@ fn paths_are_those_that_packets_take() {
             let (least, most) = (payload as f64, payload as f64 * 1.03 + 300e3);
             assert!(
                 (least..most).contains(&carried),
-                "{name}: {payload} {carried}"
+                "{more:?}, {name}: {payload} {carried}"
             );
         }
     }

@@ -142,7 +142,7 @@ fn connections<'a>(
         .enumerate()
         .map(|(number, it)| Connection {
             job: it.job,
-            from: (NodeId(it.ends[0]), usize::from(it.link) - 1),
+            from: (NodeId(it.ends[0]), usize::from(it.leaves_by) - 1),
             dest: addresses(&simulation.fabric, it)[1],
             lines: taken.lines(number),
             stays: !taken.has_changed(number),

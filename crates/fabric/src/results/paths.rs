@@ -163,7 +163,7 @@ impl Tracer<'_> {
         let [src, dst] = addresses(self.fabric, it);
         let flow = flow_hash(src, dst, udp_source_port(it.qpns[0], it.qpns[1]));
         let choose = |node: NodeId, ports: &[u16]| match topology.is_host(node) {
-            true => self.link(node, it.link),
+            true => self.port(node, it.leaves_by),
             // A switch offers one port at least.
             false => self.fabric.pick(node, ports, flow).unwrap_or_default(),
         };
@@ -176,7 +176,7 @@ impl Tracer<'_> {
     }
 
     /// The port, from 0, by which a host sends what belongs to a link, from 1: a bond changes to the other one.
-    fn link(&self, host: NodeId, link: u8) -> u16 {
+    fn port(&self, host: NodeId, link: u8) -> u16 {
         let port = u16::from(link) - 1;
         let is_bond = self.fabric.topology().pairing == Some(Pairing::Bond);
         let cable = self.ports.at(host)[usize::from(port)].cable as usize;
