@@ -98,7 +98,7 @@ fn collisions_are_reported_where_they_cost_time() {
 }
 
 #[test]
-fn what_differs_between_two_runs_is_shown() {
+fn differences_between_two_runs_are_shown() {
     let directory = two_runs();
     let [a, b] = ["a", "b"].map(|name| at(&directory, name));
     let text = good(format!("sim compare {a} {b}"));
@@ -173,7 +173,7 @@ fn a_comparison_is_a_page() {
 }
 
 #[test]
-fn what_is_no_result_is_refused() {
+fn other_files_are_refused() {
     let directory = two_runs();
     let [a, ring] = ["a", "ring.toml"].map(|name| at(&directory, name));
     let refused = bad(format!("sim compare {a} {ring}"));
