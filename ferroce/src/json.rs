@@ -133,6 +133,7 @@ documents! {
     run::Ran: "run" 1, "run --stats-json";
     schema::List: "schema" 1, "schema";
     sim::Check: "sim.check" 1, "sim check";
+    sim::Compared: "sim.compare" 1, "sim compare";
     sim::List: "sim.list" 1, "sim list";
     ferroce_fabric::results::Summary: "sim.run" 1, "sim run, summary.json of its results";
     device::HistogramRead: "stat.hist" 1, "stat hist show, stat hist set";

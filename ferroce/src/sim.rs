@@ -6,6 +6,7 @@
 //! | `run` | runs one |
 //! | `new` | a scenario of a cluster's size |
 //! | `captures` | capture files of ports |
+//! | `compare` | compares the results of two |
 //! | `check` | finds errors and suspicious values in one |
 //! | `progress` | the progress line |
 //! | `report` | the report as text |
@@ -15,6 +16,7 @@
 
 mod captures;
 mod check;
+mod compare;
 mod directory;
 mod new;
 mod page;
@@ -24,9 +26,16 @@ mod run;
 pub(crate) mod source;
 mod tables;
 
-use clap::{Args, Subcommand};
+use std::path::PathBuf;
 
+use clap::{Args, Subcommand, ValueEnum as _};
+use ferroce_fabric::Simulation;
+use ferroce_fabric::results::Results;
+use ferroce_fabric::scenario::Scenario;
+
+use self::directory::{Directory, Finished};
 pub(crate) use self::source::BUILT_IN;
+use self::tables::Format;
 use crate::json::sim as json;
 use crate::output::{Failure, Output, Table};
 
@@ -45,6 +54,7 @@ impl Command {
         match self.verb {
             Verb::Run(args) => args.run(to),
             Verb::Check(args) => args.run(to),
+            Verb::Compare(args) => args.run(to),
             Verb::List(args) => args.run(to),
             Verb::Show(args) => args.run(to),
             Verb::New(args) => args.run(to),
@@ -53,10 +63,30 @@ impl Command {
     }
 }
 
+/// Writes the results of a run to a directory, with tables in all formats, as `sim run -o` does. It replaces one of
+/// results that is there.
+pub(crate) fn write(
+    path: PathBuf,
+    text: &str,
+    scenario: &Scenario,
+    simulation: &Simulation,
+    results: &Results,
+) -> Result<(), Failure> {
+    let directory = Directory::check(path, true)?;
+    directory.write(&Finished {
+        text,
+        scenario,
+        simulation,
+        results,
+        formats: Format::value_variants(),
+    })
+}
+
 #[derive(Debug, Subcommand)]
 enum Verb {
     Run(run::Run),
     Check(check::Check),
+    Compare(compare::Compare),
     List(List),
     Show(Show),
     New(new::New),

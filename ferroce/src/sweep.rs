@@ -9,18 +9,18 @@
 //! | `plan` | lists the points |
 //! | `run` | processes a shard |
 //! | `collect` | combines the results |
-//! | `survival` | the survival curve, as a picture and a page |
+//! | `curves` | survival and other metrics, as a picture and a page |
 //! | `launch` | starts shards; `batch` writes files for schedulers |
 
 mod batch;
 mod collect;
+mod curves;
 mod launch;
 mod plan;
 mod progress;
 mod run;
 mod signals;
 mod source;
-mod survival;
 
 pub(crate) use self::source::files;
 

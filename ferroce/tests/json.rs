@@ -99,6 +99,8 @@ const DOCUMENTS: &[(&str, &str)] = &[
     ("sim check flap-all-reduce", "sim.check"),
     ("sim list", "sim.list"),
     ("sim run @scenario.toml", "sim.run"),
+    ("sim run @scenario.toml -o @results --force", "sim.run"),
+    ("sim compare @results @results", "sim.compare"),
     ("stat hist clear b", "stat.show"),
     ("stat hist show b", "stat.hist"),
     ("stat hist set b -n 2 -t 0", "stat.hist"),

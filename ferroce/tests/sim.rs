@@ -156,8 +156,12 @@ fn results_are_written_whole_and_the_same() {
             "fct.txt",
             "flows.csv",
             "flows.parquet",
+            "goodput.csv",
+            "goodput.parquet",
             "histogram.csv",
             "histogram.parquet",
+            "link_totals.csv",
+            "link_totals.parquet",
             "links.csv",
             "links.parquet",
             "qps.csv",
@@ -244,6 +248,7 @@ fn parquet_as_csv(path: &Path) -> String {
         let value = |(_, field): (&String, &Field)| match field {
             Field::Null => String::new(),
             Field::Str(name) => name.clone(),
+            Field::Double(share) => share.to_string(),
             other => other.to_string(),
         };
         let values: Vec<_> = row.get_column_iter().map(value).collect();
@@ -538,6 +543,10 @@ fn answers_about_outages_are_what_the_files_say() {
     let degraded = summary("degraded-link");
     let slower = took_ms(&degraded) / (degraded["jobs"][0]["ideal_ns"].as_f64().unwrap() / 1e6);
     assert!((8.0..11.0).contains(&slower), "{slower} times");
+    let ring = summary("ring-collisions");
+    about(took_ms(&ring), 8.1);
+    about(ring["jobs"][0]["ideal_ns"].as_f64().unwrap() / 1e6, 3.3);
+    assert_eq!(ring["jobs"][0]["spread"]["sharing"], 3);
 }
 
 #[test]

@@ -175,7 +175,7 @@ fn survival_is_drawn() {
     let unknown = bad(format!("{collect} --of slowdown"));
     has(
         &unknown,
-        ["no metric is called slowdown; there are ended_ms,"],
+        ["no metric is called slowdown; there are survival, ended_ms,"],
     );
     let page = path(&directory, "survival.html");
     let (code, _, err) = run(format!("sweep collect {out} --survival {page}"));

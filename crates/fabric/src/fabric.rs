@@ -9,6 +9,7 @@ use std::io;
 use std::sync::Arc;
 
 use ferroce_base::time::{Span, Time};
+use ferroce_dcqcn::Rate;
 use ferroce_device::{Completion, Event, Hca, Outgoing, VerbsError};
 use rayon::ThreadPool;
 use rayon::prelude::*;
@@ -345,6 +346,27 @@ impl Fabric {
     pub fn queue(&self, cable: usize, end: usize) -> (u64, u64) {
         let (net, cable) = self.at_end(cable, end);
         net.queue(cable, end)
+    }
+
+    /// Returns the frames that a switch dropped at the end of a cable because they found no room to wait
+    /// for the line that leaves it.
+    pub fn dropped(&self, cable: usize, end: usize) -> u64 {
+        let (net, cable) = self.at_end(cable, end);
+        net.dropped(cable, end)
+    }
+
+    /// Returns the rate of each direction of a cable.
+    pub fn rate(&self, cable: usize) -> Rate {
+        let (net, cable) = self.at_end(cable, 0);
+        net.rate(cable)
+    }
+
+    /// Returns the port that a switch takes for a flow by its hash, of those that lead to its destination.
+    pub fn pick(&self, switch: NodeId, ports: &[u16], flow: u32) -> Option<u16> {
+        let home = self.division.home(switch);
+        self.parts[usize::from(home.part)]
+            .net
+            .pick(home.number, ports, flow)
     }
 
     /// Returns ports that wait for each other forever, as cables and their ends: the frames of one priority at each

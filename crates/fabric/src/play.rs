@@ -14,7 +14,9 @@ mod plan;
 use std::collections::{HashMap, VecDeque};
 
 use ferroce_base::time::{Span, Time};
-use ferroce_device::{Path, Qos, QpAttr, Qpn, TimerExpiry, VerbsError, WcStatus};
+use ferroce_device::{Pairing, Path, Qos, QpAttr, Qpn, TimerExpiry, VerbsError, WcStatus};
+use ferroce_transport::Qp;
+use ferroce_wire::Psn;
 use rayon::ThreadPool;
 
 use self::crew::{Crew, Expired, Later, News, Note};
@@ -54,6 +56,11 @@ impl JobConfig {
     #[must_use]
     pub fn priority(&self, qos: Qos) -> u8 {
         qos.priority(self.traffic_class, self.sl)
+    }
+
+    /// The packets of a message.
+    fn packets(&self, bytes: u32) -> u32 {
+        bytes.div_ceil(self.attr.path_mtu.bytes()).max(1)
     }
 }
 
@@ -173,6 +180,10 @@ pub struct ConnectionLook {
     pub link: u8,
     /// Its queue pairs; the last ones if it was reconnected.
     pub qpns: [Qpn; 2],
+    /// The link that its sender uses while it is up, from 1: a bond has its own choice.
+    pub leaves_by: u8,
+    /// Its packets may take many paths.
+    pub uses_many_paths: bool,
     /// Retransmission timers that expired.
     pub timeouts: u32,
     /// Total time of their waits.
@@ -238,9 +249,43 @@ impl Player {
     }
 
     /// Returns the connection that a transfer used, or its first part, as an index into [all
-    /// connections](Self::connections), if it has one.
+    /// connections](Self::connections), if it began.
     pub fn connection_of(&self, transfer: TransferId) -> Option<u32> {
-        self.plan.connection_of(transfer)
+        let parts = self.parts_of(transfer);
+        parts.map(|(connection, _)| connection).min()
+    }
+
+    /// Returns the connections that carried a transfer, as indices into [all connections](Self::connections), and
+    /// the bytes that each carried; none if it did not begin.
+    pub fn parts_of(&self, transfer: TransferId) -> impl Iterator<Item = (u32, u32)> {
+        let began = self.outcomes[transfer.0 as usize].started != Time::NEVER;
+        let parts = began.then(|| self.plan.parts(transfer));
+        parts.into_iter().flatten()
+    }
+
+    /// Returns the payload that a connection, an index into [all connections](Self::connections), has
+    /// delivered without gaps, bytes.
+    ///
+    /// # Panics
+    /// Panics if there is no such connection.
+    pub fn delivered(&self, fabric: &Fabric, connection: usize) -> u64 {
+        let it = &self.plan.connections[connection];
+        let mut delivered = it.look.bytes;
+        let ([src, dst], [_, qpn]) = (it.look.ends, it.look.qpns);
+        let receiver = fabric.host(dst).hca.qp(qpn).filter(|_| it.is_made);
+        let mut packets = receiver.map_or(0, |qp| qp.expected_psn().since(it.una));
+        let job = &self.plan.jobs[usize::from(it.look.job)];
+        let crew = &self.crews[fabric.part_of(src)];
+        for share in crew.outstanding(connection as u32) {
+            let whole = job.packets(share.bytes);
+            if packets < whole {
+                delivered += u64::from(packets * job.attr.path_mtu.bytes());
+                break;
+            }
+            delivered += u64::from(share.bytes);
+            packets -= whole;
+        }
+        delivered
     }
 
     /// Returns whether all work of all jobs is done and acknowledged, except for jobs that died.
@@ -374,6 +419,8 @@ impl Player {
             News::Acknowledged(connection, part) => {
                 let it = &mut self.plan.connections[connection as usize];
                 it.delivered = it.delivered.saturating_sub(1);
+                let packets = self.plan.jobs[usize::from(it.look.job)].packets(part.bytes);
+                it.una = it.una.wrapping_add(packets);
                 self.note_acknowledged(at, connection, part);
                 if self.plan.job(part.of).qp_per_transfer {
                     self.disconnect(fabric, connection)?;
@@ -466,6 +513,8 @@ impl Player {
                 job,
                 link,
                 qpns: [Qpn::new(0); 2],
+                leaves_by: link,
+                uses_many_paths: false,
                 timeouts: 0,
                 waited: Span::ZERO,
                 failures: 0,
@@ -475,6 +524,7 @@ impl Player {
             },
             is_made: false,
             delivered: 0,
+            una: Psn::new(0),
         });
         self.connect(fabric, index)?;
         if !own {
@@ -507,8 +557,15 @@ impl Player {
             }
         }
         fabric.host_mut(dst).provide_receives(receiver)?;
+        let hca = &fabric.host(src).hca;
+        connection.look.uses_many_paths = hca.qp(sender).is_some_and(Qp::uses_many_paths);
+        connection.look.leaves_by = match fabric.topology().pairing {
+            Some(Pairing::Bond) if hca.link_state(2).is_some() => hca.lag_port(sender)?.0,
+            _ => link,
+        };
         connection.look.qpns = [sender, receiver];
         connection.is_made = true;
+        connection.una = Psn::new(0);
         self.plan.of_qp.insert((src, sender), index);
         self.plan.of_qp.insert((dst, receiver), index);
         self.crew(fabric, src).connected(index, sender);

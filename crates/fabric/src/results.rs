@@ -1,19 +1,32 @@
 //! The results of a simulation, as figures.
+//!
+//! | module | purpose |
+//! |---|---|
+//! | `paths` | the lines that connections cross |
+//! | `collisions` | how evenly switches spread the connections of a job |
+//! | `links` | what each line carried, and whose bytes they were |
+
+mod collisions;
+mod links;
+mod paths;
 
 use ferroce_base::time::{Span, Time};
 use ferroce_device::{Counter, HistogramConfig, Mtu};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
+pub use self::collisions::Spread;
+pub use self::links::{BusyLink, Carried, LinkRow, Talker};
+pub use self::paths::PathsTaken;
 use crate::ideal::jobs::{Paths, of_jobs};
 use crate::scenario::Scenario;
-use crate::{NodeId, Outcome, Simulation, Standing};
+use crate::{NodeId, Simulation, Standing, TransferId};
 
 /// The summary of a run, for people and programs.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Summary {
     /// The version of Ferroce.
-    pub ferroce_version: &'static str,
+    pub ferroce_version: String,
     /// The scenario's title.
     pub title: String,
     /// A hash of the scenario without its seed, in hexadecimal digits.
@@ -36,6 +49,8 @@ pub struct Summary {
     pub slowdown: Option<Slowdown>,
     /// The longest queue of one priority.
     pub worst_queue: Option<WorstQueue>,
+    /// The links, each in one direction, that carried the largest share of what they can; five at most.
+    pub busiest_links: Vec<BusyLink>,
     /// The ports that waited for each other in the end, each for the next one, because switches had paused them
     /// in a circle (PFC); null if none did. Named like those of `worst_queue`.
     pub deadlock: Option<Vec<String>>,
@@ -49,7 +64,7 @@ pub struct Summary {
 }
 
 /// How a run ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Ended {
@@ -64,7 +79,7 @@ pub enum Ended {
 }
 
 /// The result of a job.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Job {
     /// Its name.
@@ -72,7 +87,7 @@ pub struct Job {
     /// How it ended.
     pub fate: Fate,
     /// Why it failed.
-    pub cause: Option<&'static str>,
+    pub cause: Option<String>,
     /// From its first transfer to the delivery of its last, or to its end.
     pub time_ns: Option<u64>,
     /// The shortest possible time: without queues and losses.
@@ -91,10 +106,13 @@ pub struct Job {
     pub timeouts: u64,
     /// Of its transfers.
     pub slowdown: Option<Slowdown>,
+    /// How evenly switches spread its connections over paths of equal cost; null if its packets may take many
+    /// paths, or none was sent.
+    pub spread: Option<Spread>,
 }
 
 /// How a job ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Fate {
@@ -107,7 +125,7 @@ pub enum Fate {
 }
 
 /// Totals for the whole fabric.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Totals {
     /// Retransmission timers that expired.
@@ -149,7 +167,7 @@ pub struct Totals {
 }
 
 /// Flow completion times over ideal ones.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Slowdown {
     /// Median.
@@ -163,7 +181,7 @@ pub struct Slowdown {
 }
 
 /// The longest queue of one priority.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WorstQueue {
     /// The cable behind the queue, named from the queue's switch: `leaf0-h3`.
@@ -173,7 +191,7 @@ pub struct WorstQueue {
 }
 
 /// The storms of pauses of one queue.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Storm {
     /// The queue's port, named like those of `worst_queue`.
@@ -191,7 +209,7 @@ pub struct Storm {
 }
 
 /// A bin of the histogram.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Bin {
     /// The shortest wait that it counts.
@@ -219,7 +237,11 @@ pub struct Flow {
     pub start_ns: u64,
     /// From the post to the acknowledgement; `None` if it was never acknowledged.
     pub fct_ns: Option<u64>,
-    /// The same in an empty fabric.
+    /// From the post to the delivery; `None` if it was not delivered.
+    pub delivery_ns: Option<u64>,
+    /// The connection that carried it, as an index into [`Results::qps`].
+    pub connection: u32,
+    /// From the post to the acknowledgement in an empty fabric.
     pub ideal_ns: u64,
 }
 
@@ -287,6 +309,10 @@ pub struct Results {
     pub flows: Vec<Flow>,
     /// All queue pairs that have sent, in the order in which they connected.
     pub qps: Vec<QpRow>,
+    /// The path of each.
+    pub paths: PathsTaken,
+    /// All lines that have carried something or lost it.
+    pub links: Vec<LinkRow>,
     /// All timeouts, in order.
     pub timeouts: Vec<TimeoutRow>,
 }
@@ -298,8 +324,12 @@ impl Results {
         let mut paths = Paths::new(&scenario.topology, scenario.device.mtu);
         let flows = flows_along(simulation, &mut paths);
         let timeouts = timeouts(simulation);
+        let qps = qps(simulation);
+        let taken = PathsTaken::of(scenario, simulation);
+        let spreads = collisions::of_jobs(scenario, simulation, &taken);
+        let links = links::all(scenario, simulation, &qps, &taken);
         let summary = Summary {
-            ferroce_version: env!("CARGO_PKG_VERSION"),
+            ferroce_version: env!("CARGO_PKG_VERSION").to_owned(),
             title: scenario.title.clone(),
             scenario_hash: format!("{:016x}", scenario.hash),
             seed: scenario.seed,
@@ -312,10 +342,11 @@ impl Results {
             simulated_ns: simulation.fabric.now().as_nanos(),
             events: simulation.events(),
             hops: simulation.fabric.hops(),
-            jobs: jobs(simulation, &flows, &mut paths),
+            jobs: jobs(simulation, &flows, &mut paths, spreads),
             totals: totals(simulation),
             slowdown: slowdown(&flows),
             worst_queue: worst_queue(simulation),
+            busiest_links: links::busiest(&scenario.topology, &links, &qps),
             deadlock: deadlock(simulation),
             storms: storms(simulation),
             histogram: histogram(&timeouts),
@@ -324,7 +355,9 @@ impl Results {
         Self {
             summary,
             flows,
-            qps: qps(simulation),
+            qps,
+            paths: taken,
+            links,
             timeouts,
         }
     }
@@ -352,15 +385,20 @@ fn flows_along(simulation: &Simulation, paths: &mut Paths<'_>) -> Vec<Flow> {
             dst: it.dst,
             bytes: it.bytes,
             start_ns: outcome.started.as_nanos(),
-            fct_ns: fct(outcome).map(Span::as_nanos),
+            fct_ns: after(outcome.started, outcome.acknowledged),
+            delivery_ns: after(outcome.started, outcome.delivered),
+            connection: simulation
+                .player
+                .connection_of(TransferId(transfer))
+                .unwrap_or(u32::MAX),
             ideal_ns: paths.round_trip(it.src, it.dst, it.bytes).as_nanos(),
         })
         .collect()
 }
 
-fn fct(outcome: &Outcome) -> Option<Span> {
-    let is_done = outcome.acknowledged != Time::NEVER;
-    is_done.then(|| outcome.acknowledged.since(outcome.started))
+/// From one moment to another that may never have come.
+fn after(started: Time, then: Time) -> Option<u64> {
+    (then != Time::NEVER).then(|| then.since(started).as_nanos())
 }
 
 fn qps(simulation: &Simulation) -> Vec<QpRow> {
@@ -393,7 +431,12 @@ fn timeouts(simulation: &Simulation) -> Vec<TimeoutRow> {
     simulation.player.timeouts.iter().map(row).collect()
 }
 
-fn jobs(simulation: &Simulation, flows: &[Flow], paths: &mut Paths<'_>) -> Vec<Job> {
+fn jobs(
+    simulation: &Simulation,
+    flows: &[Flow],
+    paths: &mut Paths<'_>,
+    spreads: Vec<Option<Spread>>,
+) -> Vec<Job> {
     let player = &simulation.player;
     let workload = player.workload();
     let ideal = of_jobs(workload, paths);
@@ -405,9 +448,9 @@ fn jobs(simulation: &Simulation, flows: &[Flow], paths: &mut Paths<'_>) -> Vec<J
     for timeout in &player.timeouts {
         timeouts[usize::from(timeout.job)] += 1;
     }
-    let outcomes = player.job_outcomes.iter().enumerate();
+    let outcomes = player.job_outcomes.iter().zip(spreads).enumerate();
     outcomes
-        .map(|(job, outcome)| {
+        .map(|(job, (outcome, spread))| {
             let ended = outcome.ended.or_else(|| outcome.died.map(|(at, _)| at));
             let time = ended
                 .zip(outcome.began)
@@ -425,7 +468,7 @@ fn jobs(simulation: &Simulation, flows: &[Flow], paths: &mut Paths<'_>) -> Vec<J
                     (Some(_), None) => Fate::Finished,
                     (None, None) => Fate::Unfinished,
                 },
-                cause: outcome.died.map(|(_, status)| status.name()),
+                cause: outcome.died.map(|(_, status)| status.name().to_owned()),
                 time_ns: time.map(Span::as_nanos),
                 ideal_ns: ideal[job].takes.as_nanos(),
                 lost_ns: lost.filter(|_| outcome.died.is_none()),
@@ -435,6 +478,7 @@ fn jobs(simulation: &Simulation, flows: &[Flow], paths: &mut Paths<'_>) -> Vec<J
                 failures: outcome.failures,
                 timeouts: timeouts[job],
                 slowdown: slowdown(&of_job),
+                spread,
             }
         })
         .collect()

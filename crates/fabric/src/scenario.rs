@@ -258,11 +258,8 @@ fn busiest(workload: &Workload, topology: &Topology) -> Span {
 fn read_recording<'t>(reader: &mut Reader<'t>, root: &Section<'t>, busy: Span) -> Recording {
     let section = reader.section(root, "record", keys::RECORD);
     let mut flag = |name, otherwise| reader.flag(&section, name).unwrap_or(otherwise);
-    let (queues, links, rates) = (
-        flag("queues", true),
-        flag("links", true),
-        flag("rates", false),
-    );
+    let [queues, links] = ["queues", "links"].map(|name| flag(name, true));
+    let [rates, goodput] = ["rates", "goodput"].map(|name| flag(name, false));
     let every = (busy.as_nanos() / 500).clamp(10_000, 1_000_000);
     let every = reader
         .span(&section, "every", 1)
@@ -276,6 +273,7 @@ fn read_recording<'t>(reader: &mut Reader<'t>, root: &Section<'t>, busy: Span) -
         queues,
         links,
         rates,
+        goodput,
     }
 }
 

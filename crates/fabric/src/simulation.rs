@@ -48,6 +48,8 @@ pub struct Recording {
     pub links: bool,
     /// Record the rates of queue pairs that congestion control slows down.
     pub rates: bool,
+    /// Record the payload that queue pairs have delivered in the interval, if any.
+    pub goodput: bool,
 }
 
 /// One value at one time, of a line or a queue pair.
@@ -73,6 +75,8 @@ pub struct Samples {
     pub links: Vec<Sample>,
     /// Rates of queue pairs, bit/s.
     pub rates: Vec<Sample>,
+    /// Payload that the queue pairs of senders delivered since the sample before, bytes.
+    pub goodput: Vec<Sample>,
     /// Whether samples were dropped because there were too many.
     pub is_cut_short: bool,
 }
@@ -105,6 +109,10 @@ pub struct Simulation {
     next_sample: Time,
     /// What each line had carried at the last sample.
     carried: Vec<u64>,
+    /// The largest share of its rate that each line carried between two samples.
+    peaks: Vec<f64>,
+    /// What each connection had delivered at the last sample.
+    delivered: Vec<u64>,
     events: u64,
     /// The threads that parts run on, if not that of the caller.
     pool: Option<ThreadPool>,
@@ -137,7 +145,9 @@ impl Simulation {
             until,
             next_sample: recording.map_or(Time::NEVER, |it| Time::ZERO.after(it.every)),
             recording,
+            peaks: vec![0.0; carried.len()],
             carried,
+            delivered: Vec::new(),
             events: 0,
             pool: None,
             worth: 0,
@@ -155,6 +165,14 @@ impl Simulation {
     /// Returns the number of events processed.
     pub fn events(&self) -> u64 {
         self.events
+    }
+
+    /// Returns the largest share of its rate that a line, numbered as in [`Sample::of`], carried in a sampling
+    /// interval; `None` if there was none. Samples that were dropped are included.
+    pub fn peak(&self, line: usize) -> Option<f64> {
+        let every = self.recording?.every;
+        let was_sampled = self.next_sample > Time::ZERO.after(every);
+        was_sampled.then(|| self.peaks[line].min(1.0))
     }
 
     /// Processes events until there were at least this many.
@@ -233,7 +251,7 @@ impl Simulation {
                 is_cut_short = true;
             }
         };
-        for (line, carried) in (0..).zip(&mut self.carried) {
+        for ((line, carried), peak) in (0..).zip(&mut self.carried).zip(&mut self.peaks) {
             let (cable, end) = (line as usize / 2, line as usize % 2);
             let (waiting, _) = fabric.queue(cable, end);
             if recording.queues && waiting > 0 {
@@ -241,6 +259,8 @@ impl Simulation {
             }
             let bytes = fabric.line(cable, end).bytes;
             let since = bytes - std::mem::replace(carried, bytes);
+            let room = fabric.rate(cable).bps() as f64 * recording.every.as_picos() as f64 / 8e12;
+            *peak = peak.max(since as f64 / room);
             if recording.links && since > 0 {
                 keep(&mut samples.links, line, 0, since);
             }
@@ -252,6 +272,22 @@ impl Simulation {
                     if let Some(bps) = rate {
                         keep(&mut samples.rates, host, flow.qpn.into(), bps);
                     }
+                }
+            }
+        }
+        if recording.goodput {
+            for (connection, look) in self.player.connections().enumerate() {
+                let bytes = self.player.delivered(fabric, connection);
+                if self.delivered.len() <= connection {
+                    self.delivered.resize(connection + 1, 0);
+                }
+                let before = &mut self.delivered[connection];
+                // What a connection that was made anew sends again is not new.
+                let since = bytes.saturating_sub(*before);
+                *before = bytes.max(*before);
+                if since > 0 {
+                    let ([host, _], [qpn, _]) = (look.ends, look.qpns);
+                    keep(&mut samples.goodput, host, qpn.into(), since);
                 }
             }
         }

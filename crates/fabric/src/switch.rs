@@ -160,6 +160,8 @@ struct PortQueues {
     unwanted: u8,
     /// Priorities that are in a storm.
     storming: u8,
+    /// Frames that were dropped because they found no room on their way to its queues.
+    dropped: u64,
 }
 
 impl Port {
@@ -205,6 +207,11 @@ impl Port {
     /// The most bytes of one priority that have waited.
     pub(crate) fn queue_max(&self) -> u64 {
         self.rest.queue_max
+    }
+
+    /// Frames dropped because they found no room on their way to its queues.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.rest.dropped
     }
 }
 
@@ -274,6 +281,7 @@ impl Switch {
         let pauses = match pauses {
             Ok(pauses) => pauses,
             Err(refused) => {
+                self.ports[usize::from(egress)].rest.dropped += 1;
                 match refused {
                     Refused::Full => self.counters.dropped_full += 1,
                     Refused::NoHeadroom => self.counters.dropped_lossless += 1,

@@ -494,7 +494,7 @@ fn predicted_failures_happen() {
     let results = run(&parse(&text).unwrap());
     let job = &results.summary.jobs[0];
     assert_eq!(
-        (job.fate, job.cause),
+        (job.fate, job.cause.as_deref()),
         (Fate::Aborted, Some("IBV_WC_RETRY_EXC_ERR"))
     );
     assert!(job.timeouts >= 3, "{job:?}");

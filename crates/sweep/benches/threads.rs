@@ -43,7 +43,14 @@ fn main() -> Result<(), Box<dyn Error>> {
             points_max: usize::MAX,
             again: false,
         };
-        let ran = run(&plan, directory.path(), options, &|| Halt::No, &|_| {})?;
+        let ran = run(
+            &plan,
+            directory.path(),
+            options,
+            &|| Halt::No,
+            None,
+            &|_| {},
+        )?;
         Ok(ran.elapsed)
     };
     let mut ratios = Vec::new();

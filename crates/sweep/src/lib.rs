@@ -20,10 +20,11 @@
 //! | `shard` | the assignment of points to workers |
 //! | `run` | processes a shard |
 //! | `collect` | all results |
-//! | `survival` | the share of jobs that survive, curve by curve |
+//! | `curves` | the share of jobs that survive, and other metrics, curve by curve |
 #![forbid(unsafe_code)]
 
 pub mod collect;
+pub mod curves;
 mod design;
 mod field;
 mod file;
@@ -35,7 +36,6 @@ mod range;
 mod run;
 mod shard;
 pub mod stats;
-pub mod survival;
 
 pub use collect::Collected;
 pub use ferroce_base::toml_file::{Problem, Problems};
@@ -43,5 +43,5 @@ pub use file::{Design, Sweep};
 pub use outcome::{METRICS, Metric, Outcome, Standing};
 pub use plan::{Group, Id, Plan, PlanError, Point, Resolve, Run};
 pub use range::number;
-pub use run::{Halt, Options, Progress, Ran, RunError, run};
+pub use run::{Finished, Halt, Keep, Options, Progress, Ran, RunError, run};
 pub use shard::{Shard, ShardError};

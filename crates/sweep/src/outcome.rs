@@ -4,7 +4,7 @@ use ferroce_device::{Counter, Mtu};
 use ferroce_fabric::results::{self, Slowdown};
 use ferroce_fabric::scenario::Scenario;
 use ferroce_fabric::topology::NodeId;
-use ferroce_fabric::{Simulation, Time};
+use ferroce_fabric::{Simulation, Standing as Ended, Time};
 use serde::{Deserialize, Serialize};
 
 /// Events between two checks of whether to continue.
@@ -23,6 +23,9 @@ pub enum Standing {
     /// The run failed; [`Outcome::error`] says why.
     Failed,
 }
+
+/// Takes a simulation at its end, or says why it cannot.
+pub(crate) type Keep<'a> = &'a dyn Fn(&Scenario, &Simulation, Ended) -> Result<(), String>;
 
 /// The result of a run.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, Debug)]
@@ -189,32 +192,46 @@ pub const METRICS: &[Metric] = &[
 ];
 
 impl Outcome {
-    /// Runs a scenario; `None` if `goes_on` returned false.
-    pub fn of(mut scenario: Scenario, goes_on: &dyn Fn() -> bool) -> Option<Self> {
-        // No code looks at samples.
-        scenario.recording.queues = false;
-        scenario.recording.links = false;
-        scenario.recording.rates = false;
-        scenario.recording.every = scenario.duration;
+    /// Runs a scenario; `None` if `goes_on` returned false. What is recorded over time is left out unless `keep`
+    /// takes the simulation at its end.
+    ///
+    /// # Errors
+    /// Returns what `keep` returns.
+    pub(crate) fn of(
+        mut scenario: Scenario,
+        goes_on: &dyn Fn() -> bool,
+        keep: Option<Keep<'_>>,
+    ) -> Result<Option<Self>, String> {
+        if keep.is_none() {
+            scenario.recording.queues = false;
+            scenario.recording.links = false;
+            scenario.recording.rates = false;
+            scenario.recording.goodput = false;
+            scenario.recording.every = scenario.duration;
+        }
         let mut simulation = match scenario.simulation() {
             Ok(simulation) => simulation,
-            Err(error) => return Some(Self::failed(error.to_string())),
+            Err(error) => return Ok(Some(Self::failed(error.to_string()))),
         };
         let mtu = scenario.device.mtu;
-        drop(scenario);
-        let standing = loop {
+        // Its transfers take much memory, and the simulation has its own.
+        let kept = keep.map(|keep| (keep, scenario));
+        let (ended, standing) = loop {
             match simulation.run(EVENTS) {
-                Ok(ferroce_fabric::Standing::Running) => {}
-                Ok(ferroce_fabric::Standing::Over) => break Standing::Over,
-                Ok(ferroce_fabric::Standing::TimeUp) => break Standing::TimeUp,
-                Ok(ferroce_fabric::Standing::Stuck) => break Standing::Stuck,
-                Err(error) => return Some(Self::failed(error.to_string())),
+                Ok(Ended::Running) => {}
+                Ok(ended @ Ended::Over) => break (ended, Standing::Over),
+                Ok(ended @ Ended::TimeUp) => break (ended, Standing::TimeUp),
+                Ok(ended @ Ended::Stuck) => break (ended, Standing::Stuck),
+                Err(error) => return Ok(Some(Self::failed(error.to_string()))),
             }
             if !goes_on() {
-                return None;
+                return Ok(None);
             }
         };
-        Some(Self::read(&simulation, mtu, standing))
+        if let Some((keep, scenario)) = kept {
+            keep(&scenario, &simulation, ended)?;
+        }
+        Ok(Some(Self::read(&simulation, mtu, standing)))
     }
 
     fn failed(error: String) -> Self {

@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 use ferroce_base::complaint::plain;
 use ferroce_base::hash::Fnv;
 use ferroce_base::random::{mix, share};
-use ferroce_fabric::scenario::{Scenario, ScenarioError};
+use ferroce_fabric::scenario::{Scenario, ScenarioError, text_with};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -218,28 +218,43 @@ impl Plan {
     /// # Errors
     /// Returns an error if it is not the one that was planned.
     pub fn scenario(&self, point: &Point) -> Result<Scenario, String> {
-        let base = Base::new(&self.scenario);
-        let group = self.groups.get(point.group);
-        let group = group.ok_or_else(|| self.is_damaged())?;
         let mut resolve = |name: &str| {
             let text = self.files.get(name).cloned();
             text.ok_or_else(|| "it is not part of the plan".to_owned())
         };
+        let made = Base::new(&self.scenario).edited(&self.edits(point)?, &mut resolve);
+        let scenario = made.map_err(|problems| problems.join("\n"))?;
+        match id(scenario.hash, point.seed, &self.version) == point.id {
+            true => Ok(scenario),
+            false => Err(self.is_damaged()),
+        }
+    }
+
+    /// Returns the scenario of one of its points as the text of a file, without comments.
+    ///
+    /// # Errors
+    /// Returns an error if it is not one that was planned.
+    pub fn scenario_text(&self, point: &Point) -> Result<String, String> {
+        let edits = self.edits(point)?;
+        let fields = Base::new(&self.scenario).fields(&edits);
+        let fields = fields.map_err(|problems| problems.join("\n"))?;
+        let text = text_with(&self.scenario, &values(&fields, &edits));
+        text.map_err(|error| error.to_string())
+    }
+
+    /// What makes a point of the scenario.
+    fn edits<'a>(&'a self, point: &'a Point) -> Result<Edits<'a>, String> {
+        let group = self.groups.get(point.group);
+        let group = group.ok_or_else(|| self.is_damaged())?;
         let draws = self.drawn.iter().zip(&point.draws);
-        let edits = Edits {
+        Ok(Edits {
             set: &group.set,
             draws: draws
                 .map(|(field, value)| (field.as_str(), value))
                 .collect(),
             seed: point.seed,
             faultless: point.faultless,
-        };
-        let made = base.edited(&edits, &mut resolve);
-        let scenario = made.map_err(|problems| problems.join("\n"))?;
-        match id(scenario.hash, point.seed, &self.version) == point.id {
-            true => Ok(scenario),
-            false => Err(self.is_damaged()),
-        }
+        })
     }
 
     fn is_damaged(&self) -> String {
@@ -336,25 +351,8 @@ impl<'a> Base<'a> {
         edits: &Edits<'_>,
         resolve: &mut dyn FnMut(&str) -> Result<String, String>,
     ) -> Result<Scenario, Vec<String>> {
-        let set = edits
-            .set
-            .iter()
-            .map(|(field, value)| (field.as_str(), value));
-        let mut fields = Vec::new();
-        for (field, value) in set.chain(edits.draws.iter().copied()) {
-            let resolved = field::resolve(&self.table, field);
-            let resolved = resolved.map_err(|error| vec![format!("axis {field}: {error}")])?;
-            fields.push((resolved, field, value));
-        }
-        let values = fields
-            .iter()
-            .map(|(path, _, value)| (path.clone(), value.to_string()));
-        let mut values: Vec<_> = values.collect();
-        values.push(("seed".into(), edits.seed.to_string()));
-        if edits.faultless {
-            values.retain(|(path, _)| !path.starts_with("fault"));
-            values.push(("fault".into(), "[]".into()));
-        }
+        let fields = self.fields(edits)?;
+        let values = values(&fields, edits);
         let mut resolve = |name: &str| resolve(name).map(String::into_bytes);
         Scenario::parse_with(self.text, &values, &mut resolve).map_err(|error| {
             let problems = error.problems.iter();
@@ -363,10 +361,42 @@ impl<'a> Base<'a> {
                 .collect()
         })
     }
+
+    /// The fields that a point sets, or what is wrong with one.
+    fn fields<'e>(&self, edits: &Edits<'e>) -> Result<Vec<Edited<'e>>, Vec<String>> {
+        let set = edits
+            .set
+            .iter()
+            .map(|(field, value)| (field.as_str(), value));
+        let fields = set.chain(edits.draws.iter().copied());
+        let fields = fields.map(|(field, value)| {
+            let resolved = field::resolve(&self.table, field);
+            let resolved = resolved.map_err(|error| vec![format!("axis {field}: {error}")])?;
+            Ok((resolved, field, value))
+        });
+        fields.collect()
+    }
+}
+
+/// A field: its path in the scenario, the name by which the sweep calls it, and its value.
+type Edited<'a> = (String, &'a str, &'a Value);
+
+/// The values of a point, by their paths.
+fn values(fields: &[Edited<'_>], edits: &Edits<'_>) -> Vec<(String, String)> {
+    let values = fields
+        .iter()
+        .map(|(path, _, value)| (path.clone(), value.to_string()));
+    let mut values: Vec<_> = values.collect();
+    values.push(("seed".into(), edits.seed.to_string()));
+    if edits.faultless {
+        values.retain(|(path, _)| !path.starts_with("fault"));
+        values.push(("fault".into(), "[]".into()));
+    }
+    values
 }
 
 /// Says which axis is at fault: the one whose field is named, else perhaps all of them.
-fn blame(problem: &str, fields: &[(String, &str, &Value)]) -> String {
+fn blame(problem: &str, fields: &[Edited<'_>]) -> String {
     let named = fields
         .iter()
         .filter(|(resolved, ..)| problem.contains(resolved.as_str()));

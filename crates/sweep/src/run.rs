@@ -4,10 +4,12 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use ferroce_fabric::scenario::Scenario;
+use ferroce_fabric::{Simulation, Standing};
 use rayon::prelude::*;
 use thiserror::Error;
 
-use crate::outcome::Outcome;
+use crate::outcome::{self, Outcome};
 use crate::parts::{self, Parts, Row, StoreError};
 use crate::plan::{Plan, Point};
 use crate::shard::Shard;
@@ -40,6 +42,24 @@ pub struct Options {
     /// Whether to run points that already have a result; collecting compares both.
     pub again: bool,
 }
+
+/// A run at its end.
+#[derive(Clone, Copy, Debug)]
+pub struct Finished<'a> {
+    /// The point that it is of.
+    pub point: &'a Point,
+    /// The point's scenario, as the text of a file.
+    pub text: &'a str,
+    /// The same, parsed.
+    pub scenario: &'a Scenario,
+    /// Its simulation.
+    pub simulation: &'a Simulation,
+    /// How it ended.
+    pub standing: Standing,
+}
+
+/// Keeps more of a run than its outcome, or says why it cannot.
+pub type Keep<'a> = dyn Fn(&Finished<'_>) -> Result<(), String> + Sync + 'a;
 
 /// The progress of a worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,13 +104,16 @@ pub enum RunError {
     /// A point cannot be made from the plan.
     #[error("point {0}: {1}")]
     Point(crate::Id, String),
+    /// The caller cannot keep a run.
+    #[error("the results of point {0} cannot be kept: {1}")]
+    Kept(crate::Id, String),
     /// No threads.
     #[error("cannot start threads: {0}")]
     Threads(#[from] rayon::ThreadPoolBuildError),
 }
 
 /// Runs the points of a shard that have no results, and adds their results to the sweep's
-/// directory.
+/// directory. `keep`, if there is one, is called with each run before its result is added.
 ///
 /// # Errors
 /// Returns an error if a file cannot be read or written, or a point is not what the plan says.
@@ -99,6 +122,7 @@ pub fn run(
     directory: &Path,
     options: Options,
     halt: &(dyn Fn() -> Halt + Sync),
+    keep: Option<&Keep<'_>>,
     on_progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<Ran, RunError> {
     let begun = Instant::now();
@@ -113,6 +137,7 @@ pub fn run(
         plan,
         directory,
         halt,
+        keep,
         batch: Mutex::new(Batch {
             rows: Vec::new(),
             since: begun,
@@ -153,6 +178,7 @@ struct Worker<'a> {
     plan: &'a Plan,
     directory: &'a Path,
     halt: &'a (dyn Fn() -> Halt + Sync),
+    keep: Option<&'a Keep<'a>>,
     batch: Mutex<Batch>,
 }
 
@@ -173,7 +199,22 @@ impl Worker<'_> {
         let begun = Instant::now();
         let scenario = self.plan.scenario(point);
         let scenario = scenario.map_err(|error| RunError::Point(point.id, error))?;
-        let Some(outcome) = Outcome::of(scenario, &|| (self.halt)() != Halt::Now) else {
+        let keep = |scenario: &Scenario, simulation: &Simulation, standing| {
+            let Some(keep) = self.keep else {
+                return Ok(());
+            };
+            keep(&Finished {
+                point,
+                text: &self.plan.scenario_text(point)?,
+                scenario,
+                simulation,
+                standing,
+            })
+        };
+        let keep: Option<outcome::Keep<'_>> = self.keep.is_some().then_some(&keep);
+        let outcome = Outcome::of(scenario, &|| (self.halt)() != Halt::Now, keep);
+        let outcome = outcome.map_err(|why| RunError::Kept(point.id, why))?;
+        let Some(outcome) = outcome else {
             return Ok(None);
         };
         let took_ms = begun.elapsed().as_millis() as u64;

@@ -3,11 +3,15 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use ferroce_fabric::scenario::Scenario;
+use ferroce_sweep::curves::Curves;
 use ferroce_sweep::parts::Parts;
-use ferroce_sweep::survival::Survival;
-use ferroce_sweep::{Collected, Halt, Id, Options, Plan, PlanError, Ran, Shard, Sweep, run};
+use ferroce_sweep::{
+    Collected, Finished, Halt, Id, Options, Plan, PlanError, Ran, Shard, Sweep, run,
+};
 use ferroce_testing::rows;
 
 const SCENARIO: &str = r#"
@@ -61,7 +65,7 @@ const ALL: Options = Options {
 };
 
 fn work(plan: &Plan, directory: &Path, options: Options) -> Ran {
-    run(plan, directory, options, &|| Halt::No, &|_| {}).unwrap()
+    run(plan, directory, options, &|| Halt::No, None, &|_| {}).unwrap()
 }
 
 #[test]
@@ -86,7 +90,7 @@ fn a_sweep_runs_and_reports_the_survivors() {
         ["1us 8", "1us 12", "2ms 8", "2ms 12", "100ms 8", "100ms 12"]
     );
     assert_eq!([0, 1, 2, 3, 4, 5].map(survived), [3, 3, 3, 3, 0, 0]);
-    let survival = Survival::new(&collected, "time_lost_ms", None).unwrap();
+    let survival = Curves::of_survival(&collected, "time_lost_ms", None).unwrap();
     assert_eq!(
         (survival.along.as_str(), survival.runs),
         ("fault[0].for", (3, 3))
@@ -95,7 +99,7 @@ fn a_sweep_runs_and_reports_the_survivors() {
     assert_eq!(curves, ["8", "12"]);
     let lost = survival.curves[1].points[1].mean.unwrap();
     assert!(lost.value > 1.0 && lost.value < 70.0, "{lost:?}");
-    let slower = Survival::new(&collected, "slowdown_p99", None).unwrap();
+    let slower = Curves::of_survival(&collected, "slowdown_p99", None).unwrap();
     let slowdown = |timeout: usize, length: usize| slower.curves[timeout].points[length].mean;
     // Messages that take 10 us wait for timers of 1 and 17 ms. None survive 100 ms.
     for (timeout, expected) in [(0, 100.0..400.0), (1, 1_000.0..3_000.0)] {
@@ -103,11 +107,11 @@ fn a_sweep_runs_and_reports_the_survivors() {
         assert!(expected.contains(&of_short), "{slower:?}");
         assert!(slowdown(timeout, 2).is_none(), "{slower:?}");
     }
-    let unknown = Survival::new(&collected, "slowdown", None).unwrap_err();
+    let unknown = Curves::of_survival(&collected, "slowdown", None).unwrap_err();
     assert!(
-        unknown
-            .to_string()
-            .starts_with("no metric is called slowdown; there are ended_ms, time_lost_ms,"),
+        unknown.to_string().starts_with(
+            "no metric is called slowdown; there are survival, ended_ms, time_lost_ms,"
+        ),
         "{unknown}"
     );
     let table = collected.table();
@@ -236,9 +240,9 @@ fn a_worker_stops_between_points_and_goes_on_later() {
         false => Halt::Soon,
     };
     let count = |progress: ferroce_sweep::Progress| seen.store(progress.done, Ordering::Relaxed);
-    let ran = run(&plan, directory.path(), one, &halt, &count).unwrap();
+    let ran = run(&plan, directory.path(), one, &halt, None, &count).unwrap();
     assert_eq!((ran.done, ran.left), (4, 20));
-    let ran = run(&plan, directory.path(), one, &|| Halt::Now, &|_| {}).unwrap();
+    let ran = run(&plan, directory.path(), one, &|| Halt::Now, None, &|_| {}).unwrap();
     assert_eq!((ran.done, ran.skipped, ran.left), (0, 4, 20));
     assert_eq!(work(&plan, directory.path(), one).done, 20);
 }
@@ -254,7 +258,7 @@ fn a_plan_that_was_changed_by_hand_is_refused() {
     let text = fs::read_to_string(&path).unwrap();
     fs::write(&path, text.replace("64KiB", "65KiB")).unwrap();
     let changed = Plan::read(directory.path()).unwrap();
-    let error = run(&changed, directory.path(), ALL, &|| Halt::No, &|_| {}).unwrap_err();
+    let error = run(&changed, directory.path(), ALL, &|| Halt::No, None, &|_| {}).unwrap_err();
     assert!(error.to_string().contains("changed by hand"), "{error}");
     for text in ["", "{}", "[", &text.replace("\"format\":1", "\"format\":2")] {
         fs::write(&path, text).unwrap();
@@ -299,4 +303,71 @@ fn senseless_values_are_refused() {
         plan("scenario = 's'", "[topology]"),
         Err(PlanError::Scenario(_))
     ));
+}
+
+/// What keeps runs gets each of them, with all that is recorded, and changes no result.
+#[test]
+fn runs_can_be_kept() {
+    let directory = tempfile::tempdir().unwrap();
+    let plan = plan(SWEEP, SCENARIO).unwrap();
+    work(&plan, directory.path(), ALL);
+    let kept = Mutex::new(BTreeSet::new());
+    let keep = |run: &Finished<'_>| {
+        assert!(!run.simulation.samples.links.is_empty());
+        let again = Scenario::parse(run.text, &mut |_| Err("no files".into())).unwrap();
+        assert_eq!(
+            (again.hash, again.seed),
+            (run.scenario.hash, run.point.seed)
+        );
+        kept.lock().unwrap().insert(run.point.id);
+        Ok(())
+    };
+    let again = Options { again: true, ..ALL };
+    let halt = || Halt::No;
+    run(&plan, directory.path(), again, &halt, Some(&keep), &|_| {}).unwrap();
+    let planned: BTreeSet<_> = plan.points.iter().map(|it| it.id).collect();
+    assert_eq!(*kept.lock().unwrap(), planned);
+    let collected = Collected::new(&plan, Parts::read(directory.path()).unwrap());
+    assert_eq!(collected.duplicates, plan.points.len() as u64);
+    assert_eq!(collected.unequal, []);
+    let full = |_: &Finished<'_>| Err("the disk is full".to_owned());
+    let error = run(&plan, directory.path(), again, &halt, Some(&full), &|_| {});
+    let error = error.unwrap_err().to_string();
+    assert!(
+        error.contains("cannot be kept: the disk is full"),
+        "{error}"
+    );
+}
+
+/// Curves run along any axis, whose values may be words, and show any metric.
+#[test]
+fn curves_run_along_any_axis() {
+    let directory = tempfile::tempdir().unwrap();
+    let sweep =
+        format!("{SWEEP}[[axis]]\nfield = \"switch.routing\"\nvalues = [\"hash\", \"adaptive\"]\n");
+    let plan = plan(&sweep, SCENARIO).unwrap();
+    work(&plan, directory.path(), ALL);
+    let collected = Collected::new(&plan, Parts::read(directory.path()).unwrap());
+    let curves = Curves::new(&collected, "timeouts", Some("switch.routing")).unwrap();
+    assert!(!curves.is_measured);
+    assert_eq!(curves.curves.len(), 6, "three lengths and two timeouts");
+    for curve in &curves.curves {
+        let points = curve.points.iter().map(|it| (it.label.as_str(), it.x));
+        assert_eq!(
+            points.collect::<Vec<_>>(),
+            [("hash", 0.0), ("adaptive", 1.0)]
+        );
+        assert!(curve.points.iter().all(|it| it.mean.is_some()));
+    }
+    let survival = Curves::new(&collected, "survival", None).unwrap();
+    assert_eq!(
+        (survival.along.as_str(), survival.is_measured),
+        ("fault[0].for", true)
+    );
+    for point in survival.curves.iter().flat_map(|it| &it.points) {
+        assert_eq!(point.mean, point.survival);
+    }
+    assert!(Curves::new(&collected, "survived", None).is_err());
+    let words = Curves::of_survival(&collected, "timeouts", Some("switch.routing"));
+    assert!(words.unwrap_err().to_string().contains("are not numbers"));
 }

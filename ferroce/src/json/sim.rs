@@ -60,6 +60,50 @@ pub(crate) struct Estimate {
     pub(crate) result_bytes: u64,
 }
 
+/// Two runs side by side.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Compared {
+    /// The first run.
+    pub(crate) a: Compare,
+    /// The second run.
+    pub(crate) b: Compare,
+    /// Keys of the scenario files whose values differ; none if the file of one of them is not there.
+    pub(crate) keys: Vec<Difference<String>>,
+    /// Every figure of both, equal or not.
+    pub(crate) figures: Vec<Difference<f64>>,
+}
+
+/// One of two runs.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Compare {
+    /// Its directory or file.
+    pub(crate) path: String,
+    /// Its title.
+    pub(crate) title: String,
+    /// The version of Ferroce that made it.
+    pub(crate) ferroce_version: String,
+    /// The hash of its scenario.
+    pub(crate) scenario_hash: String,
+    /// Its seed.
+    pub(crate) seed: u64,
+    /// How each job ended: `finished`, `aborted` with the reason, or `unfinished` with the share delivered.
+    pub(crate) outcomes: Named<String>,
+}
+
+/// Something that both runs can have.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Difference<T> {
+    /// The path of a key, or the name of a figure with its unit, behind a job's or a link's and a colon.
+    pub(crate) name: String,
+    /// In the first run; null if it has none.
+    pub(crate) a: Option<T>,
+    /// In the second run.
+    pub(crate) b: Option<T>,
+}
+
 /// The points of a sweep.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

@@ -68,6 +68,16 @@ pub(crate) fn bytes(value: f64) -> String {
     }
 }
 
+/// A unit in which times have few digits: its nanoseconds, and its name.
+pub(crate) fn time_unit(ns: f64) -> (f64, &'static str) {
+    match ns {
+        _ if ns >= 2e9 => (1e9, "s"),
+        _ if ns >= 2e6 => (1e6, "ms"),
+        _ if ns >= 2e3 => (1e3, "\u{b5}s"),
+        _ => (1.0, "ns"),
+    }
+}
+
 /// A plot that is being drawn.
 pub(crate) struct Plot {
     x: Axis,

@@ -17,9 +17,9 @@ use crate::output::Failure;
 use crate::output::lines::lines;
 
 /// What tells a directory of results from others.
-const MARK: &str = "summary.json";
+pub(super) const MARK: &str = "summary.json";
 const REPORT: &str = "report.html";
-const SCENARIO: &str = "scenario.toml";
+pub(super) const SCENARIO: &str = "scenario.toml";
 
 /// A run that has ended, and how its tables are written.
 #[derive(Clone, Copy, Debug)]

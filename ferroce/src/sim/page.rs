@@ -10,7 +10,7 @@ use ferroce_fabric::results::{Fate, Results};
 use ferroce_fabric::scenario::Scenario;
 use ferroce_picture::escape;
 
-use super::report::{kilobytes, loss_names, switches};
+use super::report::{collisions, kilobytes, loss_names, percent, switches};
 use crate::output::lines::grouped;
 use crate::output::ms;
 use crate::page;
@@ -42,6 +42,7 @@ pub(super) fn page(scenario: &Scenario, simulation: &Simulation, results: &Resul
     );
     html += &jobs(results);
     html += &totals(results);
+    html += &links(results);
     let mut section = |title: &str, caption: &str, figure: Option<String>| {
         if let Some(figure) = figure {
             html += &page::figure(title, &figure, caption);
@@ -67,6 +68,12 @@ pub(super) fn page(scenario: &Scenario, simulation: &Simulation, results: &Resul
         "Rates",
         "Rates to which congestion control limits queue pairs; those it does not limit are not shown.",
         plots::rates(scenario, simulation),
+    );
+    section(
+        "Goodput of the slowest connections",
+        "Payload that arrived in order, averaged, of the connections whose transfers took longest compared with \
+         their ideal times.",
+        plots::goodput(scenario, simulation, results),
     );
     section(
         "Completion time by size",
@@ -97,7 +104,7 @@ fn jobs(results: &Results) -> String {
             Fate::Finished => ("finished", "finished".to_owned()),
             Fate::Aborted => (
                 "aborted",
-                format!("aborted: {}", job.cause.unwrap_or_default()),
+                format!("aborted: {}", job.cause.as_deref().unwrap_or_default()),
             ),
             Fate::Unfinished => {
                 let all = job.transfers;
@@ -167,9 +174,44 @@ fn totals(results: &Results) -> String {
             format!("{bytes} at {}", escape(&worst.port)),
         ));
     }
+    let collisions = results.summary.jobs.iter().filter_map(collisions);
+    rows.extend(collisions.map(|it| ("Collisions", escape(&it))));
     let mut html = String::from("<h2>The whole fabric</h2>\n<table>\n");
     for (name, value) in rows {
         let _ = writeln!(html, "<tr><td>{name}</td><td>{value}</td></tr>");
     }
     html + "</table>\n"
+}
+
+/// The busiest links, and who sent over them.
+fn links(results: &Results) -> String {
+    let links = &results.summary.busiest_links;
+    if links.is_empty() {
+        return String::new();
+    }
+    let mut html = String::from(
+        "<h2>The busiest links</h2>\n<table>\n<tr><th>Link</th><th class=\"n\">Used</th><th class=\"n\">Peak</th><th class=\"n\">Longest queue</th>\
+         <th class=\"n\">Pauses</th><th class=\"n\">Lost</th><th class=\"n\">Connections</th>\
+         <th>Most sent by</th></tr>\n",
+    );
+    for link in links {
+        let it = &link.carried;
+        let talkers = link.talkers.iter();
+        let talkers = talkers.map(|it| format!("{} to {}", escape(&it.src), escape(&it.dst)));
+        let _ = writeln!(
+            html,
+            "<tr><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>\
+             <td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td>{}</td></tr>",
+            escape(&link.link),
+            percent(it.utilisation),
+            it.peak.map_or_else(|| "\u{2013}".to_owned(), percent),
+            kilobytes(it.queue_max),
+            grouped(it.pauses),
+            grouped(it.dropped + it.lost),
+            it.connections,
+            talkers.collect::<Vec<_>>().join(", ")
+        );
+    }
+    html + "</table>\n<p class=\"facts\">Used: the share of what the link's rate allows from the first transfer to the \
+            end. Peak: the same of one sampling interval.</p>\n"
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use ferroce_base::time::Span;
 use ferroce_fabric::Topology;
-use ferroce_fabric::results::{Ended, Fate, Results, Slowdown, Storm, Totals};
+use ferroce_fabric::results::{Ended, Fate, Job, Results, Slowdown, Storm, Totals};
 use ferroce_fabric::scenario::Scenario;
 
 use crate::output::lines::{grouped, lines, wrapped};
@@ -56,6 +56,18 @@ fn ended(ended: Ended) -> &'static str {
     }
 }
 
+/// How a job ended.
+pub(super) fn outcome(job: &Job) -> String {
+    match job.fate {
+        Fate::Finished => "finished".to_owned(),
+        Fate::Aborted => format!("aborted: {}", job.cause.as_deref().unwrap_or_default()),
+        Fate::Unfinished => {
+            let share = u64::from(job.delivered) * 100 / u64::from(job.transfers.max(1));
+            format!("unfinished: {share} %")
+        }
+    }
+}
+
 fn jobs(results: &Results) -> String {
     let mut table = Table::new(&[
         "job",
@@ -72,17 +84,9 @@ fn jobs(results: &Results) -> String {
         None => "-".to_owned(),
     };
     for job in &results.summary.jobs {
-        let outcome = match (job.fate, job.cause) {
-            (Fate::Finished, _) => "finished".to_owned(),
-            (Fate::Aborted, cause) => format!("aborted: {}", cause.unwrap_or_default()),
-            (Fate::Unfinished, _) => {
-                let share = u64::from(job.delivered) * 100 / u64::from(job.transfers.max(1));
-                format!("unfinished: {share} %")
-            }
-        };
         table.row(vec![
             job.name.clone(),
-            outcome,
+            outcome(job),
             span(job.time_ns),
             span(Some(job.ideal_ns)),
             span(job.lost_ns),
@@ -150,6 +154,15 @@ fn totals(results: &Results) -> String {
             format!("{} at {}", kilobytes(worst.bytes), worst.port),
         );
     }
+    for job in &summary.jobs {
+        if let Some(collisions) = collisions(job) {
+            line("collisions", collisions);
+        }
+    }
+    let busiest = busiest_links(results);
+    if !busiest.is_empty() {
+        line("busiest links", busiest.join(", "));
+    }
     if let Some(ports) = &summary.deadlock {
         let circle = ports.join(", ");
         line("deadlock", format!("{circle} pause each other in a circle"));
@@ -187,6 +200,42 @@ fn storms(all: &[Storm]) -> Vec<String> {
         rows.push(format!("and {more} more queues"));
     }
     rows
+}
+
+/// What collisions cost a job, if they made it longer.
+pub(super) fn collisions(job: &Job) -> Option<String> {
+    let it = job.spread.as_ref().filter(|it| it.matters(job.ideal_ns))?;
+    let span = |ns| ms(Some(Span::from_nanos(ns)));
+    Some(format!(
+        "{}: {} of its {} connections share {} and keep it busy for at least {} ms; spread evenly, they \
+         would keep no link busy for more than {} ms",
+        job.name,
+        it.sharing,
+        grouped(it.connections.into()),
+        it.busiest,
+        span(it.busy_ns),
+        span(it.even_ns)
+    ))
+}
+
+/// Links with little room, and others that were used half as much or more.
+fn busiest_links(results: &Results) -> Vec<String> {
+    let links = &results.summary.busiest_links;
+    let most = links.first().map_or(1.0, |it| it.carried.utilisation);
+    let links = links.iter().map(|it| (&it.link, it.carried));
+    let used = links.filter(|(_, it)| it.utilisation >= 0.05_f64.max(most / 2.0));
+    let named = used.map(|(link, it)| {
+        let used = percent(it.utilisation);
+        let peak = it.peak.map(percent).filter(|peak| *peak != used);
+        let peak = peak.map_or_else(String::new, |peak| format!(" (peak {peak})"));
+        format!("{link} {used}{peak}")
+    });
+    named.collect()
+}
+
+/// A share as a whole number of percent.
+pub(super) fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
 }
 
 /// A length in thousands of bytes, as those of queues are given.

@@ -29,6 +29,7 @@ pub(crate) const BUILT_IN: &[(&str, &str)] = &[
     built_in!("switch-reboot"),
     built_in!("bond-leaf-reboot"),
     built_in!("degraded-link"),
+    built_in!("ring-collisions"),
     built_in!("storage-failover"),
     built_in!("nic-reset"),
     built_in!("silent-host"),

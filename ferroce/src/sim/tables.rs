@@ -3,17 +3,17 @@
 //! | module | purpose |
 //! |---|---|
 //! | `csv` | writes one as comma-separated values |
-//! | `parquet` | writes one as Parquet |
+//! | `parquet` | writes one as Parquet, and reads it |
 
 mod csv;
-mod parquet;
+pub(super) mod parquet;
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
 use std::path::Path;
 
 use clap::ValueEnum;
-use ferroce_fabric::results::{Results, line_name};
+use ferroce_fabric::results::{LinkRow, Results, line_name};
 use ferroce_fabric::scenario::Scenario;
 use ferroce_fabric::{Sample, Samples};
 
@@ -37,7 +37,10 @@ enum Column<'a> {
     Number(Vec<u64>),
     /// Numbers that not every row has.
     Perhaps(Vec<Option<u64>>),
+    /// Shares, from 0 to 1, that not every row has.
+    Share(Vec<Option<f64>>),
     Flag(Vec<bool>),
+    Text(Vec<String>),
     /// Names, by their places in a list.
     Name(Vec<u32>, &'a [String]),
 }
@@ -53,6 +56,8 @@ impl Column<'_> {
         match self {
             Self::Number(values) => values.len(),
             Self::Perhaps(values) => values.len(),
+            Self::Share(values) => values.len(),
+            Self::Text(values) => values.len(),
             Self::Flag(values) => values.len(),
             Self::Name(places, _) => places.len(),
         }
@@ -101,7 +106,17 @@ pub(super) fn write(
             .map(|it| line_name(topology, it / 2, it % 2))
             .collect(),
     };
-    for table in [flows, qps, timeouts, histogram, queues, links, rates] {
+    for table in [
+        flows,
+        qps,
+        timeouts,
+        histogram,
+        link_totals,
+        queues,
+        links,
+        rates,
+        goodput,
+    ] {
         let table = table(&source);
         for format in formats {
             match format {
@@ -140,6 +155,9 @@ fn flows<'a>(source: &'a Source<'_>) -> Table<'a> {
     columns.extend(numbers!(rows; bytes, start_ns));
     columns.push(("fct_ns", Column::Perhaps(fct)));
     columns.extend(numbers!(rows; ideal_ns));
+    let delivery = rows.iter().map(|it| it.delivery_ns).collect();
+    columns.push(("delivery_ns", Column::Perhaps(delivery)));
+    columns.extend(numbers!(rows; connection));
     Table {
         name: "flows",
         columns,
@@ -155,6 +173,22 @@ fn qps<'a>(source: &'a Source<'_>) -> Table<'a> {
     columns.extend(numbers!(
         rows; peer_qpn, transfers, acknowledged, bytes, timeouts, waited_ns, failures
     ));
+    let paths = &source.results.paths;
+    let numbers = 0..rows.len();
+    columns.push((
+        "connection",
+        Column::Number(numbers.clone().map(|it| it as u64).collect()),
+    ));
+    let path = |it: usize| {
+        let links = paths.lines(it).iter();
+        let links: Vec<_> = links
+            .map(|line| source.lines[*line as usize].as_str())
+            .collect();
+        links.join(" ")
+    };
+    columns.push(("path", Column::Text(numbers.clone().map(path).collect())));
+    let changed = numbers.map(|it| paths.has_changed(it)).collect();
+    columns.push(("path_changed", Column::Flag(changed)));
     Table {
         name: "qps",
         columns,
@@ -188,6 +222,39 @@ fn histogram<'a>(source: &'a Source<'_>) -> Table<'a> {
     }
 }
 
+fn link_totals<'a>(source: &'a Source<'_>) -> Table<'a> {
+    let rows = &source.results.links;
+    let carried: Vec<_> = rows.iter().map(|it| it.carried).collect();
+    let talkers = |it: &LinkRow| {
+        let qps = it.talkers.iter().flatten();
+        let qps = qps.map(|qp| &source.results.qps[*qp as usize]);
+        let name = |host: u32| source.hosts[host as usize].as_str();
+        let named = qps.map(|qp| {
+            format!(
+                "{} {:#x} to {}: {}",
+                name(qp.host),
+                qp.qpn,
+                name(qp.peer),
+                qp.bytes
+            )
+        });
+        named.collect::<Vec<_>>().join("; ")
+    };
+    let lines = rows.iter().map(|it| it.line).collect();
+    let mut columns = vec![("link", Column::Name(lines, &source.lines))];
+    columns.extend(numbers!(carried; bytes));
+    let utilisation = carried.iter().map(|it| Some(it.utilisation)).collect();
+    columns.push(("utilisation", Column::Share(utilisation)));
+    let peak = carried.iter().map(|it| it.peak).collect();
+    columns.push(("peak", Column::Share(peak)));
+    columns.extend(numbers!(carried; queue_max, pauses, dropped, lost, connections));
+    columns.push(("talkers", Column::Text(rows.iter().map(talkers).collect())));
+    Table {
+        name: "link_totals",
+        columns,
+    }
+}
+
 fn queues<'a>(source: &'a Source<'_>) -> Table<'a> {
     series(
         "queues",
@@ -207,9 +274,22 @@ fn links<'a>(source: &'a Source<'_>) -> Table<'a> {
 }
 
 fn rates<'a>(source: &'a Source<'_>) -> Table<'a> {
-    let rows = &source.samples.rates;
-    let mut table = series("rates", (HOST, source.hosts), "bps", rows);
-    table.columns.splice(2..2, numbers!(rows; qpn));
+    of_qps("rates", source, "bps", &source.samples.rates)
+}
+
+fn goodput<'a>(source: &'a Source<'_>) -> Table<'a> {
+    of_qps("goodput", source, "bytes", &source.samples.goodput)
+}
+
+/// Samples of queue pairs, by their hosts and numbers.
+fn of_qps<'a>(
+    name: &'static str,
+    source: &'a Source<'_>,
+    value: &'static str,
+    samples: &[Sample],
+) -> Table<'a> {
+    let mut table = series(name, (HOST, source.hosts), value, samples);
+    table.columns.splice(2..2, numbers!(samples; qpn));
     table
 }
 

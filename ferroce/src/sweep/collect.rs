@@ -4,15 +4,16 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{ArgGroup, Args};
+use ferroce_sweep::curves::Curves;
 use ferroce_sweep::parts::Parts;
 use ferroce_sweep::stats::Estimate;
-use ferroce_sweep::survival::Survival;
-use ferroce_sweep::{Collected, METRICS};
+use ferroce_sweep::{Collected, METRICS, Plan};
 
+use super::curves::{self, Layout, METRIC, SURVIVAL};
 use super::source::read_plan;
-use super::survival;
 use crate::json::sim as json;
+use crate::output::exit_codes;
 use crate::output::lines::lines;
 use crate::output::{Failure, Output, Table};
 
@@ -27,11 +28,19 @@ const SHOWN: &[(&str, &str)] = &[
     ("spurious", ">spurious"),
 ];
 
+const EXAMPLES: &str = exit_codes!(
+    "Examples:
+  ferroce sweep collect survival.sweep --csv table.csv
+  ferroce sweep collect survival.sweep --survival survival.svg
+  ferroce sweep collect routing.sweep --plot goodput.svg --of goodput_gbps"
+);
+
 /// Unite the results of a sweep: means and shares with 95 % confidence intervals
 ///
 /// Repeated results must be equal. Exits with 1 if some differ, or points are missing.
 #[derive(Args, Debug)]
-#[command(after_help = crate::output::EXIT_CODES)]
+#[command(after_help = EXAMPLES)]
+#[command(group = ArgGroup::new("picture").args(["survival", "plot"]).multiple(true))]
 pub(super) struct Collect {
     /// Directory of the sweep
     #[arg(value_name = "DIR")]
@@ -45,16 +54,20 @@ pub(super) struct Collect {
     /// Write the survival curves, as SVG or as an HTML page, by the file's name
     #[arg(long, value_name = "FILE", value_parser = picture_file)]
     survival: Option<PathBuf>,
-    /// What the curves show beside survival: a column of --csv
+    /// Write curves of one metric, as SVG or as an HTML page, by the file's name
+    #[arg(long, value_name = "FILE", value_parser = picture_file)]
+    plot: Option<PathBuf>,
+    /// The metric of --plot, and the one that --survival shows beside survival: a column of --csv
     #[arg(
         long,
         value_name = "METRIC",
-        requires = "survival",
+        requires = "picture",
         default_value = "time_lost_ms"
     )]
     of: String,
-    /// The axis that the curves run along [default: the length of faults]
-    #[arg(long, value_name = "FIELD", requires = "survival")]
+    /// The axis that curves run along; those of --plot are one for each value of the others [default: the
+    /// length of faults; the first axis for --plot]
+    #[arg(long, value_name = "FIELD", requires = "picture")]
     along: Option<String>,
     /// Print JSON
     #[arg(short, long)]
@@ -81,15 +94,14 @@ impl Collect {
         if let Some(path) = &self.points {
             write(path, &collected.points())?;
         }
+        let (of, along) = (self.of.as_str(), self.along.as_deref());
         if let Some(path) = &self.survival {
-            let curves = Survival::new(&collected, &self.of, self.along.as_deref());
-            let curves = curves.map_err(Failure::input)?;
-            let is_page = path.extension().is_some_and(|it| it == "html");
-            let drawn = match is_page {
-                true => survival::page(&curves, &plan),
-                false => survival::picture(&curves, &plan),
-            };
-            write(path, &drawn.map_err(Failure::input)?)?;
+            let curves = Curves::of_survival(&collected, of, along);
+            draw(path, &curves.map_err(Failure::input)?, &plan, SURVIVAL)?;
+        }
+        if let Some(path) = &self.plot {
+            let curves = Curves::new(&collected, of, along);
+            draw(path, &curves.map_err(Failure::input)?, &plan, METRIC)?;
         }
         match self.json {
             true => to.document(&summary(&collected))?,
@@ -149,6 +161,15 @@ impl Collect {
             false => Err(Failure::Broken(problems)),
         }
     }
+}
+
+fn draw(path: &Path, curves: &Curves, plan: &Plan, layout: Layout) -> Result<(), Failure> {
+    let is_page = path.extension().is_some_and(|it| it == "html");
+    let drawn = match is_page {
+        true => curves::page(curves, plan, layout),
+        false => curves::picture(curves, plan, layout),
+    };
+    write(path, &drawn.map_err(Failure::input)?)
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Failure> {

@@ -104,7 +104,7 @@ impl Launch {
             points_max: usize::MAX,
             again: false,
         };
-        let ran = run::work(planned, options)?;
+        let ran = run::work(planned, options, None)?;
         run::report(planned, Shard::WHOLE, ran, false, to)
     }
 
@@ -161,7 +161,7 @@ impl Launch {
                 points_max: 1,
                 again: false,
             };
-            run::work(planned, options)?;
+            run::work(planned, options, None)?;
             parts = read()?;
         }
         let known = parts.ids();

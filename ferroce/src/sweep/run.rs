@@ -1,12 +1,14 @@
 //! `ferroce sweep run`.
 
 use std::panic::resume_unwind;
-use std::sync::mpsc;
+use std::path::{Path, PathBuf};
+use std::sync::{OnceLock, mpsc};
 use std::time::Duration;
-use std::{env, thread};
+use std::{env, fs, thread};
 
 use clap::Args;
-use ferroce_sweep::{Options, Ran, RunError, Shard};
+use ferroce_fabric::results::Results;
+use ferroce_sweep::{Finished, Keep, Options, Ran, RunError, Shard};
 use indicatif::HumanDuration;
 
 use super::progress::Progress;
@@ -15,6 +17,7 @@ use super::source::{Planned, Which, cannot_write};
 use crate::json::sim as json;
 use crate::output::exit_codes;
 use crate::output::{Failure, Output};
+use crate::sim;
 
 const EXAMPLES: &str = exit_codes!(
     "Examples:
@@ -48,6 +51,10 @@ pub(super) struct Run {
     /// Run at most N points
     #[arg(long, value_name = "N")]
     points: Option<usize>,
+    /// Write report, tables and summary of each run to DIR/POINT, as `ferroce sim run -o` does;
+    /// `collect --points` lists which point is which
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
     /// Repeat points that have results: `collect` compares them
     #[arg(long)]
     again: bool,
@@ -66,7 +73,7 @@ impl Run {
             points_max: self.points.unwrap_or(usize::MAX),
             again: self.again,
         };
-        let ran = work(&planned, options)?;
+        let ran = work(&planned, options, self.keep.as_deref())?;
         report(&planned, shard, ran, self.json, to)
     }
 
@@ -86,17 +93,44 @@ impl Run {
 }
 
 /// Runs points until all are done or a signal comes.
-pub(super) fn work(planned: &Planned, options: Options) -> Result<Ran, Failure> {
+pub(super) fn work(
+    planned: &Planned,
+    options: Options,
+    keep: Option<&Path>,
+) -> Result<Ran, Failure> {
+    if let Some(directory) = keep {
+        fs::create_dir_all(directory).map_err(|error| {
+            Failure::input(format_args!("cannot make {}: {error}", directory.display()))
+        })?;
+    }
+    let failed = OnceLock::new();
+    let keep = keep.map(|directory| {
+        |run: &Finished<'_>| {
+            write(directory, run).map_err(|failure| {
+                let why = failure.to_string();
+                let _ = failed.set(failure);
+                why
+            })
+        }
+    });
+    let keep = keep.as_ref().map(|keep| -> &Keep<'_> { keep });
     let stop = Stop::new().map_err(Failure::broken)?;
     let mut progress = Progress::new();
     let Planned { plan, directory } = planned;
     let ran = thread::scope(|scope| {
         let (tell, told) = mpsc::channel();
         let worker = scope.spawn(|| {
-            ferroce_sweep::run(plan, directory, options, &|| stop.halt(), &move |it| {
-                // The receiver listens to the end.
-                let _ = tell.send(it);
-            })
+            ferroce_sweep::run(
+                plan,
+                directory,
+                options,
+                &|| stop.halt(),
+                keep,
+                &move |it| {
+                    // The receiver listens to the end.
+                    let _ = tell.send(it);
+                },
+            )
         });
         told.into_iter().for_each(|it| progress.show(it));
         worker.join().unwrap_or_else(|panic| resume_unwind(panic))
@@ -104,8 +138,26 @@ pub(super) fn work(planned: &Planned, options: Options) -> Result<Ran, Failure> 
     drop(progress);
     ran.map_err(|error| match error {
         RunError::Store(error) => cannot_write(&error),
+        RunError::Kept(point, why) => {
+            let first = failed.into_inner();
+            first.unwrap_or_else(|| Failure::broken(format_args!("point {point}: {why}")))
+        }
         error => Failure::broken(format_args!("{error}; the results so far are kept")),
     })
+}
+
+/// Writes the results of a run to a directory of its own.
+fn write(directory: &Path, run: &Finished<'_>) -> Result<(), Failure> {
+    let Finished {
+        point,
+        text,
+        scenario,
+        simulation,
+        standing,
+    } = *run;
+    let path = directory.join(point.id.to_string());
+    let results = Results::new(scenario, simulation, standing);
+    sim::write(path, text, scenario, simulation, &results)
 }
 
 /// Says what was done; points that are left are a failure.

@@ -95,8 +95,8 @@ const LAYERS: &[(&str, &[&str])] = &[
         "ferroce",
         &[
             "bins json naming page put spelling",
-            "pcap policy registers sim sweep",
-            "adp device identify mlxreg reg",
+            "pcap policy registers sim",
+            "adp device identify mlxreg reg sweep",
             "demo explain run",
             "drill install serve",
             "cli",

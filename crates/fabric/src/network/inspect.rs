@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 
 use ferroce_base::time::Span;
+use ferroce_dcqcn::Rate;
 
 use super::Network;
 use crate::frame::{Frame, Parcel};
 use crate::line::{Line, LineCounters};
-use crate::switch::{Switch, SwitchCounters};
+use crate::route::pick;
+use crate::switch::{Port, Switch, SwitchCounters};
 
 impl<P: Parcel> Network<P> {
     /// Returns the number of line crossings by frames on their path from end to end.
@@ -21,6 +23,11 @@ impl<P: Parcel> Network<P> {
         self.lines[2 * cable + end].counters()
     }
 
+    /// Returns the rate of each direction of a cable.
+    pub(crate) fn rate(&self, cable: usize) -> Rate {
+        self.lines[2 * cable].rate()
+    }
+
     /// The counters of the switch with this number here, hosts included.
     pub(crate) fn switch(&self, switch: u32) -> &SwitchCounters {
         &self.switches[self.switch_index(switch)].counters
@@ -29,12 +36,27 @@ impl<P: Parcel> Network<P> {
     /// Returns the bytes that wait at the end of a cable for the line that leaves it, and the
     /// maximum that one priority has had. Zero at a host, whose device does the waiting.
     pub fn queue(&self, cable: usize, end: usize) -> (u64, u64) {
+        let port = self.switch_port(cable, end);
+        port.map_or((0, 0), |port| (port.queue_bytes(), port.queue_max()))
+    }
+
+    /// Returns the frames that a switch dropped at the end of a cable because they found no room to wait
+    /// for the line that leaves it.
+    pub(crate) fn dropped(&self, cable: usize, end: usize) -> u64 {
+        self.switch_port(cable, end).map_or(0, Port::dropped)
+    }
+
+    /// The port at the end of a cable, if it is a switch's.
+    fn switch_port(&self, cable: usize, end: usize) -> Option<&Port> {
         let (node, port) = self.lines[2 * cable + end].way.from;
-        if self.is_host(node) {
-            return (0, 0);
-        }
-        let port = &self.switches[self.switch_index(node)].ports[usize::from(port)];
-        (port.queue_bytes(), port.queue_max())
+        let is_switch = !self.is_host(node);
+        is_switch.then(|| &self.switches[self.switch_index(node)].ports[usize::from(port)])
+    }
+
+    /// The port that a switch with this number here takes for a flow by its hash, of those that lead to its
+    /// destination.
+    pub(crate) fn pick(&self, switch: u32, ports: &[u16], flow: u32) -> Option<u16> {
+        pick(ports, flow, self.switches[self.switch_index(switch)].salt)
     }
 }
 

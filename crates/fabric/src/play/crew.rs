@@ -89,6 +89,12 @@ impl Crew {
         self.later.push(Reverse((at, what)));
     }
 
+    /// What a connection has posted that is not acknowledged, in order.
+    pub(super) fn outstanding(&self, connection: u32) -> impl Iterator<Item = &Share> {
+        let queue = self.queues.get(&connection);
+        queue.into_iter().flat_map(|queue| &queue.outstanding)
+    }
+
     /// The queue pairs of a connection are there.
     pub(super) fn connected(&mut self, connection: u32, qpn: Qpn) {
         self.queues.entry(connection).or_default().qpn = Some(qpn);

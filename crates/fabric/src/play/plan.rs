@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
 use ferroce_base::time::Span;
 use ferroce_device::{MrInfo, Qpn};
+use ferroce_wire::Psn;
 
 use super::{ConnectionLook, JobConfig};
 use crate::fabric::Fabric;
@@ -49,6 +50,8 @@ pub(super) struct Connection {
     pub(super) is_made: bool,
     /// How many of the parts that are outstanding have been delivered.
     pub(super) delivered: u32,
+    /// One past the last packet of what its present queue pairs have acknowledged.
+    pub(super) una: Psn,
 }
 
 /// What a connection carries of a transfer: all of it, unless the job splits them.
@@ -107,12 +110,6 @@ impl Plan {
     pub(super) fn deliver(&self, id: TransferId) -> bool {
         // Only the thread of its receiver's host counts.
         self.undelivered[id.0 as usize].fetch_sub(1, Ordering::Relaxed) == 1
-    }
-
-    /// The connection of a transfer, or of its first part, if it has one.
-    pub(super) fn connection_of(&self, id: TransferId) -> Option<u32> {
-        let parts = self.parts(id);
-        parts.map(|(connection, _)| connection).min()
     }
 
     /// The connections that carry a transfer, and the bytes that each carries.

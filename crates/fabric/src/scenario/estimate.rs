@@ -39,8 +39,8 @@ const TRANSFER_BYTES: u64 = 240;
 const FIRST_TRANSFER_BYTES: u64 = 430;
 /// One transfer waiting for another.
 const EDGE_BYTES: u64 = 24;
-/// The rows of a transfer in tables: flows as CSV, as Parquet and as HPCC has them, and a queue pair.
-const FLOW_BYTES: u64 = 250;
+/// The rows of a transfer in tables: flows as CSV, as Parquet and as HPCC has them, and a queue pair with its path.
+const FLOW_BYTES: u64 = 350;
 /// A sample in memory.
 const SAMPLE_BYTES: u64 = 48;
 /// Its rows as CSV and as Parquet.
@@ -57,7 +57,8 @@ impl Scenario {
         let packets: u64 = messages().map(packets).sum();
         let kinds = u64::from(self.recording.queues)
             + u64::from(self.recording.links)
-            + u64::from(self.recording.rates);
+            + u64::from(self.recording.rates)
+            + u64::from(self.recording.goodput);
         let hops = packets.saturating_mul(self.longest_path());
         let samples = kinds * self.samples_within(self.duration);
         Estimate {

@@ -699,4 +699,9 @@ pub(super) const RECORD: &[Key] = &[
     ),
     key("links", Takes::Flag, "Bytes carried by cables; true."),
     key("rates", Takes::Flag, "Rates of limited queue pairs; false."),
+    key(
+        "goodput",
+        Takes::Flag,
+        "Payload that queue pairs deliver; false.",
+    ),
 ];

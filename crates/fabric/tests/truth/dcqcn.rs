@@ -80,6 +80,7 @@ fn observe_once(flows: u32, seed: u64) -> Seen {
         queues: true,
         links: false,
         rates: false,
+        goodput: false,
     };
     let mut net = net(flows);
     net.seed = seed;

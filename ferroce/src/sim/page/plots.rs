@@ -8,26 +8,18 @@ use ferroce_fabric::scenario::Scenario;
 use ferroce_fabric::{Sample, Simulation};
 
 use crate::output::lines::short;
-use crate::page::plot::{Axis, COLORS, Plot, bytes, plain};
+use crate::page::plot::{Axis, COLORS, Plot, bytes, plain, time_unit};
 
 /// Points of a line; more would not be seen.
 const POINTS: usize = 450;
+/// Points of a line of averages.
+const AVERAGES: f64 = 60.0;
 /// Lines of a plot.
 const LINES: usize = 6;
 
-/// A unit in which times have few digits.
-fn unit(ns: f64) -> (f64, &'static str) {
-    match ns {
-        _ if ns >= 2e9 => (1e9, "s"),
-        _ if ns >= 2e6 => (1e6, "ms"),
-        _ if ns >= 2e3 => (1e3, "\u{b5}s"),
-        _ => (1.0, "ns"),
-    }
-}
-
 fn time_axis(simulation: &Simulation) -> (Axis, f64) {
     let end = simulation.fabric.now().as_nanos() as f64;
-    let (scale, unit) = unit(end);
+    let (scale, unit) = time_unit(end);
     (
         Axis::linear(0.0, end / scale, format!("time, {unit}")),
         scale,
@@ -120,7 +112,6 @@ fn series(
     simulation: &Simulation,
     rank: impl Fn(u64, u64) -> u64,
 ) -> Vec<(Of, Points)> {
-    let end = simulation.fabric.now().as_nanos().max(1);
     let mut all: BTreeMap<(u32, u32), u64> = BTreeMap::new();
     for it in samples {
         let so_far = all.entry((it.of, it.qpn)).or_default();
@@ -128,23 +119,35 @@ fn series(
     }
     let mut all: Vec<_> = all.into_iter().collect();
     all.sort_by_key(|(of, rank)| (std::cmp::Reverse(*rank), *of));
-    all.truncate(LINES);
-    let of = |(of, _): ((u32, u32), u64)| {
-        // The most of each piece of time; where nothing was sampled, nothing was there.
-        let mut pieces = vec![0_u64; POINTS];
+    let first = all.into_iter().take(LINES).map(|(of, _)| of);
+    // The most of each piece of time; where nothing was sampled, nothing was there.
+    series_of(first, samples, simulation, POINTS, u64::max)
+}
+
+/// The series of these, with one point for each piece of time.
+fn series_of(
+    all: impl Iterator<Item = Of>,
+    samples: &[Sample],
+    simulation: &Simulation,
+    pieces: usize,
+    unite: fn(u64, u64) -> u64,
+) -> Vec<(Of, Points)> {
+    let end = simulation.fabric.now().as_nanos().max(1);
+    let of = |of: Of| {
+        let mut values = vec![0_u64; pieces];
         for it in samples.iter().filter(|it| (it.of, it.qpn) == of) {
-            let piece = u128::from(it.at.as_nanos()) * POINTS as u128 / u128::from(end + 1);
-            let piece = &mut pieces[(piece as usize).min(POINTS - 1)];
-            *piece = (*piece).max(it.value);
+            let piece = u128::from(it.at.as_nanos()) * pieces as u128 / u128::from(end + 1);
+            let value = &mut values[(piece as usize).min(pieces - 1)];
+            *value = unite(*value, it.value);
         }
-        let x = |piece: usize| (piece as f64 + 0.5) / POINTS as f64 * end as f64;
-        let points = pieces
+        let x = |piece: usize| (piece as f64 + 0.5) / pieces as f64 * end as f64;
+        let points = values
             .iter()
             .enumerate()
             .map(|(piece, value)| (x(piece), *value as f64));
         (of, points.collect())
     };
-    all.into_iter().map(of).collect()
+    all.map(of).collect()
 }
 
 type Line = (String, Points);
@@ -176,18 +179,52 @@ fn named_line(scenario: &Scenario, of: u32) -> String {
     line_name(&scenario.topology, of as usize / 2, of as usize % 2)
 }
 
+fn named_qp(scenario: &Scenario, (host, qpn): Of) -> String {
+    format!("{} QP {qpn:#x}", scenario.topology.names[host as usize])
+}
+
+/// Turns bytes carried in this many nanoseconds into Gb/s.
+fn gbps(points: Points, nanos: f64) -> Points {
+    let points = points.into_iter();
+    points.map(|(x, y)| (x, y * 8.0 / nanos)).collect()
+}
+
+pub(super) fn goodput(
+    scenario: &Scenario,
+    simulation: &Simulation,
+    results: &Results,
+) -> Option<String> {
+    let mut times = vec![(0, 0); results.qps.len()];
+    for flow in &results.flows {
+        let (took, ideal) = &mut times[flow.connection as usize];
+        *took += flow.fct_ns.unwrap_or(0);
+        *ideal += flow.ideal_ns;
+    }
+    let slowness = |at: &usize| times[*at].0 as f64 / times[*at].1.max(1) as f64;
+    let mut all: Vec<usize> = (0..times.len()).collect();
+    all.sort_by(|a, b| slowness(b).total_cmp(&slowness(a)));
+    let of = |at: &usize| (results.qps[*at].host, results.qps[*at].qpn);
+    let slowest = all.iter().take(LINES).map(of);
+    // Messages come and go; what matters is how fast they are on average.
+    let end = simulation.fabric.now().as_nanos() as f64;
+    let every = scenario.recording.every.as_nanos().max(1) as f64;
+    let pieces = (end / every).clamp(1.0, AVERAGES).floor();
+    let samples = &simulation.samples.goodput;
+    let found = series_of(slowest, samples, simulation, pieces as usize, |a, b| a + b);
+    let found = found
+        .into_iter()
+        .map(|(of, points)| (named_qp(scenario, of), gbps(points, end / pieces)));
+    lines(simulation, &found.collect::<Vec<_>>(), "Gb/s", plain)
+}
+
 pub(super) fn throughput(scenario: &Scenario, simulation: &Simulation) -> Option<String> {
     let every = scenario.recording.every.as_nanos().max(1) as f64;
     let found = series(&simulation.samples.links, simulation, |so_far, value| {
         so_far + value
     });
-    let to_gbps = |(x, y): (f64, f64)| (x, y * 8.0 / every);
-    let found = found.into_iter().map(|((of, _), points)| {
-        (
-            named_line(scenario, of),
-            points.into_iter().map(to_gbps).collect(),
-        )
-    });
+    let found = found
+        .into_iter()
+        .map(|((of, _), points)| (named_line(scenario, of), gbps(points, every)));
     lines(simulation, &found.collect::<Vec<_>>(), "Gb/s", plain)
 }
 
@@ -208,10 +245,9 @@ pub(super) fn rates(scenario: &Scenario, simulation: &Simulation) -> Option<Stri
     let found = series(&simulation.samples.rates, simulation, |so_far, value| {
         so_far + value
     });
-    let found = found.into_iter().map(|((host, qpn), points)| {
-        let name = format!("{} QP {qpn:#x}", scenario.topology.names[host as usize]);
+    let found = found.into_iter().map(|(of, points)| {
         (
-            name,
+            named_qp(scenario, of),
             points.into_iter().map(|(x, y)| (x, y / 1e9)).collect(),
         )
     });

@@ -21,6 +21,12 @@ pub(super) fn write(table: &Table<'_>, to: &mut impl Write) -> io::Result<()> {
                         write!(to, "{value}")?;
                     }
                 }
+                Column::Share(values) => {
+                    if let Some(value) = values[row] {
+                        write!(to, "{value}")?;
+                    }
+                }
+                Column::Text(values) => write!(to, "{}", quoted(&values[row]))?,
                 Column::Flag(values) => write!(to, "{}", values[row])?,
                 Column::Name(places, names) => {
                     write!(to, "{}", quoted(&names[places[row] as usize]))?

@@ -1,4 +1,4 @@
-//! Tables as Parquet: columns of numbers are INT64, columns of names UTF-8, and nothing is
+//! Tables as Parquet: columns of numbers are INT64, those of shares DOUBLE, those of text UTF-8, and nothing is
 //! compressed except by its encoding.
 
 use std::fs::File;
@@ -7,10 +7,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use parquet::basic::{LogicalType, Repetition, Type as Physical};
-use parquet::data_type::{BoolType, ByteArray, ByteArrayType, Int64Type};
+use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
+use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
+pub(in crate::sim) use parquet::record::Field;
 use parquet::schema::types::Type;
 
 use super::{Column, Table};
@@ -58,12 +60,29 @@ fn write_all(table: &Table<'_>, file: File) -> Result<(), ParquetError> {
     Ok(())
 }
 
+/// Reads these columns of a table, row by row.
+pub(in crate::sim) fn read(file: File, columns: &[&str]) -> Result<Vec<Vec<Field>>, ParquetError> {
+    let reader = SerializedFileReader::new(file)?;
+    let fields = reader.metadata().file_metadata().schema().get_fields();
+    let place = |name: &&str| {
+        let place = fields.iter().position(|it| it.name() == *name);
+        place.ok_or_else(|| ParquetError::General(format!("no column {name}")))
+    };
+    let places = columns.iter().map(place).collect::<Result<Vec<_>, _>>()?;
+    let rows = reader.get_row_iter(None)?.map(|row| {
+        let row: Vec<_> = row?.into_columns();
+        Ok(places.iter().map(|at| row[*at].1.clone()).collect())
+    });
+    rows.collect()
+}
+
 fn field(name: &str, column: &Column<'_>) -> Result<Type, ParquetError> {
     let (physical, logical, repetition) = match column {
         Column::Number(_) => (Physical::INT64, None, Repetition::REQUIRED),
         Column::Perhaps(_) => (Physical::INT64, None, Repetition::OPTIONAL),
+        Column::Share(_) => (Physical::DOUBLE, None, Repetition::OPTIONAL),
         Column::Flag(_) => (Physical::BOOLEAN, None, Repetition::REQUIRED),
-        Column::Name(..) => {
+        Column::Text(_) | Column::Name(..) => {
             let text = Some(LogicalType::String);
             (Physical::BYTE_ARRAY, text, Repetition::REQUIRED)
         }
@@ -87,11 +106,17 @@ fn write_column(
             }
         }
         Column::Perhaps(values) => {
+            write_optional::<Int64Type, _>(&values[rows], signed, to)?;
+        }
+        Column::Share(values) => write_optional::<DoubleType, _>(&values[rows], |it| it, to)?,
+        Column::Text(values) => {
             for values in values[rows].chunks(BATCH) {
-                let is_there: Vec<i16> = values.iter().map(|it| it.is_some().into()).collect();
-                let values: Vec<i64> = values.iter().flatten().map(|it| signed(*it)).collect();
-                to.typed::<Int64Type>()
-                    .write_batch(&values, Some(&is_there), None)?;
+                let values: Vec<_> = values
+                    .iter()
+                    .map(|it| ByteArray::from(it.as_str()))
+                    .collect();
+                to.typed::<ByteArrayType>()
+                    .write_batch(&values, None, None)?;
             }
         }
         Column::Flag(values) => {
@@ -116,13 +141,27 @@ fn write_column(
     Ok(())
 }
 
+/// Writes values that not every row has.
+fn write_optional<D: DataType, T: Copy>(
+    values: &[Option<T>],
+    to_written: fn(T) -> D::T,
+    to: &mut SerializedColumnWriter<'_>,
+) -> Result<(), ParquetError> {
+    for values in values.chunks(BATCH) {
+        let is_there: Vec<i16> = values.iter().map(|it| it.is_some().into()).collect();
+        let values: Vec<_> = values.iter().flatten().map(|it| to_written(*it)).collect();
+        to.typed::<D>()
+            .write_batch(&values, Some(&is_there), None)?;
+    }
+    Ok(())
+}
+
 fn signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]
 mod tests {
-    use parquet::file::reader::{FileReader as _, SerializedFileReader};
     use parquet::record::RowAccessor as _;
 
     use super::*;
@@ -144,6 +183,14 @@ mod tests {
                     Column::Flag((0..count).map(|it| it % 2 == 0).collect()),
                 ),
                 (
+                    "share",
+                    Column::Share((0..count).map(|it| (it % 5 == 0).then_some(0.25)).collect()),
+                ),
+                (
+                    "text",
+                    Column::Text((0..count).map(|it| format!("h{}", it % 7)).collect()),
+                ),
+                (
                     "name",
                     Column::Name((0..count as u32).map(|it| it % 2).collect(), &names),
                 ),
@@ -159,7 +206,9 @@ mod tests {
             assert_eq!(row.get_long(0).unwrap(), rows as i64);
             assert_eq!(row.get_long(1).ok(), (rows % 3 == 0).then_some(7));
             assert_eq!(row.get_bool(2).unwrap(), rows % 2 == 0);
-            assert_eq!(row.get_string(3).unwrap(), &names[rows % 2]);
+            assert_eq!(row.get_double(3).ok(), (rows % 5 == 0).then_some(0.25));
+            assert_eq!(row.get_string(4).unwrap(), &format!("h{}", rows % 7));
+            assert_eq!(row.get_string(5).unwrap(), &names[rows % 2]);
             rows += 1;
         }
         assert_eq!(rows, count);
