@@ -138,6 +138,7 @@ const WITHOUT: &[(&str, &str)] = &[
         "standard output is the program's; --stats-json names a file",
     ),
     ("serve", "answers over HTTP"),
+    ("sim new", "prints a scenario file"),
     ("sim schema", "prints a schema"),
     ("sweep launch", "prints a scheduler's script"),
     ("sim show", "prints a scenario file"),

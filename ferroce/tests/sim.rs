@@ -572,10 +572,10 @@ fn answers_about_timeouts_are_what_the_files_say() {
     let (short, long) = (summary("loss-timeout-8"), summary("loss-timeout-19"));
     for it in [&short, &long] {
         assert_eq!(fate(it), "finished");
-        assert_eq!(total(it, "timeouts"), 12);
+        assert_eq!(total(it, "timeouts"), 18);
     }
-    about(took_ms(&short), 30.0);
-    about(took_ms(&long), 25_800.0);
+    about(took_ms(&short), 39.6);
+    about(took_ms(&long), 36_500.0);
     let spurious = summary("spurious-profile");
     assert_eq!(fate(&spurious), "finished");
     let lost = [
