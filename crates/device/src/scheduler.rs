@@ -101,7 +101,10 @@ impl Scheduler {
                 false => 0,
             };
             entry.ready = Some(queue);
-            self.port.push(queue, index);
+            match self.port.has_priorities() && entry.qp.has_answers() {
+                true => self.port.push_front(queue, index),
+                false => self.port.push(queue, index),
+            }
         }
     }
 

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `keys` | the table of all keys |
 //! | `names` | hosts and cables by name |
-//! | `topology`, `switches`, `device`, `job`, `fault` | one table of the file each |
+//! | `topology`, `switches`, `device`, `congestion`, `job`, `fault` | one table of the file each |
 //! | `check` | finds what can never happen, or is certainly fatal |
 //! | `load` | whether cables carry the messages that arrive |
 //! | `estimate` | the amount of work of a run |
@@ -32,6 +32,7 @@
 //! ```
 
 mod check;
+mod congestion;
 mod device;
 mod estimate;
 mod fault;

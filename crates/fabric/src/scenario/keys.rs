@@ -35,7 +35,7 @@ pub(super) enum Takes {
     TextOr,
     Table(&'static [Key]),
     Tables(&'static [Key]),
-    /// The parameters of DCQCN by any of their names, and `preset`.
+    /// The parameters of DCQCN by any of their names, `preset`, `enabled`, and `algorithm`.
     Dcqcn,
 }
 
@@ -372,6 +372,21 @@ pub(super) const DEVICE: &[Key] = &[
         "What a queue pair keeps in flight at most; 4MiB.",
     ),
     key(
+        "paced_window",
+        Takes::Time,
+        "What a queue pair that congestion control limits keeps in flight at most: what it sends in this time at its rate; 20ms.",
+    ),
+    key(
+        "ack_every",
+        Takes::Count,
+        "Packets of a message after which an acknowledgement is requested, besides the last one, 1 to 32768; a quarter of the window.",
+    ),
+    key(
+        "ack_dscp",
+        Takes::Count,
+        "DSCP of acknowledgements (ack_dscp of ROCE_ACCL), 0 to 63; that of the packets they answer.",
+    ),
+    key(
         "trust",
         Takes::Words(TRUST),
         "The field that gives a packet its priority: the DSCP, or the PCP of the VLAN tag; dscp.",
@@ -384,7 +399,7 @@ pub(super) const DEVICE: &[Key] = &[
     key(
         "dcqcn",
         Takes::Dcqcn,
-        "Congestion control: preset, enabled, and parameters by their names.",
+        "Congestion control: preset, enabled, parameters by their names, and algorithm, a table of options on which sources disagree.",
     ),
 ];
 
