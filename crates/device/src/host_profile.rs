@@ -1,6 +1,6 @@
 //! Parameters that a host sets for its devices.
 
-use std::num::NonZeroU16;
+use std::num::NonZeroU8;
 use std::sync::{Arc, LazyLock};
 
 use ferroce_dcqcn::Rate;
@@ -37,7 +37,7 @@ pub struct HostProfile {
     pub read_bytes: u32,
     /// Packets of a message after which an acknowledgement is requested, besides the last one; as
     /// `log_ack_req_freq` of a card's queue pairs. `None`: a quarter of the window.
-    pub ack_every: Option<NonZeroU16>,
+    pub ack_every: Option<NonZeroU8>,
     /// A full window stays closed until half of it is acknowledged: packets leave in bursts that
     /// one system call takes, and not one or two at a time as acknowledgements arrive.
     pub in_bursts: bool,

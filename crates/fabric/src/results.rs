@@ -28,6 +28,8 @@ pub struct Summary {
     pub events: u64,
     /// Cables crossed by all frames together.
     pub hops: u64,
+    /// What the results rest on that no source documents, one sentence each; empty if no CNP was sent.
+    pub assumptions: Vec<String>,
     /// Each job.
     pub jobs: Vec<Job>,
     /// Totals for the whole fabric.
@@ -276,6 +278,7 @@ impl Results {
         let mut paths = Paths::new(&scenario.topology, scenario.device.mtu);
         let flows = flows_along(simulation, &mut paths);
         let timeouts = timeouts(simulation);
+        let totals = totals(simulation);
         let summary = Summary {
             ferroce_version: env!("CARGO_PKG_VERSION"),
             title: scenario.title.clone(),
@@ -290,8 +293,12 @@ impl Results {
             simulated_ns: simulation.fabric.now().as_nanos(),
             events: simulation.events(),
             hops: simulation.fabric.hops(),
+            assumptions: match totals.cnps {
+                0 => Vec::new(),
+                _ => scenario.assumptions(),
+            },
             jobs: jobs(simulation, &flows, &mut paths),
-            totals: totals(simulation),
+            totals,
             slowdown: slowdown(&flows),
             worst_queue: worst_queue(simulation),
             deadlock: deadlock(simulation),

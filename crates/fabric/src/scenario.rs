@@ -9,6 +9,7 @@
 //! | `names` | hosts and cables by name |
 //! | `topology`, `switches`, `device`, `congestion`, `job`, `fault` | one table of the file each |
 //! | `check` | finds what can never happen, or is certainly fatal |
+//! | `assumptions` | what results rest on that no source documents |
 //! | `load` | whether cables carry the messages that arrive |
 //! | `estimate` | the amount of work of a run |
 //! | `schema` | the JSON Schema |
@@ -31,6 +32,7 @@
 //! assert_eq!(simulation.player.job_outcomes[0].delivered, 3);
 //! ```
 
+mod assumptions;
 mod check;
 mod congestion;
 mod device;

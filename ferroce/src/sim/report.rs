@@ -149,6 +149,9 @@ fn totals(results: &Results) -> String {
             format!("{} at {}", kilobytes(worst.bytes), worst.port),
         );
     }
+    for assumption in &summary.assumptions {
+        line("assumption", assumption.clone());
+    }
     if let Some(ports) = &summary.deadlock {
         let circle = ports.join(", ");
         line("deadlock", format!("{circle} pause each other in a circle"));

@@ -1,6 +1,6 @@
 //! `[device]`.
 
-use std::num::NonZeroU16;
+use std::num::NonZeroU8;
 use std::sync::Arc;
 
 use ferroce_adp::builtin;
@@ -37,7 +37,7 @@ pub struct Device {
     /// The same of one that congestion control limits: what it may send in this time.
     pub paced_window: Span,
     /// Packets of a message after which an acknowledgement is requested; `None` = a quarter of the window.
-    pub ack_every: Option<NonZeroU16>,
+    pub ack_every: Option<NonZeroU8>,
     /// How packets get their priority, and the VLAN of all hosts.
     pub qos: Qos,
     /// Options of congestion control on which sources disagree.
@@ -164,7 +164,7 @@ pub(super) fn read<'t>(
     }
     let window = reader.size(&section, "window", (4096, 1 << 30));
     let paced_window = reader.quantity(&section, "paced_window", &TIME, (1_000, 1_000_000_000));
-    let ack_every = reader.count32(&section, "ack_every", (1, 1 << 15));
+    let ack_every = reader.count8(&section, "ack_every", (1, 255));
     Device {
         settings: Arc::new(Settings::from_parts(parts)),
         policy_name,
@@ -172,7 +172,7 @@ pub(super) fn read<'t>(
         mtu: mtu(reader, &section),
         window_bytes: window.unwrap_or(4 << 20) as u32,
         paced_window: paced_window.map_or(HostProfile::SOCKETS.paced_window, Span::from_nanos),
-        ack_every: ack_every.and_then(|it| NonZeroU16::new(it as u16)),
+        ack_every: ack_every.and_then(NonZeroU8::new),
         qos: Qos {
             trust: trust(reader, &section).unwrap_or_default(),
             vlan: vlan(reader, &section),

@@ -379,7 +379,7 @@ pub(super) const DEVICE: &[Key] = &[
     key(
         "ack_every",
         Takes::Count,
-        "Packets of a message after which an acknowledgement is requested, besides the last one, 1 to 32768; a quarter of the window.",
+        "Packets of a message after which an acknowledgement is requested, besides the last one, 1 to 255; a quarter of the window.",
     ),
     key(
         "ack_dscp",

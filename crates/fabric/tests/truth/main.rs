@@ -5,7 +5,9 @@
 mod arithmetic;
 mod chaos;
 mod dcqcn;
+mod files;
 mod hpcc;
+mod long;
 mod lossless;
 mod max_min;
 mod net;
