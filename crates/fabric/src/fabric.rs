@@ -5,7 +5,7 @@ mod capture;
 
 use std::io;
 
-use ferroce_base::time::Time;
+use ferroce_base::time::{Span, Time};
 use ferroce_dcqcn::Rate;
 use ferroce_device::{
     Attr, Completion, Counter, Data, Event, Hca, Outgoing, Payload, Qos, QpAttr, QpModify, QpState,
@@ -191,6 +191,11 @@ impl Fabric {
     /// Returns a host for calling verbs of its device; call [`Self::kick`] afterwards.
     pub fn host_mut(&mut self, host: u32) -> &mut Host {
         &mut self.hosts[host as usize]
+    }
+
+    /// Returns the latency of its switches; zero if it has none.
+    pub fn switch_latency(&self) -> Span {
+        self.net.switch_latency()
     }
 
     /// Returns the topology.

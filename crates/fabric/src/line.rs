@@ -96,6 +96,8 @@ pub(crate) struct Line {
     /// It may lose packets, or flip bits.
     is_bad: bool,
     delay: Span,
+    /// What a frame takes in addition, which a pause does not: the latency of the switch at the other end.
+    pub(crate) latency: Span,
     /// When the last frame has left.
     pub(crate) free_at: Time,
     /// In the order in which it arrives.
@@ -133,6 +135,7 @@ impl Line {
             cuts_through: false,
             is_bad: false,
             delay,
+            latency: Span::ZERO,
             free_at: Time::ZERO,
             under_way: VecDeque::new(),
             last: Time::ZERO,
@@ -257,6 +260,7 @@ impl Line {
             true => self.transmission(bytes.min(CUT_THROUGH_BYTES)),
             false => takes,
         };
+        let late = late + self.latency;
         self.launch(now.after(until_seen), late, Item::Frame(frame));
         None
     }

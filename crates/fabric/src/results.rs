@@ -275,7 +275,11 @@ impl Results {
     /// The results of a scenario's simulation; `standing` says how it ended.
     #[must_use]
     pub fn new(scenario: &Scenario, simulation: &Simulation, standing: Standing) -> Self {
-        let mut paths = Paths::new(&scenario.topology, scenario.device.mtu);
+        let mut paths = Paths::new(
+            &scenario.topology,
+            scenario.device.mtu,
+            scenario.switch.latency,
+        );
         let flows = flows_along(simulation, &mut paths);
         let timeouts = timeouts(simulation);
         let totals = totals(simulation);
@@ -318,8 +322,9 @@ impl Results {
 /// pairs.
 #[must_use]
 pub fn flows(simulation: &Simulation, mtu: Mtu) -> Vec<Flow> {
-    let topology = simulation.fabric.topology();
-    flows_along(simulation, &mut Paths::new(topology, mtu))
+    let fabric = &simulation.fabric;
+    let mut paths = Paths::new(fabric.topology(), mtu, fabric.switch_latency());
+    flows_along(simulation, &mut paths)
 }
 
 fn flows_along(simulation: &Simulation, paths: &mut Paths<'_>) -> Vec<Flow> {

@@ -27,6 +27,10 @@ impl<P: Parcel> Network<P> {
         let (of_hosts, of_switches) = leaving.split_at(hosts);
         let both = |lines: &Vec<u32>| [lines[0], lines.get(1).copied().unwrap_or(NO_LINE)];
         let host_lines = of_hosts.iter().map(both).collect();
+        for line in of_switches.iter().flatten() {
+            // The way back of the same cable.
+            lines[(line ^ 1) as usize].latency = switch.latency;
+        }
         if switch.cuts_through {
             for leaving in of_switches {
                 allow_cut_through(&mut lines, leaving);

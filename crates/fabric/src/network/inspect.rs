@@ -9,6 +9,12 @@ use crate::switch::{Switch, SwitchCounters};
 use crate::topology::{NodeId, Topology};
 
 impl<P: Parcel> Network<P> {
+    /// The latency of the switches; zero if there are none.
+    pub(crate) fn switch_latency(&self) -> Span {
+        let first = self.switches.first();
+        first.map_or(Span::ZERO, |switch| switch.config.latency)
+    }
+
     /// Returns the topology.
     pub fn topology(&self) -> &Topology {
         &self.topology

@@ -249,6 +249,11 @@ pub(super) const SWITCH: &[Key] = &[
         "Forward what has begun to arrive; false.",
     ),
     key(
+        "latency",
+        Takes::Time,
+        "From the arrival of a frame until it is in its queue; 0.",
+    ),
+    key(
         "routing",
         Takes::Words(ROUTING),
         "Which of the shortest paths; hash: one for each flow; random: any for each packet; adaptive: the port with the shortest queue for packets of devices with adaptive_routing.",
