@@ -252,6 +252,13 @@ impl Fabric {
         self.net.set_rate(cable, rate);
     }
 
+    /// Makes a host take packets no faster than at a rate, or as fast as they arrive again; see
+    /// [`Network::set_intake`].
+    pub fn set_intake(&mut self, host: u32, rate: Option<Rate>) {
+        let (net, mut cards) = self.parts();
+        net.set_intake(&mut cards, host, rate);
+    }
+
     /// Makes a cable lose packets in both directions.
     pub fn set_loss(&mut self, cable: usize, loss: Loss) {
         self.net.set_loss(cable, loss);

@@ -46,6 +46,8 @@ pub struct LineCounters {
     pub flushed: u64,
     /// PFC frames that left.
     pub pauses: u64,
+    /// Frames that a slow host at its other end had no room for. They have arrived.
+    pub refused: u64,
 }
 
 /// How a cable loses packets: it is in one of two states, a better and a worse one (Gilbert and
@@ -124,6 +126,7 @@ struct Rest {
     dropped_down: u64,
     flushed: u64,
     pauses: u64,
+    refused: u64,
 }
 
 impl Line {
@@ -151,6 +154,7 @@ impl Line {
                 dropped_down: 0,
                 flushed: 0,
                 pauses: 0,
+                refused: 0,
             }),
         };
         line.set_rate(Some(rate));
@@ -195,6 +199,11 @@ impl Line {
         self.rest.flushed += frames;
     }
 
+    /// The host at its other end had no room for a frame.
+    pub(crate) fn count_refused(&mut self) {
+        self.rest.refused += 1;
+    }
+
     pub(crate) fn counters(&self) -> LineCounters {
         LineCounters {
             frames: self.frames,
@@ -203,6 +212,7 @@ impl Line {
             dropped_down: self.rest.dropped_down,
             flushed: self.rest.flushed,
             pauses: self.rest.pauses,
+            refused: self.rest.refused,
         }
     }
 

@@ -124,7 +124,7 @@ pub struct Totals {
     pub spurious_counted: u64,
     /// Sequence errors that receivers reported.
     pub sequence_naks: u64,
-    /// Packets lost for lack of room in a switch.
+    /// Packets lost for lack of room in a switch, or in a host that takes them slowly.
     pub dropped_full: u64,
     /// The same for priorities that are paused: their headroom is too small.
     pub dropped_lossless: u64,
@@ -474,6 +474,7 @@ fn totals(simulation: &Simulation) -> Totals {
             totals.lost += counters.lost;
             totals.lost_down += counters.dropped_down;
             totals.pauses += counters.pauses;
+            totals.dropped_full += counters.refused;
         }
     }
     totals

@@ -223,3 +223,30 @@ fn the_latency_of_switches_adds_up() {
     };
     assert_eq!(took("600ns") - took("0"), 4 * 600);
 }
+
+/// A host that takes 20 Gb/s of 100: its sender is paused, and what passes has that rate.
+#[test]
+fn a_slow_receiver_pauses_its_switch() {
+    let run = |pfc: &str| {
+        let text = format!(
+            "[topology]\nkind = 'star'\nhosts = 2\n[switch]\n{pfc}\n[device]\ndcqcn = {{ enabled = false }}\n\
+             [[job]]\nworkload = 'incast'\nbytes = '8MiB'\n\
+             [[fault]]\nkind = 'slow-receiver'\nhost = 0\nrate = '20Gbit'\nfor = '2ms'\n"
+        );
+        let (_, results) = play(&parse(&text).unwrap(), |simulation| {
+            simulation.fabric.audit()
+        });
+        (results.flows[0].fct_ns.unwrap(), results.summary.totals)
+    };
+    let (took, totals) = run("pfc = { priorities = [3] }");
+    assert_eq!((totals.dropped_full, totals.retransmitted), (0, 0));
+    assert!(totals.pauses > 10, "{totals:?}");
+    // 5 MB in 2 ms, and the rest at the cable's rate.
+    let expected = 2_000_000 + (8 * 1_048_576 - 5_000_000) * 8 / 100;
+    assert!(
+        took.abs_diff(expected) < 100_000,
+        "{took} ns, not {expected}"
+    );
+    let (_, totals) = run("");
+    assert!(totals.dropped_full > 0 && totals.pauses == 0, "{totals:?}");
+}

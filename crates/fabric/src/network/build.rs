@@ -1,5 +1,7 @@
 //! Parts and initial state of a network.
 
+use std::collections::BTreeMap;
+
 use ferroce_base::random::mix;
 use ferroce_base::time::{Span, Time};
 
@@ -36,6 +38,7 @@ impl<P: Parcel> Network<P> {
                 allow_cut_through(&mut lines, leaving);
             }
         }
+        let lossless = switch.lossless;
         let switches = (0..).zip(of_switches).map(|(number, leaving)| {
             let own = mix(mix(seed, 1), number);
             Switch::new(leaving.iter().copied(), switch.clone(), own)
@@ -48,6 +51,8 @@ impl<P: Parcel> Network<P> {
             switches: switches.collect(),
             lines,
             host_lines,
+            intakes: BTreeMap::new(),
+            lossless,
             packets: Packets::default(),
             routes: Routes::new(&topology, |_| true),
             is_up: vec![true; topology.cables.len()],

@@ -3,7 +3,7 @@
 use ferroce_dcqcn::Rate;
 
 use super::build::allow_cut_through;
-use super::{Network, Stations, link_at};
+use super::{Network, Stations, link_at, links};
 use crate::frame::Parcel;
 use crate::line::{Loss, Way};
 use crate::topology::NodeId;
@@ -55,10 +55,15 @@ impl<P: Parcel> Network<P> {
         self.serve(switch, port);
     }
 
-    /// Priorities that a port wants no frames of; a host's takes all.
+    /// Priorities that a port wants no frames of; a host's takes all, unless it is slow.
     fn pausing(&self, (node, port): (u32, u16)) -> u8 {
         match self.topology.is_host(NodeId(node)) {
-            true => 0,
+            true => {
+                let mut links = links(self.host_lines[node as usize]);
+                let leaving = links.find(|(link, _)| *link == link_at(port));
+                let intake = leaving.and_then(|(_, line)| self.intakes.get(&(line ^ 1)));
+                intake.map_or(0, |it| it.pausing)
+            }
             false => {
                 let switch = &self.switches[self.switch_index(NodeId(node))];
                 switch.ports[usize::from(port)].pausing

@@ -3,6 +3,7 @@
 use ferroce_base::time::Span;
 
 use super::Network;
+use super::intake::Intake;
 use crate::frame::{Frame, Parcel};
 use crate::line::{Line, LineCounters};
 use crate::switch::{Switch, SwitchCounters};
@@ -52,10 +53,11 @@ impl<P: Parcel> Network<P> {
     /// Panics if something is wrong.
     pub fn audit(&self) {
         let in_lines: u64 = self.lines.iter().map(Line::frames).sum();
+        let in_hosts: usize = self.intakes.values().map(|it| it.waiting().count()).sum();
         let in_switches: u64 = self.switches.iter().map(Switch::frames).sum();
         assert_eq!(
             self.packets.len() as u64,
-            in_lines + in_switches,
+            in_lines + in_switches + in_hosts as u64,
             "packets under way"
         );
         let arrived: u64 = self.lines.iter().map(Line::arrived).sum();
@@ -85,9 +87,14 @@ impl<P: Parcel> Network<P> {
         frames.map(|frame| (frame, self.packets.get(frame.packet)))
     }
 
-    /// Returns the packets that wait in switches.
+    /// Returns the packets that wait in switches, and in hosts that take them slowly.
     pub fn waiting(&self) -> impl Iterator<Item = (&Frame, &P)> {
-        let frames = self.switches.iter().flat_map(Switch::waiting);
+        let in_hosts = self.intakes.values().flat_map(Intake::waiting);
+        let frames = self
+            .switches
+            .iter()
+            .flat_map(Switch::waiting)
+            .chain(in_hosts);
         frames.map(|frame| (frame, self.packets.get(frame.packet)))
     }
 

@@ -106,6 +106,7 @@ words! {
         Corruption = "corruption",
         Rate = "rate",
         SilentHost = "silent-host",
+        SlowReceiver = "slow-receiver",
         NicReset = "nic-reset",
         SwitchReboot = "switch-reboot",
     }
@@ -529,7 +530,11 @@ pub(super) const FAULT: &[Key] = &[
         Takes::Links,
         "Which cables: \"leaf0-spine1\", \"h3\" for a host's, \"all\", \"hosts\" or \"fabric\"; a list of them.",
     ),
-    key("host", Takes::Host, "silent-host, nic-reset: which host."),
+    key(
+        "host",
+        Takes::Host,
+        "silent-host, slow-receiver, nic-reset: which host.",
+    ),
     key("switch", Takes::Text, "switch-reboot: which switch."),
     key("at", Takes::Time, "When it begins; 0."),
     key(
@@ -568,7 +573,11 @@ pub(super) const FAULT: &[Key] = &[
         Takes::Count,
         "burst-loss: packets between bursts, on average.",
     ),
-    key("rate", Takes::Rate, "rate: that of the degraded cable."),
+    key(
+        "rate",
+        Takes::Rate,
+        "rate: that of the degraded cable. slow-receiver: at which the host takes packets; it pauses lossless priorities when 256KiB wait, and drops what exceeds 512KiB.",
+    ),
 ];
 
 pub(super) const RECORD: &[Key] = &[
