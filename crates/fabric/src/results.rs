@@ -299,7 +299,11 @@ impl Results {
             hops: simulation.fabric.hops(),
             assumptions: match totals.cnps {
                 0 => Vec::new(),
-                _ => scenario.assumptions(),
+                _ => scenario
+                    .assumptions()
+                    .into_iter()
+                    .map(|it| it.text)
+                    .collect(),
             },
             jobs: jobs(simulation, &flows, &mut paths),
             totals,

@@ -178,7 +178,9 @@ impl Scenario {
     /// The line on which a key stands, by its path: `job[0].timeout`; else that of its table.
     fn line(&self, path: &str) -> Option<usize> {
         let parent = || self.lines.get(path.rsplit_once('.')?.0);
-        self.lines.get(path).or_else(parent).copied()
+        let line = self.lines.get(path).or_else(parent).copied();
+        // What is not of the file has none.
+        line.filter(|line| *line > 0)
     }
 }
 

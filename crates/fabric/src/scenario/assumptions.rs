@@ -5,22 +5,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use ferroce_base::time::Span;
 use ferroce_dcqcn::Param;
 
-use super::Scenario;
+use super::{Finding, Scenario};
 
 /// Two senders to a host get along with either scope of the interval between CNPs.
 const SENDERS_MIN: usize = 3;
 
 impl Scenario {
-    /// Returns what the results rest on if switches mark packets, one sentence each: the behaviour of cards
-    /// that no source documents and that the scenario does not state.
+    /// Returns what the results rest on if switches mark packets, one sentence each with the line that could
+    /// say otherwise: the behaviour of cards that no source documents and that the scenario does not state.
     ///
     /// The scope of the interval between CNPs is one. mlxconfig calls it the time between CNPs "sent from
     /// the port" and leaves the device's default of `ROCE_CC_CNP_MODERATION` open. Lumina's checker of
     /// captures (SIGCOMM 2023) tests for three scopes, because generations of cards differ. With an interval
     /// of the port, each of N flows to a host gets an N-th of the CNPs.
     #[must_use]
-    pub fn assumptions(&self) -> Vec<String> {
-        self.cnp_scope().into_iter().collect()
+    pub fn assumptions(&self) -> Vec<Finding> {
+        let line = self.line("device.dcqcn");
+        let found = self.cnp_scope().map(|text| Finding { line, text });
+        found.into_iter().collect()
     }
 
     fn cnp_scope(&self) -> Option<String> {

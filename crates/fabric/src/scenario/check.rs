@@ -48,10 +48,6 @@ impl Scenario {
             self.check_buffer(&mut say);
             self.check_routing(&mut say);
         }
-        for assumption in self.assumptions() {
-            let text = format!("the result may rest on an assumption: {assumption}");
-            say("device.dcqcn", text);
-        }
         self.check_pieces(&mut say);
         self.check_size(&mut say);
         findings.sort_by_key(|finding| finding.line);

@@ -43,28 +43,48 @@ impl Slowdowns {
     }
 }
 
-/// A run of a list by the simulator: a column of its file.
+/// A way to run the lists.
 #[derive(Clone, Copy)]
-enum Theirs {
-    /// Acknowledgements wait in the data's queues.
-    Shared,
-    /// The same with another seed.
-    Again(usize),
-    /// Acknowledgements go before data.
-    Prioritised,
+struct Variant {
+    /// The column of the simulator's run in the file of a list.
+    column: usize,
+    /// What differs in the scenario.
+    values: &'static [(&'static str, &'static str)],
 }
 
+/// Acknowledgements wait in the data's queues.
+const SHARED: Variant = Variant {
+    column: 0,
+    values: &[],
+};
+
+/// Acknowledgements go before data.
+const PRIORITISED: Variant = Variant {
+    column: 1,
+    values: &[("device.ack_dscp", "48"), ("device.dcqcn.cnp_dscp", "48")],
+};
+
+/// A queue pair has 52 packets in flight at most, of which a round trip at full rate takes as many.
+const FIXED_WINDOW: Variant = Variant {
+    column: 2,
+    values: &[("device.window", "52KiB")],
+};
+
+/// And fewer in proportion to its rate.
+const VARIABLE_WINDOW: Variant = Variant {
+    column: 3,
+    values: &[
+        ("device.window", "52KiB"),
+        ("device.paced_window", "4160ns"),
+    ],
+};
+
 /// What the simulator made of a list: below the flows, the file has a line of completion times for each, in ns.
-fn theirs(list: &str, run: Theirs) -> Slowdowns {
+fn theirs(list: &str, column: usize) -> Slowdowns {
     let text = file(&format!("{list}.txt")).unwrap();
     let mut lines = text.lines();
     let count: usize = lines.next().unwrap().parse().unwrap();
     let flows: Vec<&str> = lines.by_ref().take(count).collect();
-    let column = match run {
-        Theirs::Shared => 0,
-        Theirs::Again(column) => column,
-        Theirs::Prioritised => 1,
-    };
     let slowdown = |(flow, took): (&&str, &str)| {
         let number = |line: &str, place| -> u64 {
             let word = line.split(' ').nth(place);
@@ -95,13 +115,10 @@ fn round_trip(rate: Rate) -> Span {
     Span::from_micros(4) + serialization(1_000, rate).times(2)
 }
 
-fn ours(list: &str, seed: usize, prioritised: bool) -> Slowdowns {
-    let name = format!("{list}.txt");
-    let seed = seed.to_string();
-    let mut values = vec![("job.file", name.as_str()), ("seed", &seed)];
-    if prioritised {
-        values.extend([("device.ack_dscp", "48"), ("device.dcqcn.cnp_dscp", "48")]);
-    }
+fn ours(list: &str, seed: usize, variant: Variant) -> Slowdowns {
+    let (name, seed) = (format!("{list}.txt"), seed.to_string());
+    let own = [("job.file", name.as_str()), ("seed", seed.as_str())];
+    let values = [&own[..], variant.values].concat();
     let scenario = scenario("hpcc-flows", &values);
     let (rate, (_, results)) = (scenario.topology.cables[0].rate, run(&scenario));
     let slowdown = |it: &Flow| {
@@ -120,30 +137,33 @@ struct Compared {
 }
 
 impl Compared {
-    fn new(name: String, runs: &[(String, usize, Theirs)]) -> Self {
+    /// Compares the runs of lists with these seeds; another seed of the simulator is in another column.
+    fn new(name: String, runs: &[(String, usize, Variant)]) -> Self {
         let mut it = Self {
             name,
             theirs: Slowdowns(Vec::new()),
             ours: Slowdowns(Vec::new()),
         };
-        for (list, seed, run) in runs {
-            let is_prioritised = matches!(run, Theirs::Prioritised);
-            it.theirs.0.extend(theirs(list, *run).0);
-            it.ours.0.extend(ours(list, *seed, is_prioritised).0);
+        for (list, seed, variant) in runs {
+            it.theirs.0.extend(theirs(list, variant.column).0);
+            it.ours.0.extend(ours(list, *seed, *variant).0);
         }
         assert_eq!(it.theirs.0.len(), it.ours.0.len());
         it
     }
 
     /// Three lists, each run once.
-    fn web_search(load: u32, run: Theirs) -> Self {
-        let runs = [1, 2, 3].map(|list| (format!("websearch{load}_{list}"), 1, run));
+    fn web_search(load: u32, variant: Variant) -> Self {
+        let runs = [1, 2, 3].map(|list| (format!("websearch{load}_{list}"), 1, variant));
         Self::new(format!("WebSearch {load} %"), &runs)
     }
 
     /// One list, run with three seeds.
     fn hadoop(load: u32) -> Self {
-        let runs = [1, 2, 3].map(|seed| (format!("fbhdp{load}"), seed, Theirs::Again(seed - 1)));
+        let runs = [0, 1, 2].map(|column| {
+            let variant = Variant { column, ..SHARED };
+            (format!("fbhdp{load}"), column + 1, variant)
+        });
         Self::new(format!("Hadoop {load} %"), &runs)
     }
 
@@ -193,7 +213,7 @@ const PERCENTILES: &str = "| list | flows | p50 | Ferroce | p95 | Ferroce | p99 
 #[test]
 fn slowdowns_match_at_all_loads() {
     let loads = [30, 50, 70];
-    let web_search = loads.map(|load| Compared::web_search(load, Theirs::Shared));
+    let web_search = loads.map(|load| Compared::web_search(load, SHARED));
     let all: Vec<_> = web_search
         .into_iter()
         .chain(loads.map(Compared::hadoop))
@@ -217,7 +237,7 @@ fn slowdowns_match_at_all_loads() {
 
 #[test]
 fn slowdowns_match_with_acknowledgements_first() {
-    let all = [30, 50, 70].map(|load| Compared::web_search(load, Theirs::Prioritised));
+    let all = [30, 50, 70].map(|load| Compared::web_search(load, PRIORITISED));
     let rows = all.each_ref().map(|it| it.rows()[0].clone());
     rows.iter().for_each(|row| print!("{row}"));
     for (it, p99) in all.iter().zip([0.15, 0.1, 0.1]) {
@@ -225,6 +245,22 @@ fn slowdowns_match_with_acknowledgements_first() {
     }
     let header = PERCENTILES.replacen("list", "acknowledgements first", 1);
     publish(&header, &rows);
+}
+
+/// The simulator's options HAS_WIN and VAR_WIN, for one list.
+#[test]
+fn slowdowns_match_with_windows() {
+    let variants = [("fixed", FIXED_WINDOW), ("with the rate", VARIABLE_WINDOW)];
+    let all = variants.map(|(name, variant)| {
+        let runs = [1, 2, 3].map(|seed| ("websearch50_1".to_owned(), seed, variant));
+        Compared::new(name.to_owned(), &runs)
+    });
+    let rows = all.each_ref().map(|it| it.rows()[0].clone());
+    rows.iter().for_each(|row| print!("{row}"));
+    for it in &all {
+        it.check([0.05, 0.1, 0.1], 0.15);
+    }
+    publish(&PERCENTILES.replacen("list", "window", 1), &rows);
 }
 
 /// Mean queues of the simulator in the second half of 50 ms, KB: means of four runs.
