@@ -101,10 +101,7 @@ impl Scheduler {
                 false => 0,
             };
             entry.ready = Some(queue);
-            match self.port.has_priorities() && entry.qp.has_answers() {
-                true => self.port.push_front(queue, index),
-                false => self.port.push(queue, index),
-            }
+            self.port.push(queue, index);
         }
     }
 

@@ -149,12 +149,6 @@ impl Port {
         self.ready.at_mut(queue).push_back(index);
     }
 
-    /// Lets a queue pair go next.
-    pub(crate) fn push_front(&mut self, queue: u8, index: u32) {
-        self.ready.waiting |= 1 << queue;
-        self.ready.at_mut(queue).push_front(index);
-    }
-
     #[inline]
     pub(crate) fn pop(&mut self, queue: u8) {
         let waiting = self.ready.at_mut(queue);
