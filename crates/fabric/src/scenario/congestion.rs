@@ -5,7 +5,7 @@ use ferroce_dcqcn::presets::{FIRMWARE, PRESETS, Preset};
 use ferroce_dcqcn::{Param, Params, QUESTIONS, Switches};
 use toml::de::DeValue;
 
-/// Keys besides the parameters, which go by any of their names.
+/// Keys besides the parameters; these have several names each.
 const OTHERS: [&str; 3] = ["preset", "enabled", "algorithm"];
 
 /// The parameters and the algorithm.
