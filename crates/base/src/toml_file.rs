@@ -171,6 +171,19 @@ impl<'t> Reader<'t> {
 
     /// A table below another one.
     pub fn section(&mut self, parent: &Section<'t>, name: &str, keys: &[impl Key]) -> Section<'t> {
+        let section = self.open_section(parent, name, keys);
+        self.check_keys(&section);
+        section
+    }
+
+    /// A table below another one that may have other keys than these: the caller reads its
+    /// [entries](Self::entries).
+    pub fn open_section(
+        &mut self,
+        parent: &Section<'t>,
+        name: &str,
+        keys: &[impl Key],
+    ) -> Section<'t> {
         let mut section = Section {
             path: format!("{}{name}.", parent.path),
             line: parent.line,
@@ -185,8 +198,20 @@ impl<'t> Reader<'t> {
             DeValue::Table(table) => section.table = Some(table),
             _ => self.wrong_type(parent, name, "a table", value),
         }
-        self.check_keys(&section);
         section
+    }
+
+    /// The keys of a table and their values. Their lines are remembered.
+    pub fn entries(&mut self, section: &Section<'t>) -> Vec<(&'t str, &'t Value<'t>)> {
+        let entries = section.table.into_iter().flatten();
+        let entries: Vec<_> = entries
+            .map(|(name, value)| (name.get_ref().as_ref(), value))
+            .collect();
+        for (name, value) in &entries {
+            let path = format!("{}{name}", section.path);
+            self.lines.insert(path, self.line_of(value));
+        }
+        entries
     }
 
     /// The tables of an array of them: `[[job]]`.

@@ -56,6 +56,6 @@ pub use params::{ParamError, Params};
 pub use rate::Rate;
 pub use switches::{
     AlphaPrecision, AlphaWeight, ByteResetUnit, FirstCnp, FullRate, HyperIncrease, MinDecFac,
-    StageComparison, Switches, Tie,
+    QUESTIONS, Question, StageComparison, SwitchError, Switches, Tie,
 };
 pub use target::Target;

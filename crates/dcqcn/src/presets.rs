@@ -5,8 +5,10 @@ use crate::param::Param;
 use crate::params::Params;
 use crate::rate::Rate;
 use crate::rp::PaperParams;
+use crate::switches::{AlphaPrecision, FirstCnp, FullRate, HyperIncrease, Switches, Tie};
 
-/// A published set of an adapter's parameters, as differences from the firmware's defaults.
+/// A published set of an adapter's parameters, as differences from the firmware's defaults, and the
+/// algorithm that they were published for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Preset {
     /// Its name.
@@ -14,6 +16,7 @@ pub struct Preset {
     /// Where it was published, and its purpose.
     pub source: &'static str,
     changes: &'static [(Param, u32)],
+    switches: Switches,
 }
 
 /// All of them.
@@ -24,6 +27,7 @@ pub const FIRMWARE: Preset = Preset {
     name: "firmware",
     source: "NVIDIA, DCQCN CC parameters",
     changes: &[],
+    switches: Switches::FIRMWARE,
 };
 
 /// The paper's algorithm, as far as an adapter's parameters allow: its byte counter counts at most
@@ -44,6 +48,13 @@ pub const PAPER: Preset = Preset {
         (Param::CnpModeration, 2),
         (Param::MinTimeBetweenCnps, 50),
     ],
+    switches: Switches {
+        tie: Tie::CutFirst,
+        first_cnp: FirstCnp::CutsAtOnce,
+        alpha_precision: AlphaPrecision::Bits26,
+        full_rate: FullRate::Keeps,
+        ..Switches::FIRMWARE
+    },
 };
 
 /// The "Mellanox version" of HPCC's simulator at 100 Gb/s. It has no byte counter, and its CNPs are
@@ -60,6 +71,12 @@ pub const HPCC: Preset = Preset {
         (Param::CnpModeration, 2),
         (Param::MinTimeBetweenCnps, 0),
     ],
+    switches: Switches {
+        hyper_increase: HyperIncrease::AfterOneStep,
+        alpha_precision: AlphaPrecision::Bits26,
+        full_rate: FullRate::Keeps,
+        ..Switches::FIRMWARE
+    },
 };
 
 /// Values within the ranges that raised the bandwidth of collectives on 400 Gb/s adapters: interval
@@ -75,6 +92,7 @@ pub const BARRE: Preset = Preset {
         (Param::AiRate, 14),
         (Param::TimeReset, 60),
     ],
+    switches: Switches::FIRMWARE,
 };
 
 /// For long round trips.
@@ -82,6 +100,7 @@ pub const WAN: Preset = Preset {
     name: "wan",
     source: "GWDG, tuning of RoCE over long distances",
     changes: &[(Param::ClampTgtRate, 1), (Param::TimeReset, 7_000)],
+    switches: Switches::FIRMWARE,
 };
 
 impl Preset {
@@ -95,6 +114,12 @@ impl Preset {
     #[must_use]
     pub const fn changes(&self) -> &'static [(Param, u32)] {
         self.changes
+    }
+
+    /// Returns the algorithm that the set was published for.
+    #[must_use]
+    pub const fn switches(&self) -> Switches {
+        self.switches
     }
 
     /// Returns the whole set.
@@ -123,7 +148,7 @@ pub const PAPER_SIMULATOR: PaperParams = PaperParams {
     hyper: Rate::from_mbps(200),
     min_rate: Rate::from_mbps(100),
     stage_comparison: crate::StageComparison::AfterEventBelow,
-    hyper_increase: crate::HyperIncrease::Growing,
+    hyper_increase: HyperIncrease::Growing,
 };
 
 /// Marking in the paper, for 40 Gb/s: 5 KB, 200 KB, 1 %.

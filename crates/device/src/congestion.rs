@@ -93,6 +93,11 @@ impl Congestion {
         self.burst_bytes = burst_bytes;
     }
 
+    /// How packets get their priority, and the VLAN of the port.
+    pub(crate) fn qos(&self) -> Qos {
+        self.qos
+    }
+
     /// One bit for each priority whose queue pairs react to CNPs.
     pub(crate) fn enabled(&self) -> u8 {
         self.enabled

@@ -1,5 +1,6 @@
 //! Parameters that a host sets for its devices.
 
+use std::num::NonZeroU8;
 use std::sync::{Arc, LazyLock};
 
 use ferroce_dcqcn::Rate;
@@ -34,6 +35,9 @@ pub struct HostProfile {
     pub path_packets: u16,
     /// Maximum bytes of responses that one READ request asks for.
     pub read_bytes: u32,
+    /// Packets of a message after which an acknowledgement is requested, besides the last one; as
+    /// `log_ack_req_freq` of a card's queue pairs. `None`: a quarter of the window.
+    pub ack_every: Option<NonZeroU8>,
     /// A full window stays closed until half of it is acknowledged: packets leave in bursts that
     /// one system call takes, and not one or two at a time as acknowledgements arrive.
     pub in_bursts: bool,
@@ -62,6 +66,7 @@ impl HostProfile {
         // in one call the shorter its pieces are; longer ones overrun the receive buffer where many
         // queue pairs read at once.
         read_bytes: 128 << 10,
+        ack_every: None,
         in_bursts: true,
         // The kernel would deliver them to its own addresses.
         loses_without_carrier: true,

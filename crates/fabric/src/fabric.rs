@@ -300,6 +300,12 @@ impl Fabric {
         self.part_mut(host).host_mut(host)
     }
 
+    /// Returns the latency of its switches; zero if it has none.
+    pub fn switch_latency(&self) -> Span {
+        let mut nets = self.parts.iter().map(|part| &part.net);
+        nets.find_map(Network::switch_latency).unwrap_or_default()
+    }
+
     /// Returns the topology.
     pub fn topology(&self) -> &Topology {
         &self.topology

@@ -45,6 +45,8 @@ pub struct LineCounters {
     pub flushed: u64,
     /// PFC frames that left.
     pub pauses: u64,
+    /// Frames that a slow host at its other end had no room for. They have arrived.
+    pub refused: u64,
 }
 
 /// How a cable loses packets: it is in one of two states, a better and a worse one (Gilbert and
@@ -97,6 +99,8 @@ pub(crate) struct Line {
     /// Its other end is in another part of the network.
     pub(crate) leads_out: bool,
     delay: Span,
+    /// What a frame takes in addition, which a pause does not: the latency of the switch at the other end.
+    pub(crate) latency: Span,
     /// When the last frame has left.
     pub(crate) free_at: Time,
     /// In the order in which it arrives.
@@ -123,6 +127,7 @@ struct Rest {
     dropped_down: u64,
     flushed: u64,
     pauses: u64,
+    refused: u64,
 }
 
 impl Line {
@@ -135,6 +140,7 @@ impl Line {
             is_bad: false,
             leads_out: false,
             delay,
+            latency: Span::ZERO,
             free_at: Time::ZERO,
             under_way: VecDeque::new(),
             last: Time::ZERO,
@@ -150,6 +156,7 @@ impl Line {
                 dropped_down: 0,
                 flushed: 0,
                 pauses: 0,
+                refused: 0,
             }),
         };
         line.set_rate(Some(rate));
@@ -194,6 +201,11 @@ impl Line {
         self.rest.flushed += frames;
     }
 
+    /// The host at its other end had no room for a frame.
+    pub(crate) fn count_refused(&mut self) {
+        self.rest.refused += 1;
+    }
+
     pub(crate) fn counters(&self) -> LineCounters {
         LineCounters {
             frames: self.frames,
@@ -202,6 +214,7 @@ impl Line {
             dropped_down: self.rest.dropped_down,
             flushed: self.rest.flushed,
             pauses: self.rest.pauses,
+            refused: self.rest.refused,
         }
     }
 
@@ -259,6 +272,7 @@ impl Line {
             true => self.transmission(bytes.min(CUT_THROUGH_BYTES)),
             false => takes,
         };
+        let late = late + self.latency;
         self.launch(now.after(until_seen), late, Item::Frame(frame));
         true
     }

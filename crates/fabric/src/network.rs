@@ -5,9 +5,11 @@ mod build;
 mod cables;
 mod deadlock;
 mod inspect;
+mod intake;
 mod watch;
 mod watchdog;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -18,6 +20,7 @@ use self::border::Border;
 pub(crate) use self::cables::update_cut_through;
 pub(crate) use self::deadlock::deadlock;
 pub(crate) use self::inspect::audit;
+use self::intake::Intake;
 pub(crate) use self::watch::Passed;
 use self::watch::Watch;
 use crate::events::EventQueue;
@@ -99,7 +102,7 @@ pub struct Network<P> {
     pub(crate) watch: Watch<P>,
     now: Time,
     /// Those of the hosts, then those of the ports that lines leave by, then those of the lines' ends, then that of
-    /// the watchdog.
+    /// the watchdog. At a host, a port's is that of its [`Intake`].
     events: EventQueue,
     switches: Vec<Switch>,
     watchdog: Option<Watchdog>,
@@ -108,6 +111,10 @@ pub struct Network<P> {
     /// The lines that leave each host, by the numbers of its links; [`NO_LINE`] in place of the second
     /// if it has one.
     host_lines: Vec<[u32; 2]>,
+    /// Of lines to hosts that take packets slowly.
+    intakes: BTreeMap<u32, Intake>,
+    /// Priorities that switches pause, and such hosts as well; a bit each.
+    lossless: u8,
     packets: Packets<P>,
     pub(crate) border: Border<P>,
     pub(crate) routes: Arc<Routes>,
@@ -151,7 +158,11 @@ impl<P: Parcel> Network<P> {
                 ends.expire(self.now, source);
                 self.kick(ends, source);
             } else if source < hosts + lines {
-                self.depart(source - hosts);
+                let line = source - hosts;
+                match self.intakes.contains_key(&(line ^ 1)) {
+                    true => _ = self.take_waiting(ends, line ^ 1),
+                    false => self.depart(line),
+                }
             } else if source < hosts + 2 * lines {
                 self.arrive(ends, source - hosts - lines);
             } else {
@@ -376,6 +387,9 @@ impl<P: Parcel> Network<P> {
         match item {
             Some(Item::Frame(frame)) if is_host => {
                 self.hops += 1;
+                if self.intakes.contains_key(&line) {
+                    return self.keep_for_host(line, frame);
+                }
                 ends.receive(self.now, node, &frame, self.packets.get(frame.packet));
                 self.packets.give_back(frame.packet);
                 // What comes at the same moment comes in one batch.

@@ -41,6 +41,8 @@ pub struct Summary {
     pub events: u64,
     /// Cables crossed by all frames together.
     pub hops: u64,
+    /// What the results rest on that no source documents, one sentence each; empty if no CNP was sent.
+    pub assumptions: Vec<String>,
     /// Each job.
     pub jobs: Vec<Job>,
     /// Totals for the whole fabric.
@@ -142,7 +144,7 @@ pub struct Totals {
     pub spurious_counted: u64,
     /// Sequence errors that receivers reported.
     pub sequence_naks: u64,
-    /// Packets lost for lack of room in a switch.
+    /// Packets lost for lack of room in a switch, or in a host that takes them slowly.
     pub dropped_full: u64,
     /// The same for priorities that are paused: their headroom is too small.
     pub dropped_lossless: u64,
@@ -321,13 +323,18 @@ impl Results {
     /// The results of a scenario's simulation; `standing` says how it ended.
     #[must_use]
     pub fn new(scenario: &Scenario, simulation: &Simulation, standing: Standing) -> Self {
-        let mut paths = Paths::new(&scenario.topology, scenario.device.mtu);
+        let mut paths = Paths::new(
+            &scenario.topology,
+            scenario.device.mtu,
+            scenario.switch.latency,
+        );
         let flows = flows_along(simulation, &mut paths);
         let timeouts = timeouts(simulation);
         let qps = qps(simulation);
         let taken = PathsTaken::of(scenario, simulation);
         let spreads = collisions::of_jobs(scenario, simulation, &taken);
         let links = links::all(scenario, simulation, &qps, &taken);
+        let totals = totals(simulation);
         let summary = Summary {
             ferroce_version: env!("CARGO_PKG_VERSION").to_owned(),
             title: scenario.title.clone(),
@@ -342,8 +349,16 @@ impl Results {
             simulated_ns: simulation.fabric.now().as_nanos(),
             events: simulation.events(),
             hops: simulation.fabric.hops(),
+            assumptions: match totals.cnps {
+                0 => Vec::new(),
+                _ => scenario
+                    .assumptions()
+                    .into_iter()
+                    .map(|it| it.text)
+                    .collect(),
+            },
             jobs: jobs(simulation, &flows, &mut paths, spreads),
-            totals: totals(simulation),
+            totals,
             slowdown: slowdown(&flows),
             worst_queue: worst_queue(simulation),
             busiest_links: links::busiest(&scenario.topology, &links, &qps),
@@ -367,8 +382,9 @@ impl Results {
 /// pairs.
 #[must_use]
 pub fn flows(simulation: &Simulation, mtu: Mtu) -> Vec<Flow> {
-    let topology = simulation.fabric.topology();
-    flows_along(simulation, &mut Paths::new(topology, mtu))
+    let fabric = &simulation.fabric;
+    let mut paths = Paths::new(fabric.topology(), mtu, fabric.switch_latency());
+    flows_along(simulation, &mut paths)
 }
 
 fn flows_along(simulation: &Simulation, paths: &mut Paths<'_>) -> Vec<Flow> {
@@ -517,6 +533,7 @@ fn totals(simulation: &Simulation) -> Totals {
             totals.lost += counters.lost;
             totals.lost_down += counters.dropped_down;
             totals.pauses += counters.pauses;
+            totals.dropped_full += counters.refused;
         }
     }
     totals

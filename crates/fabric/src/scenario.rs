@@ -8,8 +8,9 @@
 //! | `keys` | the table of all keys |
 //! | `names` | hosts and cables by name |
 //! | `survey` | topologies from what tools write about a fabric |
-//! | `topology`, `switches`, `device`, `job`, `fault` | one table of the file each |
+//! | `topology`, `switches`, `device`, `congestion`, `job`, `fault` | one table of the file each |
 //! | `check` | finds what can never happen, or is certainly fatal |
+//! | `assumptions` | what results rest on that no source documents |
 //! | `load` | whether cables carry the messages that arrive |
 //! | `estimate` | the amount of work of a run |
 //! | `draft` | new scenarios of a cluster's size |
@@ -33,7 +34,9 @@
 //! assert_eq!(simulation.player.job_outcomes[0].delivered, 3);
 //! ```
 
+mod assumptions;
 mod check;
+mod congestion;
 mod device;
 mod draft;
 mod estimate;
@@ -182,7 +185,9 @@ impl Scenario {
     /// The line on which a key stands, by its path: `job[0].timeout`; else that of its table.
     fn line(&self, path: &str) -> Option<usize> {
         let parent = || self.lines.get(path.rsplit_once('.')?.0);
-        self.lines.get(path).or_else(parent).copied()
+        let line = self.lines.get(path).or_else(parent).copied();
+        // What is not of the file has none.
+        line.filter(|line| *line > 0)
     }
 }
 

@@ -31,6 +31,8 @@ pub enum Fault {
     Silent(u32),
     /// A silent host is there again.
     Heard(u32),
+    /// A host takes packets no faster than at this rate, or again as fast as they arrive.
+    Intake(u32, Option<Rate>),
     /// A host's device is reset: all its queue pairs are gone.
     NicReset(u32),
 }
@@ -231,6 +233,7 @@ impl Simulation {
                 Fault::Corruption(cable, share) => fabric.set_corruption(cable, share),
                 Fault::Silent(host) => fabric.set_silent(host, true),
                 Fault::Heard(host) => fabric.set_silent(host, false),
+                Fault::Intake(host, rate) => fabric.set_intake(host, rate),
                 Fault::NicReset(host) => fabric.reset_nic(host),
             }
         }

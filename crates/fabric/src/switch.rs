@@ -4,6 +4,7 @@ pub(crate) mod watchdog;
 
 use std::collections::VecDeque;
 
+use ferroce_base::time::Span;
 use ferroce_dcqcn::CongestionPoint;
 use ferroce_device::Trust;
 use rand::{Rng, SeedableRng};
@@ -45,6 +46,8 @@ pub struct SwitchConfig {
     pub cuts_through: bool,
     /// How it chooses between the shortest paths to a destination.
     pub routing: Routing,
+    /// From the arrival of a frame until it is in its queue; pauses act at once.
+    pub latency: Span,
 }
 
 /// How a switch chooses between the shortest paths to a destination.
@@ -86,6 +89,7 @@ impl Default for SwitchConfig {
             schedule: Schedule::Strict,
             cuts_through: false,
             routing: Routing::Hash,
+            latency: Span::ZERO,
         }
     }
 }

@@ -1,5 +1,7 @@
 //! The parameters of a queue pair, and how much its device lets it have in flight.
 
+use std::num::NonZeroU8;
+
 use ferroce_wire::Qpn;
 
 use crate::attr::Mtu;
@@ -64,6 +66,9 @@ pub struct QpConfig {
     /// Maximum bytes of responses that one READ request asks for. A long READ is split into several
     /// such requests.
     pub read_bytes: u32,
+    /// Packets of a message after which the requester asks for an acknowledgement, besides the last one.
+    /// `None`: a quarter of the window, at least two.
+    pub ack_every: Option<NonZeroU8>,
     /// A full window stays closed until half of it is acknowledged, so that packets leave in bursts
     /// and not one or two at a time as acknowledgements arrive.
     pub in_bursts: bool,

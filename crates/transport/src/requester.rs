@@ -505,9 +505,14 @@ impl Requester {
         // In a long message, often enough that answers come before the window is full. The fewer
         // the better: each costs this side a system call. Two packets in a row do not ask if they need
         // not: after a timeout, the late answer to a packet that asked looks like one to its repetition.
-        let every = (window / 4).max(2);
         let ack_req = self.snd == wqe.last_psn()
-            || ((index + 1).is_multiple_of(every) && self.snd.next() != wqe.last_psn())
+            || match config.ack_every {
+                Some(every) => (index + 1).is_multiple_of(every.get().into()),
+                None => {
+                    let every = (window / 4).max(2);
+                    (index + 1).is_multiple_of(every) && self.snd.next() != wqe.last_psn()
+                }
+            }
             || self.snd.since(self.una) + span >= window
             || wqe.op.needs_response()
             || beyond_credit

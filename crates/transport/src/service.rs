@@ -14,7 +14,7 @@ pub type Grh = [u8; GRH_BYTES as usize];
 
 /// Type of a queue pair, with the values of `ibv_qp_type`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
-#[repr(u32)]
+#[repr(u16)]
 pub enum QpType {
     /// Reliable connection.
     #[default]

@@ -76,6 +76,8 @@ pub(crate) struct Preset {
     pub(crate) source: &'static str,
     /// What it changes of the firmware's defaults.
     pub(crate) parameters: Named<u32>,
+    /// How the algorithm that scenarios run with it differs from the firmware's.
+    pub(crate) algorithm: Named<&'static str>,
 }
 
 /// Commands that set parameters on a card.

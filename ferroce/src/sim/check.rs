@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use clap::Args;
+use ferroce_fabric::scenario::Finding;
 
 use super::source::Which;
 use crate::json::sim as json;
@@ -42,7 +43,12 @@ impl Check {
             return Err(Failure::Said);
         }
         let scenario = source.scenario(&values)?;
-        let findings = scenario.check();
+        let mut findings = scenario.check();
+        // A run states these in its result.
+        findings.extend(scenario.assumptions().into_iter().map(|it| Finding {
+            text: format!("the result may rest on an assumption: {}", it.text),
+            ..it
+        }));
         if self.json {
             let warnings = findings.into_iter().map(|it| json::Finding {
                 line: it.line,

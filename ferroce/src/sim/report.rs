@@ -163,6 +163,9 @@ fn totals(results: &Results) -> String {
     if !busiest.is_empty() {
         line("busiest links", busiest.join(", "));
     }
+    for assumption in &summary.assumptions {
+        line("assumption", assumption.clone());
+    }
     if let Some(ports) = &summary.deadlock {
         let circle = ports.join(", ");
         line("deadlock", format!("{circle} pause each other in a circle"));

@@ -150,7 +150,11 @@ impl Found<'_> {
         packet: &Outgoing,
     ) {
         if let Some(limiter) = &mut self.entry.limiter {
-            limiter.on_sent(&congestion.pacing(host), now, packet.frame_bytes());
+            let bytes = match host.port_rate {
+                Some(_) => packet.wire_bytes(congestion.qos().tag_len()),
+                None => packet.frame_bytes(),
+            };
+            limiter.on_sent(&congestion.pacing(host), now, bytes);
             if !limiter.is_limited() {
                 self.entry.limiter = None;
             }

@@ -146,6 +146,7 @@ impl Hca {
                 signal_all,
                 window_bytes,
                 read_bytes: host.read_bytes,
+                ack_every: host.ack_every,
                 in_bursts: host.in_bursts,
                 extended_retry_count,
                 selective_repeat: self.selective_repeat,

@@ -358,8 +358,8 @@ fn a_limited_queue_pair_keeps_its_rate_and_others_get_the_rest() {
     let began = cards.pair.now;
     cards.pair.run_for(400_000);
 
-    // 4,112 bytes at 10 Gb/s.
-    let interval = 3_289_600;
+    // 4,178 bytes at 10 Gb/s.
+    let interval = 3_342_400;
     let at: Vec<u64> = cards
         .sent(0)
         .iter()

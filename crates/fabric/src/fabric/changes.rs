@@ -9,6 +9,7 @@ use ferroce_transport::Qp;
 use super::{Fabric, Part};
 use crate::line::Loss;
 use crate::network::update_cut_through;
+use crate::topology::NodeId;
 
 impl Fabric {
     /// Cuts a cable, or repairs it. What is on it is lost, and so is what waits for it.
@@ -68,6 +69,14 @@ impl Fabric {
                 );
             }
         }
+    }
+
+    /// Makes a host take packets no faster than at a rate, on each of its links, or as fast as they arrive again. It
+    /// then pauses the lossless priorities of switches, and drops what has no room.
+    pub fn set_intake(&mut self, host: u32, rate: Option<Rate>) {
+        let number = self.division.home(NodeId(host)).number;
+        let (net, mut cards) = self.part_mut(host).split();
+        net.set_intake(&mut cards, number, rate);
     }
 
     /// Makes a cable lose packets in both directions.

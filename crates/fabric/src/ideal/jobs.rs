@@ -14,6 +14,8 @@ use crate::workload::{Dependents, TransferId, Workload};
 pub(crate) struct Paths<'a> {
     topology: &'a Topology,
     mtu: u32,
+    /// Of each switch.
+    latency: Span,
     /// The cables of each node, and the nodes at their other ends.
     neighbours: Vec<Vec<(usize, u32)>>,
     /// Cables of the path between two hosts.
@@ -25,7 +27,7 @@ pub(crate) struct Paths<'a> {
 /// What counts of a path.
 #[derive(Clone, Copy, Default)]
 struct Path {
-    /// Delays of its cables.
+    /// Delays of its cables, latencies of its switches.
     delay: Span,
     /// Of its slowest cable.
     slowest: Rate,
@@ -34,7 +36,7 @@ struct Path {
 }
 
 impl<'a> Paths<'a> {
-    pub(crate) fn new(topology: &'a Topology, mtu: Mtu) -> Self {
+    pub(crate) fn new(topology: &'a Topology, mtu: Mtu, latency: Span) -> Self {
         let mut neighbours = vec![Vec::new(); topology.nodes() as usize];
         for (cable, it) in topology.cables.iter().enumerate() {
             let [a, b] = it.ends;
@@ -44,6 +46,7 @@ impl<'a> Paths<'a> {
         Self {
             topology,
             mtu: mtu.bytes(),
+            latency,
             neighbours,
             known: HashMap::new(),
             tree: (u32::MAX, Vec::new()),
@@ -93,6 +96,7 @@ impl<'a> Paths<'a> {
             rates.push(cable.rate);
             at = before;
         }
+        path.delay += self.latency * (rates.len() as u64).saturating_sub(1);
         rates.sort();
         path.slowest = rates.first().copied().unwrap_or_default();
         let picos = |rate: &Rate| 8e12 / rate.bps() as f64;

@@ -1,5 +1,6 @@
 //! Parts and initial state of a network.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ferroce_base::random::mix;
@@ -123,6 +124,8 @@ impl Plan<'_> {
             switches: switches.collect(),
             watchdog: self.config.switch.watchdog.map(Watchdog::new),
             host_lines: host_lines.collect(),
+            intakes: BTreeMap::new(),
+            lossless: self.config.switch.lossless,
             lines,
             packets: Packets::default(),
             border,
@@ -160,6 +163,9 @@ impl Plan<'_> {
         let mut line = Line::new(way, spec.rate, spec.delay, own);
         line.set_loss(Loss::random(spec.loss_share()));
         line.leads_out = way.to.0 == ELSEWHERE;
+        if !self.config.topology.is_host(spec.ends[1 - end]) {
+            line.latency = self.config.switch.latency;
+        }
         let there = 2 * self.division.cable(cable, 1 - end) + end;
         (line, (homes[1].part, there as u32))
     }

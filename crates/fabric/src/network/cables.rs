@@ -64,11 +64,13 @@ impl<P: Parcel> Network<P> {
     }
 
     /// Priorities that the port here wants no frames of to which a cable's line leads from its first (0) or second
-    /// (1) end; a host's takes all.
+    /// (1) end; a host's takes all, unless it is slow.
     pub(crate) fn unwanted(&self, cable: usize, end: usize) -> u8 {
-        let (node, port) = self.lines[2 * cable + end].way.to;
+        let line = 2 * cable + end;
+        let (node, port) = self.lines[line].way.to;
         if self.is_host(node) {
-            return 0;
+            let intake = self.intakes.get(&(line as u32));
+            return intake.map_or(0, |it| it.pausing);
         }
         let switch = &self.switches[self.switch_index(node)];
         switch.ports[usize::from(port)].pausing

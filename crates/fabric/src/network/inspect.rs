@@ -6,12 +6,18 @@ use ferroce_base::time::Span;
 use ferroce_dcqcn::Rate;
 
 use super::Network;
+use super::intake::Intake;
 use crate::frame::{Frame, Parcel};
 use crate::line::{Line, LineCounters};
 use crate::route::pick;
 use crate::switch::{Port, Switch, SwitchCounters};
 
 impl<P: Parcel> Network<P> {
+    /// The latency of the switches; none if there are no switches.
+    pub(crate) fn switch_latency(&self) -> Option<Span> {
+        self.switches.first().map(|switch| switch.config.latency)
+    }
+
     /// Returns the number of line crossings by frames on their path from end to end.
     pub fn hops(&self) -> u64 {
         self.hops
@@ -70,10 +76,11 @@ pub(crate) fn audit<P: Parcel>(parts: &[&Network<P>]) {
     for part in parts {
         assert!(part.border.is_empty(), "what crosses borders has arrived");
         let in_lines: u64 = part.lines.iter().map(Line::frames).sum();
+        let in_hosts: usize = part.intakes.values().map(|it| it.waiting().count()).sum();
         let in_switches: u64 = part.switches.iter().map(Switch::frames).sum();
         assert_eq!(
             part.packets.len() as u64,
-            in_lines + in_switches,
+            in_lines + in_switches + in_hosts as u64,
             "packets under way"
         );
         for (number, line) in (0..).zip(&part.lines) {
@@ -122,9 +129,14 @@ impl<P: Parcel> Network<P> {
         frames.map(|frame| (frame, self.packets.get(frame.packet)))
     }
 
-    /// Returns the packets that wait in switches.
+    /// Returns the packets that wait in switches, and in hosts that take them slowly.
     pub fn waiting(&self) -> impl Iterator<Item = (&Frame, &P)> {
-        let frames = self.switches.iter().flat_map(Switch::waiting);
+        let in_hosts = self.intakes.values().flat_map(Intake::waiting);
+        let frames = self
+            .switches
+            .iter()
+            .flat_map(Switch::waiting)
+            .chain(in_hosts);
         frames.map(|frame| (frame, self.packets.get(frame.packet)))
     }
 

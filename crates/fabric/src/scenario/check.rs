@@ -146,7 +146,7 @@ impl Scenario {
         let Some(first) = self.faults.iter().map(|it| it.from).min() else {
             return;
         };
-        let mut paths = Paths::new(&self.topology, self.device.mtu);
+        let mut paths = Paths::new(&self.topology, self.device.mtu, self.switch.latency);
         let jobs = of_jobs(&self.workload, &mut paths).into_iter();
         let ends = jobs.map(|it| it.began.after(it.takes));
         let ideal = ends.max().unwrap_or(Time::ZERO).since(Time::ZERO);
@@ -433,7 +433,10 @@ impl Scenario {
             say("switch.pfc.headroom", text);
         }
         let longest = self.longest_frame();
-        let needs = |cable: &crate::Cable| headroom_needed(cable.rate, cable.delay, longest);
+        let latency = self.switch.latency;
+        let needs = |cable: &crate::Cable| {
+            headroom_needed(cable.rate, cable.delay.times(2) + latency, longest)
+        };
         let to_switch = self.topology.cables.iter();
         let to_switch = to_switch.filter(|it| {
             it.ends
@@ -453,11 +456,11 @@ impl Scenario {
     }
 }
 
-/// What arrives between the decision to pause and its effect: there and back on the cable, a frame
-/// that has just begun at either end, and the pause itself.
-pub(super) fn headroom_needed(rate: Rate, delay: Span, longest_frame: u64) -> u64 {
+/// What arrives between the decision to pause and its effect: there and back on the cable and on the way to
+/// a queue, a frame that has just begun at either end, and the pause itself.
+pub(super) fn headroom_needed(rate: Rate, away: Span, longest_frame: u64) -> u64 {
     const PAUSE: u64 = 84;
-    let bits = u128::from(rate.bps()) * u128::from(delay.as_picos()) * 2 / 1_000_000_000_000;
+    let bits = u128::from(rate.bps()) * u128::from(away.as_picos()) / 1_000_000_000_000;
     (bits / 8) as u64 + 2 * (longest_frame + u64::from(sizes::AROUND_FRAME)) + PAUSE
 }
 

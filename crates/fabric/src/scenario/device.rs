@@ -1,5 +1,6 @@
 //! `[device]`.
 
+use std::num::NonZeroU8;
 use std::sync::Arc;
 
 use ferroce_adp::builtin;
@@ -8,18 +9,18 @@ use ferroce_adp::{AckTimeoutFloor, Policy, PolicyKind, Profile, QpTimeouts};
 use ferroce_base::names::instead;
 use ferroce_base::random::mix;
 use ferroce_base::time::Span;
-use ferroce_dcqcn::presets::{PRESETS, Preset};
-use ferroce_dcqcn::{Param, Params, Rate};
+use ferroce_base::units::TIME;
+use ferroce_dcqcn::{Rate, Switches};
 use ferroce_device::{
     Hca, HcaConfig, HostProfile, Mtu, Personality, Qos, Settings, SettingsParts, Trust, VlanId,
 };
 use ferroce_prm::{Field, Image, roce_accl as reg};
 use toml::de::DeValue;
 
-use super::keys;
+use super::{congestion, keys};
 use crate::text::{Resolver, resolve_text};
 use crate::topology::{NodeId, Topology};
-use ferroce_base::toml_file::{Reader, Section, integer, plain_table};
+use ferroce_base::toml_file::{Reader, Section, plain_table};
 
 /// The NIC of every host.
 #[derive(Clone, PartialEq, Debug)]
@@ -33,8 +34,14 @@ pub struct Device {
     pub mtu: Mtu,
     /// Maximum bytes that a queue pair keeps in flight.
     pub window_bytes: u32,
+    /// The same of one that congestion control limits: what it may send in this time.
+    pub paced_window: Span,
+    /// Packets of a message after which an acknowledgement is requested; `None` = a quarter of the window.
+    pub ack_every: Option<NonZeroU8>,
     /// How packets get their priority, and the VLAN of all hosts.
     pub qos: Qos,
+    /// Options of congestion control on which sources disagree.
+    pub switches: Switches,
 }
 
 impl Device {
@@ -62,11 +69,11 @@ impl Device {
         let mut parts = settings_of(&policy);
         let own = self.settings.to_parts();
         parts.congestion = own.congestion;
-        for field in SWITCHES
-            .map(|(_, field)| field)
-            .into_iter()
-            .chain([&reg::CC_BURST_SIZE])
-        {
+        for field in SWITCHES.map(|(_, field)| field).into_iter().chain([
+            &reg::CC_BURST_SIZE,
+            &reg::ACK_DSCP_FORCE,
+            &reg::ACK_DSCP,
+        ]) {
             set(&mut parts.roce_accl, field, get(&own.roce_accl, field));
         }
         parts.personality.extended_retry_count = self.extended_retry_count();
@@ -89,13 +96,19 @@ impl Device {
         let mut profile = HostProfile::sockets();
         (0..).zip(rates).map(move |(host, rate)| {
             if profile.port_rate != Some(rate) {
-                profile = HostProfile::card(rate).into();
+                let card = HostProfile {
+                    paced_window: self.paced_window,
+                    ack_every: self.ack_every,
+                    ..HostProfile::card(rate)
+                };
+                profile = card.into();
             }
             let config = HcaConfig {
                 host: Arc::clone(&profile),
                 speed: rate,
                 window_bytes: self.window_bytes,
                 qos: self.qos,
+                switches: self.switches,
                 ..crate::card(mix(seed, host))
             };
             Hca::with_settings(config, Arc::clone(&self.settings))
@@ -136,7 +149,8 @@ pub(super) fn read<'t>(
         policy.floor = AckTimeoutFloor::Disabled;
     }
     let mut parts = settings_of(&policy);
-    parts.congestion = congestion(reader, &section);
+    let switches;
+    (parts.congestion, switches) = congestion::read(reader, &section);
     parts.personality.extended_retry_count = personality.extended_retry_count;
     for (key, field) in SWITCHES {
         let is_on = reader.flag(&section, key) == Some(true);
@@ -144,17 +158,26 @@ pub(super) fn read<'t>(
     }
     let burst = reader.word(&section, "cc_burst_size", &BURSTS).unwrap_or(0);
     set(&mut parts.roce_accl, &reg::CC_BURST_SIZE, burst);
+    if let Some(dscp) = reader.count8(&section, "ack_dscp", (0, 63)) {
+        set(&mut parts.roce_accl, &reg::ACK_DSCP_FORCE, 1);
+        set(&mut parts.roce_accl, &reg::ACK_DSCP, dscp.into());
+    }
     let window = reader.size(&section, "window", (4096, 1 << 30));
+    let paced_window = reader.quantity(&section, "paced_window", &TIME, (1_000, 1_000_000_000));
+    let ack_every = reader.count8(&section, "ack_every", (1, 255));
     Device {
         settings: Arc::new(Settings::from_parts(parts)),
         policy_name,
         policy,
         mtu: mtu(reader, &section),
         window_bytes: window.unwrap_or(4 << 20) as u32,
+        paced_window: paced_window.map_or(HostProfile::SOCKETS.paced_window, Span::from_nanos),
+        ack_every: ack_every.and_then(NonZeroU8::new),
         qos: Qos {
             trust: trust(reader, &section).unwrap_or_default(),
             vlan: vlan(reader, &section),
         },
+        switches,
     }
 }
 
@@ -343,46 +366,4 @@ fn set(register: &mut [u8], field: &Field, value: u32) {
 fn get(register: &[u8], field: &Field) -> u32 {
     let image = Image::new(&reg::ROCE_ACCL, register);
     image.map_or(0, |image| image.get(field))
-}
-
-/// `[device.dcqcn]`: its keys are the parameters' names.
-fn congestion<'t>(reader: &mut Reader<'t>, parent: &Section<'t>) -> Params {
-    let Some(value) = reader.value(parent, "dcqcn") else {
-        return Params::default();
-    };
-    let DeValue::Table(table) = value.get_ref() else {
-        reader.wrong_type(parent, "dcqcn", "a table", value);
-        return Params::default();
-    };
-    let mut params = match table.get("preset").map(|value| value.get_ref()) {
-        None => Params::default(),
-        Some(DeValue::String(name)) if Preset::named(name).is_some() => {
-            Preset::named(name).map_or_else(Params::default, Preset::params)
-        }
-        Some(_) => {
-            let names: Vec<_> = PRESETS.iter().map(|preset| preset.name).collect();
-            let must = format_args!("preset must be one of {}", names.join(", ")).to_string();
-            reader.bad(parent, "dcqcn", must);
-            return Params::default();
-        }
-    };
-    for (name, value) in table {
-        let line = reader.line_of(value);
-        let text = match value.get_ref() {
-            _ if name.get_ref() == "preset" => continue,
-            DeValue::Boolean(false) if name.get_ref() == "enabled" => {
-                params.set_clipped(Param::PrioMask, 0);
-                params.set_clipped(Param::NpPrioMask, 0);
-                continue;
-            }
-            DeValue::Boolean(true) if name.get_ref() == "enabled" => continue,
-            DeValue::String(text) => text.to_string(),
-            DeValue::Boolean(flag) => u8::from(*flag).to_string(),
-            value => integer(value).map_or_else(|| "none".into(), |number| number.to_string()),
-        };
-        if let Err(error) = params.assign(&format!("{}={text}", name.get_ref())) {
-            reader.problem(Some(line), format!("{}dcqcn: {error}", parent.path));
-        }
-    }
-    params
 }

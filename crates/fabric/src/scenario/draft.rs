@@ -133,7 +133,7 @@ impl Draft {
         }
         let (rate, amount) = (RATE.write(self.rate.bps()), SIZE.write(bytes));
         let job = self.job.name();
-        let headroom = headroom_needed(self.rate, DELAY, FRAME).div_ceil(16 << 10) * 16;
+        let headroom = headroom_needed(self.rate, DELAY.times(2), FRAME).div_ceil(16 << 10) * 16;
         let buffer = (2 * size.ports * headroom)
             .max(16 << 10)
             .next_power_of_two()

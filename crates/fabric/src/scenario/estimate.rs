@@ -128,7 +128,7 @@ impl Scenario {
     /// they send, or among what they take.
     fn at_a_time(&self, mut transfers: Vec<&Transfer>) -> u64 {
         transfers.sort_by_key(|it| it.at);
-        let paths = Paths::new(&self.topology, self.device.mtu);
+        let paths = Paths::new(&self.topology, self.device.mtu, self.switch.latency);
         let at_hosts = |host: fn(&Transfer) -> u32| {
             let mut ports = vec![SharedPort::default(); self.topology.hosts as usize];
             let mut changes = Vec::with_capacity(2 * transfers.len());

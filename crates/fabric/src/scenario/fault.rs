@@ -80,6 +80,7 @@ enum Effect {
     Corruption(Vec<usize>, u32),
     Rate(Vec<usize>, Rate),
     Silent(u32),
+    Slow(u32, Rate),
     Reset(u32),
 }
 
@@ -91,6 +92,7 @@ fn needed(kind: Kind) -> &'static [(&'static str, &'static str)] {
         Kind::Loss | Kind::Corruption => &[LINK, ("probability", "\"0.1%\"")],
         Kind::BurstLoss => &[LINK, ("burst", "10"), ("burst_every", "100000")],
         Kind::Rate => &[LINK, ("rate", "\"10Gbit\"")],
+        Kind::SlowReceiver => &[("host", "0"), ("rate", "\"10Gbit\"")],
         Kind::SilentHost | Kind::NicReset => &[("host", "0")],
         Kind::SwitchReboot => &[("switch", "\"leaf0\""), ("for", "\"30s\"")],
     }
@@ -297,6 +299,11 @@ fn effect<'t>(
             format!("{} silent", host_name(host?)),
             Effect::Silent(host?),
         ),
+        Kind::SlowReceiver => {
+            let (rate, host) = (read_rate(reader, section, "rate")?, host?);
+            let what = format!("{} takes packets at {rate}", host_name(host));
+            (what, Effect::Slow(host, rate))
+        }
         Kind::NicReset => (
             format!("{} NIC reset", host_name(host?)),
             Effect::Reset(host?),
@@ -360,6 +367,10 @@ pub(super) fn timeline(spans: &[FaultSpan], topology: &Topology) -> Vec<(Time, F
                 during(Fault::Rate(*cable, *rate), Fault::Rate(*cable, whole));
             }),
             Effect::Silent(host) => during(Fault::Silent(*host), Fault::Heard(*host)),
+            Effect::Slow(host, rate) => {
+                let (begins, ends) = (Some(*rate), None);
+                during(Fault::Intake(*host, begins), Fault::Intake(*host, ends));
+            }
             Effect::Reset(host) => {
                 timeline.push((from, Fault::NicReset(*host)));
                 if to > from {

@@ -37,7 +37,7 @@ pub(super) enum Takes {
     TextOr,
     Table(&'static [Key]),
     Tables(&'static [Key]),
-    /// The parameters of DCQCN by any of their names, and `preset`.
+    /// The parameters of DCQCN by any of their names, `preset`, `enabled`, and `algorithm`.
     Dcqcn,
 }
 
@@ -129,6 +129,7 @@ words! {
         Corruption = "corruption",
         Rate = "rate",
         SilentHost = "silent-host",
+        SlowReceiver = "slow-receiver",
         NicReset = "nic-reset",
         SwitchReboot = "switch-reboot",
     }
@@ -291,6 +292,11 @@ pub(super) const SWITCH: &[Key] = &[
         "Forward what has begun to arrive; false.",
     ),
     key(
+        "latency",
+        Takes::Time,
+        "From the arrival of a frame until it is in its queue; 0.",
+    ),
+    key(
         "routing",
         Takes::Words(ROUTING),
         "Which of the shortest paths; hash: one for each flow; random: any for each packet; adaptive: the port with the shortest queue for packets of devices with adaptive_routing.",
@@ -437,6 +443,21 @@ pub(super) const DEVICE: &[Key] = &[
         "What a queue pair keeps in flight at most; 4MiB.",
     ),
     key(
+        "paced_window",
+        Takes::Time,
+        "What a queue pair that congestion control limits keeps in flight at most: what it sends in this time at its rate; 20ms.",
+    ),
+    key(
+        "ack_every",
+        Takes::Count,
+        "Packets of a message after which an acknowledgement is requested, besides the last one, 1 to 255; a quarter of the window.",
+    ),
+    key(
+        "ack_dscp",
+        Takes::Count,
+        "DSCP of acknowledgements (ack_dscp of ROCE_ACCL), 0 to 63; that of the packets they answer.",
+    ),
+    key(
         "trust",
         Takes::Words(TRUST),
         "The field that gives a packet its priority: the DSCP, or the PCP of the VLAN tag; dscp.",
@@ -449,7 +470,7 @@ pub(super) const DEVICE: &[Key] = &[
     key(
         "dcqcn",
         Takes::Dcqcn,
-        "Congestion control: preset, enabled, and parameters by their names.",
+        "Congestion control: preset, enabled, parameters by their names, and algorithm, a table of options on which sources disagree.",
     ),
 ];
 
@@ -639,7 +660,11 @@ pub(super) const FAULT: &[Key] = &[
         Takes::Links,
         "Which cables: \"leaf0-spine1\", \"h3\" for a host's, \"all\", \"hosts\" or \"fabric\"; a list of them.",
     ),
-    key("host", Takes::Host, "silent-host, nic-reset: which host."),
+    key(
+        "host",
+        Takes::Host,
+        "silent-host, slow-receiver, nic-reset: which host.",
+    ),
     key("switch", Takes::Text, "switch-reboot: which switch."),
     key("at", Takes::Time, "When it begins; 0."),
     key(
@@ -678,7 +703,11 @@ pub(super) const FAULT: &[Key] = &[
         Takes::Count,
         "burst-loss: packets between bursts, on average.",
     ),
-    key("rate", Takes::Rate, "rate: that of the degraded cable."),
+    key(
+        "rate",
+        Takes::Rate,
+        "rate: that of the degraded cable. slow-receiver: at which the host takes packets; it pauses lossless priorities when 256KiB wait, and drops what exceeds 512KiB.",
+    ),
 ];
 
 pub(super) const RECORD: &[Key] = &[

@@ -2,6 +2,9 @@
 
 use std::fmt::Write as _;
 
+use ferroce_dcqcn::QUESTIONS;
+use ferroce_dcqcn::presets::PRESETS;
+
 use super::keys::{Key, ROOT, Takes};
 
 /// Returns the JSON Schema of a scenario file.
@@ -53,7 +56,7 @@ fn value(out: &mut String, indent: &str, takes: Takes) {
         Takes::List => r#""type": "array""#,
         Takes::OnError => r#""examples": ["abort", {"reconnect": "1s"}]"#,
         Takes::TextOr => r#""type": ["string", "object"]"#,
-        Takes::Dcqcn => r#""type": "object""#,
+        Takes::Dcqcn => return congestion(out, indent),
         Takes::Words(words) => {
             let _ = write!(out, "{indent}\"enum\": {words:?}");
             return;
@@ -67,4 +70,33 @@ fn value(out: &mut String, indent: &str, takes: Takes) {
         }
     };
     let _ = write!(out, "{indent}{text}");
+}
+
+/// The members of the schema of `[device.dcqcn]`, which may have parameters by any of their names as well.
+fn congestion(out: &mut String, indent: &str) {
+    let presets: Vec<_> = PRESETS.iter().map(|preset| preset.name).collect();
+    let _ = writeln!(out, "{indent}\"type\": \"object\",");
+    let _ = writeln!(out, "{indent}\"properties\": {{");
+    let _ = writeln!(out, "{indent}  \"preset\": {{ \"enum\": {presets:?} }},");
+    let _ = writeln!(out, "{indent}  \"enabled\": {{ \"type\": \"boolean\" }},");
+    let _ = writeln!(out, "{indent}  \"algorithm\": {{");
+    let _ = writeln!(out, "{indent}    \"type\": \"object\",");
+    let _ = writeln!(out, "{indent}    \"additionalProperties\": false,");
+    let _ = writeln!(out, "{indent}    \"properties\": {{");
+    for (at, question) in QUESTIONS.iter().enumerate() {
+        let _ = writeln!(out, "{indent}      {:?}: {{", question.name);
+        let _ = writeln!(
+            out,
+            "{indent}        \"description\": {:?},",
+            question.doc.trim()
+        );
+        let values = match question.words {
+            ["false", "true"] => "\"type\": \"boolean\"".to_owned(),
+            words => format!("\"enum\": {words:?}"),
+        };
+        let _ = writeln!(out, "{indent}        {values}");
+        let comma = if at + 1 < QUESTIONS.len() { "," } else { "" };
+        let _ = writeln!(out, "{indent}      }}{comma}");
+    }
+    let _ = write!(out, "{indent}    }}\n{indent}  }}\n{indent}}}");
 }

@@ -30,6 +30,9 @@ pub(super) fn read<'t>(
     if let Some(flag) = reader.flag(&section, "cut_through") {
         config.cuts_through = flag;
     }
+    if let Some(latency) = reader.span(&section, "latency", 0) {
+        config.latency = latency;
+    }
     let routing = [
         ("hash", Routing::Hash),
         ("random", Routing::Random),

@@ -338,7 +338,7 @@ fn any_faults(dice: &mut Dice, topology: &Topology) -> Vec<(Time, Fault)> {
         let lasts = Span::from_nanos(dice.pick(&[1, 2_000, 500_000, 5_000_000]));
         let ends = begins.after(lasts).min(HEALED);
         let share = dice.pick(&[u32::MAX, 1 << 31, 1 << 28, 1 << 24]);
-        let (begin, end) = match dice.below(7) {
+        let (begin, end) = match dice.below(8) {
             0 | 1 => (Fault::CableDown(cable), Fault::CableUp(cable)),
             2 => {
                 let loss = Fault::Loss(cable, Loss::random(share));
@@ -362,6 +362,10 @@ fn any_faults(dice: &mut Dice, topology: &Topology) -> Vec<(Time, Fault)> {
                 let rate = topology.cables[cable].rate;
                 (Fault::Rate(cable, gbps(10)), Fault::Rate(cable, rate))
             }
+            6 => (
+                Fault::Intake(host, Some(gbps(5))),
+                Fault::Intake(host, None),
+            ),
             _ => (Fault::Silent(host), Fault::Heard(host)),
         };
         faults.extend([(begins, begin), (ends, end)]);

@@ -171,6 +171,7 @@ impl Setup {
             signal_all: self.signal_all,
             window_bytes: self.window_bytes,
             read_bytes: 128 << 10,
+            ack_every: None,
             in_bursts: true,
             extended_retry_count: self.extended_retry_count,
             incarnation: 0,

@@ -32,6 +32,7 @@ impl Verb {
                 name: it.name,
                 source: it.source,
                 parameters: changes(it).into_iter().collect(),
+                algorithm: algorithm(it).collect(),
             });
             let presets = presets.collect();
             return to.document(&json::Presets { presets });
@@ -40,6 +41,9 @@ impl Verb {
             let mut row = Row::new(format!("{}: {}", it.name, it.source));
             if is_whole {
                 row.add_below(&lines(&changes(it)));
+                for (name, word) in algorithm(it) {
+                    row.add_below(&format!("    in scenarios: algorithm.{name}={word}\n"));
+                }
             }
             row
         });
@@ -62,4 +66,11 @@ pub(super) fn named(name: &str) -> Result<&'static Preset, Failure> {
 fn changes(preset: &Preset) -> Values {
     let change = |(param, value): &(Param, u32)| (param.name().to_owned(), *value);
     preset.changes().iter().map(change).collect()
+}
+
+/// How the algorithm that a set was published for differs from the firmware's. Devices run the firmware's;
+/// scenarios have this one.
+fn algorithm(preset: &Preset) -> impl Iterator<Item = (String, &'static str)> {
+    let changes = preset.switches().changes();
+    changes.map(|(name, word)| (name.to_owned(), word))
 }
