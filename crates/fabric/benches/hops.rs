@@ -1,6 +1,6 @@
 //! How fast the fabric is: link crossings a second, in k-ary fat-trees of 16 to 8,192 hosts.
 //!
-//! `cargo bench -p ferroce-fabric --bench hops [-- K [MEGABYTES]]`. Each host sends to another one of a
+//! `cargo bench -p ferroce-fabric --bench hops [-- K [MEGABYTES [THREADS]]]`. Each host sends to another one of a
 //! permutation, with DCQCN, retransmission timers, ECN and PFC, over links of 100 Gb/s and 1 us, at an
 //! MTU of 4,096 bytes (spec/performance.md, section 4). Acknowledgements and CNPs count as what they
 //! are, packets that cross links. Beside it, in the same run, pushes and pops of a binary heap with a
@@ -21,14 +21,21 @@ mod cards;
 fn main() {
     let mut arguments = std::env::args().skip(1).filter(|it| it != "--bench");
     let mut next = || arguments.next().and_then(|it| it.parse::<u32>().ok());
-    let runs = match (next(), next()) {
-        (Some(k), megabytes) => vec![(k, megabytes.unwrap_or(10))],
-        (None, _) => vec![(4, 20), (8, 10), (16, 2), (32, 1)],
+    let runs = match (next(), next(), next()) {
+        (Some(k), megabytes, threads) => vec![(k, megabytes.unwrap_or(10), threads.unwrap_or(1))],
+        (None, ..) => vec![
+            (4, 20, 1),
+            (8, 10, 1),
+            (16, 2, 1),
+            (16, 2, 2),
+            (32, 1, 1),
+            (32, 1, 2),
+        ],
     };
-    println!("  hosts  M hops/s  hops/heap op  M events/s  CPU s  peak MiB");
-    for (k, megabytes) in runs {
+    println!("  hosts  threads  M hops/s  hops/heap op  M events/s       s  peak MiB");
+    for (k, megabytes, threads) in runs {
         let heap = heap_ops();
-        let mut simulation = simulation(k, megabytes);
+        let mut simulation = simulation(k, megabytes, threads as usize);
         let hosts = simulation.fabric.topology().hosts;
         let start = Instant::now();
         assert_eq!(simulation.run(u64::MAX), Ok(Standing::Over));
@@ -36,7 +43,7 @@ fn main() {
         let heap = heap.max(heap_ops());
         let hops = simulation.fabric.hops() as f64 / seconds;
         println!(
-            "{hosts:7}{:10.2}{:14.2}{:12.2}{seconds:7.2}{:10}",
+            "{hosts:7}{threads:9}{:10.2}{:14.2}{:12.2}{seconds:8.2}{:10}",
             hops / 1e6,
             hops / heap,
             simulation.events() as f64 / seconds / 1e6,
@@ -46,7 +53,7 @@ fn main() {
     }
 }
 
-fn simulation(k: u32, megabytes: u32) -> Simulation {
+fn simulation(k: u32, megabytes: u32, threads: usize) -> Simulation {
     let topology = FatTree::k_ary(k, cards::CABLE).unwrap().build().unwrap();
     let hosts: Vec<u32> = (0..topology.hosts).collect();
     let bytes = u64::from(megabytes) << 20;
@@ -59,6 +66,7 @@ fn simulation(k: u32, megabytes: u32) -> Simulation {
     let qps = cards::Use {
         depth: 128,
         qp_per_transfer: true,
+        threads,
     };
     cards::simulation(topology, switch, workload, qps)
 }

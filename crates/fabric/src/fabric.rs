@@ -11,7 +11,6 @@ use std::sync::Arc;
 use ferroce_base::time::{Span, Time};
 use ferroce_dcqcn::Rate;
 use ferroce_device::{Completion, Event, Hca, Outgoing, VerbsError};
-use rayon::ThreadPool;
 use rayon::prelude::*;
 
 use self::answers::Answers;
@@ -54,7 +53,22 @@ impl Fabric {
         config: FabricConfig,
         devices: impl IntoIterator<Item = Hca>,
     ) -> Result<Self, VerbsError> {
-        let division = Arc::new(Division::of(&config.topology));
+        Self::in_parts(config, devices, 1)
+    }
+
+    /// Creates a fabric of at most this many parts, for as many threads. What happens is the same for any number.
+    ///
+    /// # Errors
+    /// Returns an error as [`Self::new`] does.
+    ///
+    /// # Panics
+    /// Panics if there are not as many devices as hosts.
+    pub fn in_parts(
+        config: FabricConfig,
+        devices: impl IntoIterator<Item = Hca>,
+        most: usize,
+    ) -> Result<Self, VerbsError> {
+        let division = Arc::new(Division::of(&config.topology, most));
         let nets = Network::divided(&config, &division);
         let FabricConfig {
             topology, switch, ..
@@ -141,22 +155,22 @@ impl Fabric {
         }
     }
 
-    /// Has each part do something beside the others, and takes between them what they have sent to each other.
-    /// Returns the sum of the results, or an error of the first part that has one.
-    pub(crate) fn beside<T: Send>(
+    /// Lets each part act, beside the others on the threads of the current pool or after them, and takes between
+    /// them what they have sent to each other. Returns the sum of the results, or an error of a part.
+    pub(crate) fn pass<T: Send>(
         &mut self,
-        pool: Option<&ThreadPool>,
+        beside: bool,
         helpers: &mut [T],
         act: impl Fn(&mut Part, &mut T) -> Result<u64, VerbsError> + Sync,
     ) -> Result<u64, VerbsError> {
         let parts = &mut self.parts;
-        let events = match pool {
-            Some(pool) => pool.install(|| {
+        let events = match beside {
+            true => {
                 let all = parts.par_iter_mut().zip(helpers);
                 let results = all.map(|(part, helper)| act(part, helper));
                 results.try_reduce(|| 0, |one, other| Ok(one + other))
-            }),
-            None => {
+            }
+            false => {
                 let all = parts.iter_mut().zip(helpers);
                 all.map(|(part, helper)| act(part, helper)).sum()
             }

@@ -17,7 +17,6 @@ use ferroce_base::time::{Span, Time};
 use ferroce_device::{Pairing, Path, Qos, QpAttr, Qpn, TimerExpiry, VerbsError, WcStatus};
 use ferroce_transport::Qp;
 use ferroce_wire::Psn;
-use rayon::ThreadPool;
 
 use self::crew::{Crew, Expired, Later, News, Note};
 use self::plan::{Connection, Plan, Share};
@@ -317,17 +316,12 @@ impl Player {
         &mut self.crews[fabric.part_of(host)]
     }
 
-    /// Lets a window of time pass, not longer than the fabric's [lookahead](Fabric::lookahead). Returns how many
-    /// events there were.
+    /// Lets a window of time pass, not longer than the fabric's [lookahead](Fabric::lookahead), for all parts beside
+    /// each other or one after another. Returns how many events there were.
     ///
     /// # Errors
     /// Returns an error if a device has no room for another queue pair.
-    pub fn run(
-        &mut self,
-        fabric: &mut Fabric,
-        end: Time,
-        pool: Option<&ThreadPool>,
-    ) -> Result<u64, VerbsError> {
+    pub fn run(&mut self, fabric: &mut Fabric, end: Time, beside: bool) -> Result<u64, VerbsError> {
         while let Some(&(at, id)) = self.free.last()
             && at < end
         {
@@ -339,7 +333,7 @@ impl Player {
             self.crew(fabric, src).add(at, Later::Start(id));
         }
         let plan = &self.plan;
-        let events = fabric.beside(pool, &mut self.crews, |part, crew| {
+        let events = fabric.pass(beside, &mut self.crews, |part, crew| {
             crew.run(part, plan, end)
         })?;
         self.hear(fabric)?;
@@ -374,10 +368,9 @@ impl Player {
             expired.append(&mut crew.expired);
             notes.append(&mut crew.notes);
         }
-        if self.crews.len() > 1 {
-            expired.sort_by_key(|it| (it.at, it.host));
-            notes.sort_by_key(|it| (it.at, it.host));
-        }
+        // The same order, however many parts there are.
+        expired.sort_by_key(|it| (it.at, it.host));
+        notes.sort_by_key(|it| (it.at, it.host));
         // Before the other news, which may end queue pairs.
         expired.drain(..).for_each(|it| self.note_timeout(&it));
         let done = notes.drain(..).try_for_each(|it| self.heed(fabric, &it));

@@ -163,13 +163,24 @@ impl Scenario {
     /// # Errors
     /// Returns an error if a device has no room for the objects that each host needs.
     pub fn simulation(&self) -> Result<Simulation, VerbsError> {
+        self.simulation_in_parts(1)
+    }
+
+    /// The same in at most this many [parts](Fabric::parts), for as many threads. Parts have at least 16 hosts:
+    /// smaller ones would take longer to wait for each other than for their packets.
+    ///
+    /// # Errors
+    /// Returns an error if a device has no room for the objects that each host needs.
+    pub fn simulation_in_parts(&self, most: usize) -> Result<Simulation, VerbsError> {
+        const HOSTS_MIN: usize = 16;
+        let most = most.min(self.topology.hosts as usize / HOSTS_MIN);
         let devices = self.device.devices(&self.topology, self.seed);
         let config = FabricConfig {
             topology: self.topology.clone(),
             switch: self.switch.clone(),
             seed: self.seed,
         };
-        let fabric = Fabric::new(config, devices)?;
+        let fabric = Fabric::in_parts(config, devices, most)?;
         let player = Player::new(self.workload.clone(), self.jobs.clone());
         let until = Time::ZERO.after(self.duration);
         let recording = Some(self.recording);

@@ -182,6 +182,16 @@ impl Simulation {
     /// # Errors
     /// Returns an error if a device has no room for another queue pair.
     pub fn run(&mut self, events: u64) -> Result<Standing, VerbsError> {
+        let Some(pool) = self.pool.take() else {
+            return self.run_windows(events, false);
+        };
+        // On one of its threads, which wakes the others sooner than one that is not would.
+        let standing = pool.install(|| self.run_windows(events, true));
+        self.pool = Some(pool);
+        standing
+    }
+
+    fn run_windows(&mut self, events: u64, has_threads: bool) -> Result<Standing, VerbsError> {
         let (mut left, lookahead) = (events, self.fabric.lookahead());
         while left > 0 {
             if self.player.is_over() {
@@ -197,8 +207,8 @@ impl Simulation {
             let cut = cuts.chain([self.next_sample, self.until]).min();
             let cut = cut.unwrap_or(self.until).max(self.fabric.now());
             let end = next.after(lookahead).min(cut);
-            let pool = self.pool.as_ref().filter(|_| self.window >= self.worth);
-            self.window = self.player.run(&mut self.fabric, end, pool)?;
+            let beside = has_threads && self.window >= self.worth;
+            self.window = self.player.run(&mut self.fabric, end, beside)?;
             left = left.saturating_sub(self.window);
             self.events += self.window;
             if end < cut {

@@ -28,6 +28,7 @@ fn used(hosts: u32, bytes: u32) -> Simulation {
     let qps = cards::Use {
         depth: 16,
         qp_per_transfer: false,
+        threads: 1,
     };
     cards::simulation(topology, SwitchConfig::default(), workload, qps)
 }

@@ -20,7 +20,7 @@ use super::captures::Captures;
 use super::directory::{Directory, Finished};
 use super::progress::Progress;
 use super::report;
-use super::source::{Source, Which, assignment};
+use super::source::{Which, assignment};
 use super::tables::Format;
 use crate::output::lines::finding;
 use crate::output::{Failure, Output};
@@ -90,9 +90,11 @@ impl Run {
         for found in scenario.check() {
             to.remark(finding(&source.name, found.line, "warning", &found.text))?;
         }
-        let mut simulation = scenario.simulation().map_err(no_room)?;
+        let (mut simulation, remark) = in_parts(&scenario, self.threads)?;
+        if let Some(text) = remark {
+            to.remark(finding(&source.name, None, "warning", &text))?;
+        }
         captures.begin(&mut simulation.fabric)?;
-        use_threads(self.threads, &mut simulation, &source, to)?;
         let standing = simulate(&mut simulation, &scenario, &interrupt)?;
         captures.finish(&mut simulation.fabric)?;
         let results = Results::new(&scenario, &simulation, standing);
@@ -153,32 +155,28 @@ impl Drop for Interrupt {
     }
 }
 
-/// Has threads run the parts of the fabric, as many as wanted and useful.
-fn use_threads(
-    wanted: Option<u16>,
-    simulation: &mut Simulation,
-    source: &Source,
-    to: &mut Output<'_>,
-) -> Result<(), Failure> {
+/// The simulation in as many parts as threads are wanted and useful, with these threads, and a remark if these are
+/// fewer.
+fn in_parts(
+    scenario: &Scenario,
+    threads: Option<u16>,
+) -> Result<(Simulation, Option<String>), Failure> {
+    let all = || available_parallelism().map_or(1, NonZero::get);
+    let wanted = threads.map_or_else(all, usize::from);
+    let mut simulation = scenario.simulation_in_parts(wanted).map_err(no_room)?;
     let parts = simulation.fabric.parts();
-    let wanted = match wanted {
-        Some(threads) => usize::from(threads),
-        None => available_parallelism().map_or(1, NonZero::get).min(parts),
-    };
-    if wanted > parts {
-        let text = format!(
-            "--threads {wanted}, but no more than {parts} can work on this fabric: its leaves or pods of \
-             16 hosts and more are simulated beside each other"
-        );
-        to.remark(finding(&source.name, None, "warning", &text))?;
-    }
-    let threads = wanted.min(parts);
-    if threads > 1 {
-        let pool = ThreadPoolBuilder::new().num_threads(threads).build();
-        let refused = |error| Failure::broken(format_args!("{threads} threads: {error}"));
+    if parts > 1 {
+        let pool = ThreadPoolBuilder::new().num_threads(parts).build();
+        let refused = |error| Failure::broken(format_args!("{parts} threads: {error}"));
         simulation.use_threads(pool.map_err(refused)?, WORTH);
     }
-    Ok(())
+    let remark = (threads.is_some() && wanted > parts).then(|| {
+        format!(
+            "--threads {wanted}, but no more than {parts} can work on this fabric: its leaves or pods of 16 \
+             hosts and more are simulated beside each other"
+        )
+    });
+    Ok((simulation, remark))
 }
 
 /// Runs a simulation until it is over or interrupted.

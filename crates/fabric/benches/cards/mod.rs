@@ -8,18 +8,21 @@ use ferroce_fabric::{
     Fabric, FabricConfig, JobConfig, OnError, Player, Rate, Simulation, Span, SwitchConfig, Time,
     Topology, Workload, card,
 };
+use rayon::ThreadPoolBuilder;
 
 const RATE: Rate = Rate::from_mbps(100_000);
 
 /// All cables.
 pub(crate) const CABLE: CableSpec = CableSpec::new(RATE, Span::from_micros(1));
 
-/// How queue pairs are used.
+/// How queue pairs and threads are used.
 pub(crate) struct Use {
     /// Messages that one may have outstanding.
     pub(crate) depth: u32,
     /// Each message has one of its own.
     pub(crate) qp_per_transfer: bool,
+    /// Threads that work on it, at most.
+    pub(crate) threads: usize,
 }
 
 /// A workload of one job, with DCQCN and timers, at an MTU of 4,096 bytes.
@@ -43,7 +46,7 @@ pub(crate) fn simulation(
         switch,
         seed: 1,
     };
-    let fabric = Fabric::new(config, devices).unwrap();
+    let fabric = Fabric::in_parts(config, devices, qps.threads).unwrap();
     let job = JobConfig {
         attr: QpAttr {
             path_mtu: Mtu::Mtu4096,
@@ -60,5 +63,11 @@ pub(crate) fn simulation(
         on_error: OnError::Abort,
     };
     let player = Player::new(workload, vec![job]);
-    Simulation::new(fabric, player, Vec::new(), None, Time::NEVER)
+    let threads = fabric.parts();
+    let mut simulation = Simulation::new(fabric, player, Vec::new(), None, Time::NEVER);
+    if threads > 1 {
+        let pool = ThreadPoolBuilder::new().num_threads(threads);
+        simulation.use_threads(pool.build().unwrap(), 1_000);
+    }
+    simulation
 }

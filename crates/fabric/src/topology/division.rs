@@ -4,10 +4,6 @@ use std::collections::BTreeMap;
 
 use super::{NodeId, Ports, Topology};
 
-/// Hosts of a part, if it can be that small: more of them than that would not fit into a core's cache, and fewer
-/// would spend their time on the border.
-const HOSTS: usize = 16;
-
 /// Which part each node belongs to. A host is with its switches.
 #[derive(Clone, Debug)]
 pub(crate) struct Division {
@@ -40,32 +36,31 @@ impl Division {
         Self::new(topology, &vec![0; topology.nodes() as usize])
     }
 
-    /// Divides a topology along its highest switches, those furthest from any host: without them, what remains
-    /// connected are leaves or pods. Small ones share a part, and the highest switches are spread over all.
-    pub(crate) fn of(topology: &Topology) -> Self {
+    /// Divides a topology into at most this many parts along its highest switches, those furthest from any host:
+    /// without them, what remains connected are leaves or pods. Each part has some of these that follow each
+    /// other, and a share of the highest switches.
+    pub(crate) fn of(topology: &Topology, most: usize) -> Self {
         let ports = Ports::of(topology);
         let tiers = tiers(topology, &ports);
         let highest = tiers.iter().copied().max().unwrap_or(0);
-        if highest < 2 {
-            // The highest switches have hosts themselves.
+        if highest < 2 || most < 2 {
+            // The highest switches have hosts themselves, or there is nothing to divide.
             return Self::whole(topology);
         }
         let pods = pods(topology, &ports, |node| tiers[node as usize] < highest);
         let mut parts = vec![None; topology.nodes() as usize];
         let (mut part, mut hosts) = (0_u16, 0);
         for pod in &pods {
-            if hosts >= HOSTS {
-                (part, hosts) = (part + 1, 0);
+            let is_host = |node: &&u32| topology.is_host(NodeId(**node));
+            let here = pod.iter().filter(is_host).count();
+            // A part is full when more than half of the pod would be too much.
+            let full = topology.hosts as usize * (usize::from(part) + 1);
+            if hosts > 0 && (2 * hosts + here) * most > 2 * full {
+                part += 1;
             }
-            hosts += pod
-                .iter()
-                .filter(|node| topology.is_host(NodeId(**node)))
-                .count();
+            hosts += here;
             pod.iter()
                 .for_each(|node| parts[*node as usize] = Some(part));
-        }
-        if part == 0 {
-            return Self::whole(topology);
         }
         let mut spread = (0..=part).cycle();
         let parts: Vec<u16> = parts
@@ -179,56 +174,52 @@ mod tests {
 
     const CABLE: CableSpec = CableSpec::new(Rate::from_mbps(100_000), Span::from_micros(1));
 
-    fn parts(topology: &Topology) -> Vec<usize> {
-        let division = Division::of(topology);
-        division
-            .parts()
-            .iter()
-            .map(|part| part.nodes.len())
-            .collect()
+    fn parts(topology: &Topology, most: usize) -> Vec<usize> {
+        let division = Division::of(topology, most);
+        let parts = division.parts().iter();
+        parts.map(|part| part.nodes.len()).collect()
+    }
+
+    fn pod(leaves: u32, spines: u32, hosts_per_leaf: u32) -> Topology {
+        let pod = LeafSpine {
+            leaves,
+            spines,
+            hosts_per_leaf,
+            cables_per_spine: 1,
+            host_cable: CABLE,
+            spine_cable: CABLE,
+        };
+        pod.build().unwrap()
     }
 
     #[test]
     fn pods_of_a_fat_tree_are_parts_and_share_its_cores() {
         let topology = FatTree::k_ary(8, CABLE).unwrap().build().unwrap();
         // 16 hosts, 4 edges and 4 spines of a pod, and two of 16 cores.
-        assert_eq!(parts(&topology), [26; 8]);
+        assert_eq!(parts(&topology, 100), [26; 8]);
+        assert_eq!(parts(&topology, 2), [104; 2]);
+        assert_eq!(parts(&topology, 3), [78, 53, 77]);
     }
 
     #[test]
-    fn small_leaves_share_a_part() {
-        let pod = LeafSpine {
-            leaves: 8,
-            spines: 4,
-            hosts_per_leaf: 8,
-            cables_per_spine: 1,
-            host_cable: CABLE,
-            spine_cable: CABLE,
-        };
-        // Two leaves, their hosts, and one spine.
-        assert_eq!(parts(&pod.build().unwrap()), [19; 4]);
+    fn leaves_of_a_leaf_spine_are_parts_and_share_its_spines() {
+        let topology = pod(8, 4, 8);
+        assert_eq!(parts(&topology, 4), [19; 4]);
+        assert_eq!(parts(&topology, 1), [76]);
     }
 
     #[test]
     fn a_star_is_not_divided() {
-        assert_eq!(parts(&Topology::star(100, CABLE).unwrap()), [101]);
+        assert_eq!(parts(&Topology::star(100, CABLE).unwrap(), 8), [101]);
     }
 
     #[test]
     fn hosts_are_with_both_their_switches() {
-        let pod = LeafSpine {
-            leaves: 8,
-            spines: 2,
-            hosts_per_leaf: 16,
-            cables_per_spine: 1,
-            host_cable: CABLE,
-            spine_cable: CABLE,
-        };
-        let topology = pod.build().unwrap();
+        let topology = pod(8, 2, 16);
         let topology = topology
             .with_second_links(ferroce_device::Pairing::Bond)
             .unwrap();
-        let division = Division::of(&topology);
+        let division = Division::of(&topology, 100);
         assert_eq!(division.parts().len(), 4);
         for cable in &topology.cables {
             if topology.is_host(cable.ends[0]) {

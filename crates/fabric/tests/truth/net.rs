@@ -146,6 +146,8 @@ pub(crate) struct Net {
     pub(crate) faults: Vec<(Time, Fault)>,
     pub(crate) until: Time,
     pub(crate) seed: u64,
+    /// Into how many parts it is divided at most.
+    pub(crate) parts: usize,
 }
 
 impl Net {
@@ -171,6 +173,7 @@ impl Net {
             faults: Vec::new(),
             until: Time::from_nanos(1_000_000_000_000),
             seed: 1,
+            parts: 1,
         }
     }
 
@@ -223,7 +226,7 @@ impl Net {
             },
             seed: self.seed,
         };
-        Fabric::new(config, (0..self.topology.hosts).map(device)).unwrap()
+        Fabric::in_parts(config, (0..self.topology.hosts).map(device), self.parts).unwrap()
     }
 
     /// A simulation of a workload.
