@@ -620,11 +620,11 @@ fn answers_about_congestion_are_what_the_files_say() {
     );
     let name = "slow-and-flapping";
     let hashed = summary(name);
-    about(took_ms(&hashed), 78.0);
-    assert_eq!(total(&hashed, "timeouts"), 41);
+    about(took_ms(&hashed), 48.0);
+    assert_eq!(total(&hashed, "timeouts"), 37);
     let routed = "--set switch.routing=adaptive --set device.adaptive_routing=true";
     let routed = summary(&format!("{name} {routed}"));
-    about(took_ms(&routed), 23.2);
+    about(took_ms(&routed), 22.4);
     assert_eq!(total(&routed, "timeouts"), 0);
     let rails = summary("nccl-rails");
     about(took_ms(&rails), 0.337);
