@@ -17,7 +17,7 @@ const WORK: u32 = u32::MAX - 1;
 const SPLIT: u32 = u32::MAX - 2;
 
 /// What hosts know while a window of time passes: what is to be sent and by which connections. It changes
-/// only between windows, but for the dependencies that are left of a transfer, which only its sender counts.
+/// only between windows. Dependencies that are left of a transfer are an exception; only its sender counts them.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) workload: Workload,
