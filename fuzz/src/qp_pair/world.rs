@@ -1,7 +1,6 @@
 //! Two devices, a hostile wire, and a time limit.
 
-use std::cell::Cell;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ferroce_device::{AccessFlags, Counter, Mtu, QpAttr, QpState, QpType, Span, Time};
 use ferroce_testing::{Fate, World};
@@ -45,7 +44,7 @@ impl Mischief {
 #[derive(Debug)]
 pub(super) struct Stage {
     pub(super) world: World<Books>,
-    mischief: Rc<Cell<Mischief>>,
+    mischief: Arc<Mutex<Mischief>>,
     /// By how many PSNs the connection was made older while packets were under way.
     outlived: u32,
     /// Forged packets, wrong keys, changes at any time: everything goes.
@@ -71,13 +70,11 @@ impl Stage {
         let mut world = World::of(sides);
         world.as_bytes = true;
         world.net().set_latency(Span::from_nanos(DELAY_NS));
-        let mischief = Rc::new(Cell::new(Mischief::default()));
-        let next = Rc::clone(&mischief);
+        let mischief = Arc::new(Mutex::new(Mischief::default()));
+        let next = Arc::clone(&mischief);
         world.net().rules.add(move |_| {
-            let mut mischief = next.get();
-            let fate = mischief.judge();
-            next.set(mischief);
-            Some(fate)
+            let mut mischief = next.lock().unwrap_or_else(PoisonError::into_inner);
+            Some(mischief.judge())
         });
         let mut stage = Self {
             world,
@@ -92,9 +89,7 @@ impl Stage {
 
     /// Changes what the wire does to the next packets.
     pub(super) fn mischief(&self, change: impl FnOnce(&mut Mischief)) {
-        let mut mischief = self.mischief.get();
-        change(&mut mischief);
-        self.mischief.set(mischief);
+        change(&mut self.mischief.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Brings both queue pairs to RTS, towards each other.
