@@ -95,7 +95,7 @@ pub trait Stations<P> {
 ///
 /// [`Network::run`] processes the next events of the network and of the stations at its ends. Hosts, switches and
 /// cables of a part have numbers of their own, in the order of those of the whole; frames that cross its
-/// [border](border) wait until they are taken to the other part.
+/// border wait until they are taken to the other part.
 pub struct Network<P> {
     /// The rules for packets that leave hosts.
     pub rules: Rules<P>,

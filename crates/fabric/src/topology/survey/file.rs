@@ -8,7 +8,7 @@ pub const FILE_BYTES_MAX: usize = 64 << 20;
 /// A file that was read.
 #[derive(Clone, Copy, Debug)]
 pub struct SurveyFile<'a> {
-    /// Its name, for messages; with [`Tool::Lldp`], also that of the system that it was written on.
+    /// Its name, for messages; with [`Tool::Lldp`](super::Tool::Lldp), also that of the system that it was written on.
     pub name: &'a str,
     /// Its content.
     pub text: &'a str,
