@@ -102,7 +102,7 @@ ecn = { kmin = '5KB', kmax = '50KB', pmax = '50%' }
 pfc = { priorities = [3] }
 [[job]]
 workload = 'all-to-all'
-bytes = '4MiB'
+bytes = '1MiB'
 [[fault]]
 kind = 'loss'
 link = 'fabric'
@@ -114,7 +114,7 @@ at = '100us'
 for = '50us'
 reroute_after = '10us'
 [record]
-every = '10us'
+every = '200us'
 rates = true
 ";
 
