@@ -267,7 +267,7 @@ impl Player {
     ///
     /// # Panics
     /// Panics if there is no such connection.
-    pub fn delivered(&self, fabric: &Fabric, connection: usize) -> u64 {
+    pub(crate) fn delivered(&self, fabric: &Fabric, connection: usize) -> u64 {
         let it = &self.plan.connections[connection];
         let mut delivered = it.look.bytes;
         let ([src, dst], [_, qpn]) = (it.look.ends, it.look.qpns);
@@ -288,24 +288,24 @@ impl Player {
     }
 
     /// Returns whether all work of all jobs is done and acknowledged, except for jobs that died.
-    pub fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.unfinished == 0
     }
 
     /// Returns when hosts act next, if no packet makes them act before.
-    pub fn next(&self) -> Option<Time> {
+    pub(crate) fn next(&self) -> Option<Time> {
         let free = self.free.last().map(|(at, _)| *at);
         let crews = self.crews.iter().filter_map(Crew::next);
         crews.chain(free).min()
     }
 
     /// Returns when a connection is made anew.
-    pub fn next_reconnect(&self) -> Option<Time> {
+    pub(crate) fn next_reconnect(&self) -> Option<Time> {
         self.broken.front().map(|(at, _)| *at)
     }
 
     /// Learns the fabric before time passes on it.
-    pub fn meet(&mut self, fabric: &mut Fabric) {
+    pub(crate) fn meet(&mut self, fabric: &mut Fabric) {
         self.plan.meet(fabric);
         self.crews
             .resize_with(fabric.parts_mut().len(), Crew::default);
@@ -321,7 +321,12 @@ impl Player {
     ///
     /// # Errors
     /// Returns an error if a device has no room for another queue pair.
-    pub fn run(&mut self, fabric: &mut Fabric, end: Time, beside: bool) -> Result<u64, VerbsError> {
+    pub(crate) fn run(
+        &mut self,
+        fabric: &mut Fabric,
+        end: Time,
+        beside: bool,
+    ) -> Result<u64, VerbsError> {
         while let Some(&(at, id)) = self.free.last()
             && at < end
         {
@@ -344,7 +349,7 @@ impl Player {
     ///
     /// # Errors
     /// Returns an error if a device has no room for another queue pair.
-    pub fn reconnect_due(&mut self, fabric: &mut Fabric) -> Result<(), VerbsError> {
+    pub(crate) fn reconnect_due(&mut self, fabric: &mut Fabric) -> Result<(), VerbsError> {
         while let Some(&(at, connection)) = self.broken.front()
             && at <= fabric.now()
         {
@@ -358,7 +363,7 @@ impl Player {
     ///
     /// # Errors
     /// Returns an error if a device has no room for another queue pair.
-    pub fn hear(&mut self, fabric: &mut Fabric) -> Result<(), VerbsError> {
+    fn hear(&mut self, fabric: &mut Fabric) -> Result<(), VerbsError> {
         let Heard {
             mut expired,
             mut notes,

@@ -2,7 +2,8 @@
 //!
 //! A [`Workload`] is plain data: transfers, and their dependencies. It comes from a function over
 //! typed parameters ([`incast`], [`permutation`], [`Collective`], [`Nccl`], [`Experts`], [`Pipeline`],
-//! [`Checkpoint`], [`Poisson`], [`Requests`]), from a file ([`Workload::from_hpcc`], [`Workload::from_htsim`]), or is constructed directly;
+//! [`Checkpoint`], [`Poisson`], [`Requests`]), from a file ([`Workload::from_hpcc`],
+//! [`Workload::from_htsim`], [`Chakra`]), or is constructed directly;
 //! [`Workload::check`] checks whether a topology can run it. [`Workload::merge`] combines several.
 //!
 //! ```

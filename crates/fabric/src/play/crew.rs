@@ -110,7 +110,12 @@ impl Crew {
         delivered: u32,
     ) -> Result<VecDeque<Share>, VerbsError> {
         let queue = self.queues.entry(connection).or_default();
-        let lost = queue.outstanding.split_off(delivered as usize);
+        debug_assert!(
+            delivered as usize <= queue.outstanding.len(),
+            "delivered was posted"
+        );
+        let delivered = queue.outstanding.len().min(delivered as usize);
+        let lost = queue.outstanding.split_off(delivered);
         let delivered = std::mem::take(&mut queue.outstanding);
         for share in lost.into_iter().rev() {
             queue.waiting.push_front(share);
