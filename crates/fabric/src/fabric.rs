@@ -4,6 +4,7 @@ mod answers;
 mod capture;
 mod changes;
 mod part;
+mod stretch;
 
 use std::io;
 use std::sync::Arc;
@@ -16,6 +17,8 @@ use rayon::prelude::*;
 use self::answers::Answers;
 use self::capture::{Captures, Seen, Sink};
 pub(crate) use self::part::Part;
+pub(crate) use self::stretch::Counts;
+use self::stretch::LeftOut;
 use crate::host::Host;
 use crate::line::LineCounters;
 use crate::network::{FabricConfig, Network, audit, deadlock};
@@ -39,6 +42,7 @@ pub struct Fabric {
     is_routed: Vec<bool>,
     lookahead: Span,
     captures: Captures,
+    left_out: LeftOut,
 }
 
 impl Fabric {
@@ -117,6 +121,7 @@ impl Fabric {
             parts,
             lookahead: shortest.max(Span::from_picos(1)),
             captures: Captures::default(),
+            left_out: LeftOut::default(),
         })
     }
 
@@ -338,6 +343,13 @@ impl Fabric {
 
     /// Returns the counters of the line that leaves a cable's first (0) or second (1) end.
     pub fn line(&self, cable: usize, end: usize) -> LineCounters {
+        let mut counters = self.own_line(cable, end);
+        self.left_out.add_line(cable, end, &mut counters);
+        counters
+    }
+
+    /// What a line has counted itself.
+    fn own_line(&self, cable: usize, end: usize) -> LineCounters {
         let (sends, here) = self.at_end(cable, end);
         let (receives, there) = self.at_end(cable, 1 - end);
         let mut counters = sends.line(here, end);
@@ -356,7 +368,15 @@ impl Fabric {
     }
 
     /// Returns the counters of a switch.
-    pub fn switch(&self, switch: NodeId) -> &SwitchCounters {
+    pub fn switch(&self, switch: NodeId) -> SwitchCounters {
+        let mut counters = *self.own_switch(switch);
+        let number = switch.0 - self.topology.hosts;
+        self.left_out.add_switch(number as usize, &mut counters);
+        counters
+    }
+
+    /// What a switch has counted itself.
+    fn own_switch(&self, switch: NodeId) -> &SwitchCounters {
         let home = self.division.home(switch);
         self.parts[usize::from(home.part)].net.switch(home.number)
     }

@@ -77,7 +77,7 @@ pub use network::{FabricConfig, Network, Stations};
 pub use play::{ConnectionLook, JobConfig, JobOutcome, OnError, Outcome, Player, QPS_MAX, Timeout};
 pub use route::Routes;
 pub use rules::{Fate, Rules};
-pub use simulation::{Fault, Recording, Sample, Samples, Simulation, Standing};
+pub use simulation::{Fault, LeftOut, Recording, Sample, Samples, Simulation, Standing};
 pub use switch::watchdog::{StormAction, Storms, WatchdogConfig};
 pub use switch::{PRIORITIES, Routing, Schedule, SwitchConfig, SwitchCounters};
 pub use text::ReadError;

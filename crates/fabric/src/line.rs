@@ -49,6 +49,15 @@ pub struct LineCounters {
     pub refused: u64,
 }
 
+impl LineCounters {
+    /// Adds a part of what was counted from one moment to another, between which nothing was lost.
+    pub(crate) fn add(&mut self, from: &Self, to: &Self, part: impl Fn(u64) -> u64) {
+        self.frames += part(to.frames - from.frames);
+        self.bytes += part(to.bytes - from.bytes);
+        self.pauses += part(to.pauses - from.pauses);
+    }
+}
+
 /// How a cable loses packets: it is in one of two states, a better and a worse one (Gilbert and
 /// Elliott). All values are in units of 2^-32. A cable that is always in the better state loses
 /// packets independently of each other.
@@ -190,6 +199,11 @@ impl Line {
     pub(crate) fn set_corruption(&mut self, share: u32) {
         self.rest.corruption = share;
         self.note_trouble();
+    }
+
+    /// Whether it may lose packets, or flips bits.
+    pub(crate) fn is_bad(&self) -> bool {
+        self.is_bad
     }
 
     fn note_trouble(&mut self) {

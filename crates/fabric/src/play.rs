@@ -10,6 +10,7 @@
 
 mod crew;
 mod plan;
+mod stretch;
 
 use std::collections::{HashMap, VecDeque};
 
@@ -20,6 +21,7 @@ use ferroce_wire::Psn;
 
 use self::crew::{Crew, Expired, Later, News, Note};
 use self::plan::{Connection, Plan, Share};
+pub(crate) use self::stretch::Flow;
 use crate::fabric::Fabric;
 use crate::host::address;
 use crate::workload::{Transfer, TransferId, Workload};
@@ -55,11 +57,6 @@ impl JobConfig {
     #[must_use]
     pub fn priority(&self, qos: Qos) -> u8 {
         qos.priority(self.traffic_class, self.sl)
-    }
-
-    /// The packets of a message.
-    fn packets(&self, bytes: u32) -> u32 {
-        bytes.div_ceil(self.attr.path_mtu.bytes()).max(1)
     }
 }
 
@@ -153,6 +150,8 @@ pub struct Player {
     work_left: Vec<u32>,
     /// Transfers of jobs that live and not yet acknowledged, and their work that is not done.
     unfinished: u32,
+    /// How many things have happened that end a stretch of time in which nothing changes.
+    changes: u64,
 }
 
 /// Which of the connections between two hosts: links take turns first, then the queue pairs on each.
@@ -234,6 +233,7 @@ impl Player {
             parts_left: vec![0; count],
             work_left,
             unfinished: count as u32,
+            changes: 0,
         }
     }
 
@@ -273,12 +273,12 @@ impl Player {
         let ([src, dst], [_, qpn]) = (it.look.ends, it.look.qpns);
         let receiver = fabric.host(dst).hca.qp(qpn).filter(|_| it.is_made);
         let mut packets = receiver.map_or(0, |qp| qp.expected_psn().since(it.una));
-        let job = &self.plan.jobs[usize::from(it.look.job)];
+        let mtu = self.plan.jobs[usize::from(it.look.job)].attr.path_mtu;
         let crew = &self.crews[fabric.part_of(src)];
         for share in crew.outstanding(connection as u32) {
-            let whole = job.packets(share.bytes);
+            let whole = share.packets(mtu);
             if packets < whole {
-                delivered += u64::from(packets * job.attr.path_mtu.bytes());
+                delivered += u64::from((packets + share.left_out) * mtu.bytes());
                 break;
             }
             delivered += u64::from(share.bytes);
@@ -294,7 +294,7 @@ impl Player {
 
     /// Returns when hosts act next, if no packet makes them act before.
     pub(crate) fn next(&self) -> Option<Time> {
-        let free = self.free.last().map(|(at, _)| *at);
+        let free = self.free.last().map(|(at, _)| self.plan.of_fabric(*at));
         let crews = self.crews.iter().filter_map(Crew::next);
         crews.chain(free).min()
     }
@@ -302,6 +302,11 @@ impl Player {
     /// Returns when a connection is made anew.
     pub(crate) fn next_reconnect(&self) -> Option<Time> {
         self.broken.front().map(|(at, _)| *at)
+    }
+
+    /// Returns how many things have happened: beginnings, ends, timeouts.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// Learns the fabric before time passes on it.
@@ -328,9 +333,10 @@ impl Player {
         beside: bool,
     ) -> Result<u64, VerbsError> {
         while let Some(&(at, id)) = self.free.last()
-            && at < end
+            && self.plan.of_fabric(at) < end
         {
             self.free.pop();
+            let at = self.plan.of_fabric(at);
             if self.prepare(fabric, id)? {
                 self.prepare_dependents(fabric, id)?;
             }
@@ -373,6 +379,7 @@ impl Player {
             expired.append(&mut crew.expired);
             notes.append(&mut crew.notes);
         }
+        self.changes += (expired.len() + notes.len()) as u64;
         // The same order, however many parts there are.
         expired.sort_by_key(|it| (it.at, it.host));
         notes.sort_by_key(|it| (it.at, it.host));
@@ -384,10 +391,11 @@ impl Player {
     }
 
     fn note_timeout(&mut self, it: &Expired) {
+        let at = self.plan.shown(it.at);
         let connection = self.plan.of_qp.get(&(it.host, it.qpn));
         let connection = connection.map(|index| &mut self.plan.connections[*index as usize].look);
         self.timeouts.push(Timeout {
-            at: it.at,
+            at,
             host: it.host,
             qpn: it.qpn,
             job: connection.as_ref().map_or(0, |it| it.job),
@@ -400,7 +408,7 @@ impl Player {
     }
 
     fn heed(&mut self, fabric: &mut Fabric, note: &Note) -> Result<(), VerbsError> {
-        let at = note.at;
+        let at = self.plan.shown(note.at);
         match note.news {
             News::Started(id) => {
                 self.outcomes[id.0 as usize].started = at;
@@ -417,15 +425,18 @@ impl Player {
             News::Acknowledged(connection, part) => {
                 let it = &mut self.plan.connections[connection as usize];
                 it.delivered = it.delivered.saturating_sub(1);
-                let packets = self.plan.jobs[usize::from(it.look.job)].packets(part.bytes);
-                it.una = it.una.wrapping_add(packets);
+                let mtu = self.plan.jobs[usize::from(it.look.job)].attr.path_mtu;
+                it.una = it.una.wrapping_add(part.packets(mtu));
                 self.note_acknowledged(at, connection, part);
                 if self.plan.job(part.of).qp_per_transfer {
                     self.disconnect(fabric, connection)?;
                 }
             }
             News::Freed(id) => {
-                let (at, src) = (at.after(self.plan.lookahead), self.plan.transfer(id).src);
+                let (at, src) = (
+                    note.at.after(self.plan.lookahead),
+                    self.plan.transfer(id).src,
+                );
                 self.crew(fabric, src).add(at, Later::Learn(id));
             }
             News::Failed(connection, status) => self.fail(fabric, at, connection, status)?,
@@ -658,7 +669,10 @@ impl Player {
             }
             OnError::Reconnect(after) => {
                 // Not before both ends know.
-                let at = at.after(after.max(self.plan.lookahead));
+                let at = self
+                    .plan
+                    .of_fabric(at)
+                    .after(after.max(self.plan.lookahead));
                 let place = self.broken.partition_point(|(other, _)| *other <= at);
                 self.broken.insert(place, (at, index));
             }
@@ -679,7 +693,7 @@ impl Player {
         let place = fabric.part_of(src);
         let (part, crew) = (&mut fabric.parts_mut()[place], &mut self.crews[place]);
         for done in crew.resume(part, &self.plan, index, delivered)? {
-            self.note_acknowledged(fabric.now(), index, done);
+            self.note_acknowledged(self.plan.shown(fabric.now()), index, done);
         }
         Ok(())
     }

@@ -63,6 +63,21 @@ pub struct Summary {
     pub histogram: Vec<Bin>,
     /// Some samples were not taken because there were too many.
     pub samples_cut_short: bool,
+    /// The time that was left out because nothing changed in it; null without `fast_forward`.
+    pub fast_forward: Option<FastForward>,
+}
+
+/// The time that was left out because nothing changed in it. It is included in all other times and counters, but not
+/// in `events` and `hops`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct FastForward {
+    /// All of it.
+    pub left_out_ns: u64,
+    /// How often time was left out.
+    pub times: u32,
+    /// How much earlier or later things may have happened, if rates had gone on to change as they were changing.
+    pub error_ns: u64,
 }
 
 /// How a run ended.
@@ -346,7 +361,7 @@ impl Results {
                 Standing::Stuck => Ended::Stuck,
                 Standing::Running => Ended::Interrupted,
             },
-            simulated_ns: simulation.fabric.now().as_nanos(),
+            simulated_ns: simulation.now().as_nanos(),
             events: simulation.events(),
             hops: simulation.fabric.hops(),
             assumptions: match totals.cnps {
@@ -366,6 +381,11 @@ impl Results {
             storms: storms(simulation),
             histogram: histogram(&timeouts),
             samples_cut_short: simulation.samples.is_cut_short,
+            fast_forward: simulation.left_out().map(|it| FastForward {
+                left_out_ns: it.time.as_nanos(),
+                times: it.times,
+                error_ns: it.error.as_nanos(),
+            }),
         };
         Self {
             summary,
@@ -565,7 +585,7 @@ fn storms(simulation: &Simulation) -> Vec<Storm> {
         port: line_name(fabric.topology(), it.port.0, it.port.1),
         priority: it.priority,
         storms: it.count,
-        first_ns: it.first.as_nanos(),
+        first_ns: simulation.shown(it.first).as_nanos(),
         lasted_ns: it.lasted.as_nanos(),
         dropped: it.dropped,
     };

@@ -101,6 +101,9 @@ pub struct Scenario {
     pub timeline: Vec<(Time, Fault)>,
     /// What is recorded.
     pub recording: Recording,
+    /// By which part, from 0 to 1, rates may be wrong in time that is left out because nothing changes in it; `None`:
+    /// none is. See [`Simulation::fast_forward`].
+    pub fast_forward: Option<f64>,
     /// Identifies the scenario; the seed and comments do not affect it.
     pub hash: u64,
     /// The lines of the file's keys, by their path.
@@ -184,13 +187,12 @@ impl Scenario {
         let player = Player::new(self.workload.clone(), self.jobs.clone());
         let until = Time::ZERO.after(self.duration);
         let recording = Some(self.recording);
-        Ok(Simulation::new(
-            fabric,
-            player,
-            self.timeline.clone(),
-            recording,
-            until,
-        ))
+        let timeline = self.timeline.clone();
+        let mut simulation = Simulation::new(fabric, player, timeline, recording, until);
+        if let Some(tolerance) = self.fast_forward {
+            simulation.fast_forward(tolerance);
+        }
+        Ok(simulation)
     }
 
     /// The line on which a key stands, by its path: `job[0].timeout`; else that of its table.
@@ -231,6 +233,7 @@ fn read_all<'t>(
         .as_ref()
         .map_or(Span::ZERO, |(workload, _)| busiest(workload, &topology));
     let recording = read_recording(reader, &root, busy.min(duration));
+    let fast_forward = read_fast_forward(reader, &root, recording.every);
     let (workload, jobs) = jobs?;
     Some(Scenario {
         title,
@@ -246,6 +249,7 @@ fn read_all<'t>(
         jobs,
         faults,
         recording,
+        fast_forward,
         hash: 0,
         lines: BTreeMap::new(),
         notices: found.notices,
@@ -256,6 +260,11 @@ fn read_all<'t>(
 const SAMPLES: u64 = 200_000;
 /// The most that may be kept: more than a disk should take.
 const SAMPLES_MAX: u64 = 50_000_000;
+
+/// By how much rates may be wrong in time that is left out: what is more is no result.
+const TOLERANCE_MAX: f64 = 0.1;
+/// How far apart looks at messages may be, to tell whether they go on evenly.
+const LOOKS_APART_MAX: Span = Span::from_millis(10);
 
 /// How long the host that has most to send needs at least.
 fn busiest(workload: &Workload, topology: &Topology) -> Span {
@@ -291,6 +300,24 @@ fn read_recording<'t>(reader: &mut Reader<'t>, root: &Section<'t>, busy: Span) -
         rates,
         goodput,
     }
+}
+
+/// `fast_forward`, with samples so far apart.
+fn read_fast_forward<'t>(reader: &mut Reader<'t>, root: &Section<'t>, every: Span) -> Option<f64> {
+    let given = reader.probability(root, "fast_forward")?;
+    let tolerance = given.as_f64();
+    if tolerance <= 0.0 || tolerance > TOLERANCE_MAX {
+        let must = "must be more than 0%, and 10% at most; leave it out to leave out no time";
+        reader.invalid(root, "fast_forward", given, must);
+    }
+    if every > LOOKS_APART_MAX {
+        let must = format!(
+            "needs record.every to be {LOOKS_APART_MAX} or less, which is {every}: messages are looked at when \
+             samples are taken"
+        );
+        reader.invalid(root, "fast_forward", given, must);
+    }
+    Some(tolerance)
 }
 
 /// Returns the text of a scenario with these values, in the form that [`Scenario::parse_with`]

@@ -1,5 +1,7 @@
 //! A workload with faults on a fabric, and what is recorded of it.
 
+mod fast_forward;
+
 use std::collections::VecDeque;
 
 use ferroce_base::time::{Span, Time};
@@ -7,6 +9,8 @@ use ferroce_dcqcn::Rate;
 use ferroce_device::VerbsError;
 use rayon::ThreadPool;
 
+use self::fast_forward::FastForward;
+pub use self::fast_forward::LeftOut;
 use crate::fabric::Fabric;
 use crate::line::Loss;
 use crate::play::Player;
@@ -83,6 +87,35 @@ pub struct Samples {
     pub is_cut_short: bool,
 }
 
+impl Samples {
+    /// Repeats those of the stretch of time before `now`, `seen` long, throughout the `left_out` one behind it, up to
+    /// `max` of each kind.
+    fn repeat(&mut self, now: Time, seen: Span, left_out: Span, max: usize) {
+        for kind in [
+            &mut self.queues,
+            &mut self.links,
+            &mut self.rates,
+            &mut self.goodput,
+        ] {
+            let first = kind.partition_point(|it| it.at <= now.before(seen));
+            let last = kind.len();
+            let rounds = (1_u64..).take_while(|round| seen * (round - 1) < left_out);
+            let later = rounds.flat_map(|round| (first..last).map(move |it| (it, seen * round)));
+            for (it, later) in later {
+                let at = kind[it].at.after(later);
+                if at > now.after(left_out) {
+                    break;
+                }
+                if kind.len() == max {
+                    self.is_cut_short = true;
+                    break;
+                }
+                kind.push(Sample { at, ..kind[it] });
+            }
+        }
+    }
+}
+
 /// The state of a simulation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Standing {
@@ -116,6 +149,10 @@ pub struct Simulation {
     /// What each connection had delivered at the last sample.
     delivered: Vec<u64>,
     events: u64,
+    /// Faults that have happened.
+    faults: u64,
+    /// What leaves out time in which nothing changes, if that is wanted.
+    fast_forward: Option<FastForward>,
     /// The threads that parts run on, if not that of the caller.
     pool: Option<ThreadPool>,
     /// Events of a window that are worth waking them, and how many the last one had.
@@ -151,6 +188,8 @@ impl Simulation {
             carried,
             delivered: Vec::new(),
             events: 0,
+            faults: 0,
+            fast_forward: None,
             pool: None,
             worth: 0,
             window: 0,
@@ -162,6 +201,52 @@ impl Simulation {
     /// the others would take longer to wake.
     pub fn use_threads(&mut self, pool: ThreadPool, worth: u64) {
         (self.pool, self.worth) = (Some(pool), worth);
+    }
+
+    /// Leaves out time in which nothing changes from now on, as far as the rates of messages are not wrong by more
+    /// than a part (0 to 1) in it. See [`LeftOut`].
+    pub fn fast_forward(&mut self, tolerance: f64) {
+        let every = self.recording.map(|it| it.every);
+        self.fast_forward = Some(FastForward::new(tolerance, every));
+    }
+
+    /// Returns how much time has been left out; `None` without [`Self::fast_forward`].
+    pub fn left_out(&self) -> Option<LeftOut> {
+        self.fast_forward.as_ref().map(|it| it.left_out)
+    }
+
+    /// Returns the current time: the fabric's, and what has been left out.
+    pub fn now(&self) -> Time {
+        self.fabric.now().after(self.player.left_out())
+    }
+
+    /// Returns when something was that happened at a time of the fabric.
+    pub(crate) fn shown(&self, at: Time) -> Time {
+        let fast_forward = self.fast_forward.as_ref();
+        fast_forward.map_or(at, |it| it.shown(at))
+    }
+
+    /// How many things have happened that end a stretch of time in which nothing changes.
+    fn changes(&self) -> u64 {
+        self.player.changes() + self.faults
+    }
+
+    /// When something happens next that no packet causes, in the fabric's time.
+    fn next_of_its_own(&self) -> Time {
+        let of_player = [self.player.next(), self.player.next_reconnect()];
+        let nexts = of_player.into_iter().chain([self.next_fault()]).flatten();
+        nexts.min().unwrap_or(Time::NEVER).min(self.end())
+    }
+
+    /// When the next fault happens, in the fabric's time.
+    fn next_fault(&self) -> Option<Time> {
+        let next = self.timeline.front();
+        next.map(|(at, _)| at.before(self.player.left_out()))
+    }
+
+    /// When the simulation ends, in the fabric's time.
+    fn end(&self) -> Time {
+        self.until.before(self.player.left_out())
     }
 
     /// Returns the number of events processed.
@@ -197,15 +282,16 @@ impl Simulation {
             if self.player.is_over() {
                 return Ok(Standing::Over);
             }
-            let fault = self.timeline.front().map(|(at, _)| *at);
-            let cut = [fault, self.player.next_reconnect()];
+            let cut = [self.next_fault(), self.player.next_reconnect()];
             let own = [self.fabric.next_event(), self.player.next()];
             let Some(next) = cut.iter().chain(&own).flatten().min() else {
                 return Ok(Standing::Stuck);
             };
-            let cuts = cut.into_iter().flatten();
-            let cut = cuts.chain([self.next_sample, self.until]).min();
-            let cut = cut.unwrap_or(self.until).max(self.fabric.now());
+            let look = self.fast_forward.as_ref().map(|it| it.next);
+            let cuts = cut.into_iter().chain([look]).flatten();
+            let last = self.end();
+            let cut = cuts.chain([self.next_sample]).min();
+            let cut = cut.unwrap_or(last).min(last).max(self.fabric.now());
             let end = next.after(lookahead).min(cut);
             let beside = has_threads && self.window >= self.worth;
             self.window = self.player.run(&mut self.fabric, end, beside)?;
@@ -217,22 +303,30 @@ impl Simulation {
             if self.player.is_over() {
                 return Ok(Standing::Over);
             }
-            if cut == self.until {
+            if cut == last {
                 return Ok(Standing::TimeUp);
             }
             self.sample(cut);
-            self.suffer(cut);
+            self.suffer();
             self.player.reconnect_due(&mut self.fabric)?;
+            if look == Some(cut)
+                && let Some(mut fast_forward) = self.fast_forward.take()
+            {
+                fast_forward.look(self);
+                self.fast_forward = Some(fast_forward);
+            }
         }
         Ok(Standing::Running)
     }
 
     /// Lets everything happen that is due.
-    fn suffer(&mut self, now: Time) {
+    fn suffer(&mut self) {
+        let now = self.now();
         while let Some(&(at, fault)) = self.timeline.front()
             && at <= now
         {
             self.timeline.pop_front();
+            self.faults += 1;
             let fabric = &mut self.fabric;
             match fault {
                 Fault::CableDown(cable) => fabric.set_up(cable, false),
@@ -254,6 +348,7 @@ impl Simulation {
             return;
         };
         self.next_sample = at.after(recording.every);
+        let (of_fabric, at) = (at, self.now());
         let (fabric, samples) = (&self.fabric, &mut self.samples);
         let max = recording.samples_max;
         let mut is_cut_short = false;
@@ -280,7 +375,7 @@ impl Simulation {
         }
         if recording.rates {
             for host in 0..fabric.topology().hosts {
-                for flow in fabric.host(host).hca.look_at_flows(at) {
+                for flow in fabric.host(host).hca.look_at_flows(of_fabric) {
                     let rate = flow.limit.map(|limit| limit.rate.bps());
                     if let Some(bps) = rate {
                         keep(&mut samples.rates, host, flow.qpn.into(), bps);
@@ -305,5 +400,22 @@ impl Simulation {
             }
         }
         samples.is_cut_short |= is_cut_short;
+    }
+
+    /// Takes samples of the time that was just left out to be those of the stretch seen before.
+    fn repeat_samples(&mut self, seen: Span, left_out: Span) {
+        let Some(recording) = self.recording else {
+            return;
+        };
+        let then = self.now().before(left_out);
+        self.samples
+            .repeat(then, seen, left_out, recording.samples_max);
+        // The next ones begin here.
+        for (line, carried) in self.carried.iter_mut().enumerate() {
+            *carried = self.fabric.line(line / 2, line % 2).bytes;
+        }
+        for (connection, delivered) in self.delivered.iter_mut().enumerate() {
+            *delivered = self.player.delivered(&self.fabric, connection);
+        }
     }
 }

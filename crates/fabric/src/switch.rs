@@ -113,6 +113,14 @@ pub struct SwitchCounters {
     pub buffer_max: u64,
 }
 
+impl SwitchCounters {
+    /// Adds a part of what was counted from one moment to another, between which nothing was dropped.
+    pub(crate) fn add(&mut self, from: &Self, to: &Self, part: impl Fn(u64) -> u64) {
+        self.forwarded += part(to.forwarded - from.forwarded);
+        self.marked += part(to.marked - from.marked);
+    }
+}
+
 /// Why a frame is not taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Refused {

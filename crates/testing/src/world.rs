@@ -160,7 +160,7 @@ impl<T> World<T> {
         let hca = &mut self.sides[id].hca;
         let qp = hca.qp(qpn).unwrap();
         let is_done = qp.in_flight() == 0 && !qp.has_answers();
-        is_done && hca.fast_forward(qpn, 0, 0) && !self.net().under_way().any(|(_, it)| is_for(it))
+        is_done && hca.age(qpn, 0, 0) && !self.net().under_way().any(|(_, it)| is_for(it))
     }
 
     /// Makes a connection older by a number of one-packet messages from the first of its queue pairs, which
@@ -173,8 +173,8 @@ impl<T> World<T> {
         if !arrived || !self.is_idle((from, own)) || !self.is_idle((to, peer)) {
             return false;
         }
-        assert!(self.sides[from].hca.fast_forward(own, messages, 0));
-        assert!(self.sides[to].hca.fast_forward(peer, 0, messages));
+        assert!(self.sides[from].hca.age(own, messages, 0));
+        assert!(self.sides[to].hca.age(peer, 0, messages));
         for key in [(to, peer, true), (from, own, false)] {
             let age = self.ages.entry(key).or_default();
             *age = age.wrapping_add(messages);

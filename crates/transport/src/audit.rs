@@ -37,19 +37,19 @@ impl Qp {
     /// refers to PSNs further back. The peer must be aged by the same amounts in the other
     /// direction. Returns false, without doing anything, while a request of this queue pair is in
     /// progress or a message is half received.
-    pub fn fast_forward(&mut self, sent: u32, received: u32) -> bool {
-        if !self.can_fast_forward() {
+    pub fn age(&mut self, sent: u32, received: u32) -> bool {
+        if !self.can_age() {
             return false;
         }
         let (requester, responder) = self.halves_mut();
-        requester.fast_forward(sent);
-        responder.fast_forward(received);
+        requester.age(sent);
+        responder.age(received);
         true
     }
 
-    /// Returns whether [`Self::fast_forward`] would succeed. It must be possible at both ends of a
+    /// Returns whether [`Self::age`] would succeed. It must be possible at both ends of a
     /// connection before either is aged.
-    pub fn can_fast_forward(&self) -> bool {
+    pub fn can_age(&self) -> bool {
         let (requester, responder, _) = self.halves();
         requester.in_flight() == 0 && requester.started == 0 && !responder.in_message()
     }

@@ -32,7 +32,7 @@
 //! | `unreliable`, `datagram` | UC and UD receives |
 //! | `packet`, `bytes` | packets to send, as values |
 //! | `service` | queue pair types and their peers |
-//! | `audit` | checks and shortcuts for tests and simulators |
+//! | `audit`, `shorten` | checks and shortcuts for tests and simulators |
 //! | `attr` | the state table and attribute rules of `ibv_modify_qp` |
 #![forbid(unsafe_code)]
 
@@ -64,6 +64,7 @@ mod selective;
 mod serial;
 mod service;
 mod services;
+mod shorten;
 mod unreliable;
 mod window;
 mod work;
@@ -79,6 +80,7 @@ pub use qp::Qp;
 pub use recv::ReceiveQueue;
 pub use service::{DctAddress, GRH_BYTES, Grh, Path, QpType, SendTo, UdAddress};
 pub use services::{QpEvent, Services, TimerExpiry};
+pub use shorten::UnsentWrite;
 pub use work::{
     Completion, MAX_MESSAGE_BYTES, MwBind, PostError, RecvWqe, RecvWr, SendFlags, SendOp, SendWr,
     Sge, Sges, WcFlags, WcOpcode, WcStatus, WorkQueue,

@@ -48,7 +48,7 @@ pub(crate) struct Requester {
     pub(crate) una: Psn,
     pub(crate) snd: Psn,
     pub(crate) high: Psn,
-    next: Psn,
+    pub(crate) next: Psn,
     /// A local error of the WQE at the cursor; reported when everything before it is done.
     local_error: Option<Fault>,
     /// What the last request wanted that was not sent for lack of an allowance.
@@ -772,7 +772,7 @@ impl Requester {
     }
 
     /// As if `count` more one-packet requests had been sent and acknowledged, while none is under way.
-    pub(crate) fn fast_forward(&mut self, count: u32) {
+    pub(crate) fn age(&mut self, count: u32) {
         self.next = self.next.wrapping_add(count);
         self.next_ssn += count;
         self.credit_limit = self.credit_limit.map(|limit| limit + count);

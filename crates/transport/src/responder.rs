@@ -215,6 +215,19 @@ impl Responder {
         self.epsn.psn()
     }
 
+    /// Takes bytes out of the WRITE that is arriving, if more than these are to come.
+    pub(crate) fn shorten(&mut self, bytes: u64) -> bool {
+        let Message::Write { total, left, .. } = &mut self.message else {
+            return false;
+        };
+        let has_them = u64::from(*left) > bytes;
+        if has_them {
+            *left -= bytes as u32;
+            *total -= bytes as u32;
+        }
+        has_them
+    }
+
     /// Goes on at another PSN.
     pub(crate) fn expect(&mut self, psn: Psn) {
         self.epsn = self.epsn.ahead(psn);
@@ -775,7 +788,7 @@ impl Responder {
     }
 
     /// As if `count` more one-packet WRITEs had come, while no message is under way.
-    pub(crate) fn fast_forward(&mut self, count: u32) {
+    pub(crate) fn age(&mut self, count: u32) {
         self.epsn += count;
         self.msn = self.msn.wrapping_add(count) & 0xff_ffff;
         self.nak_sent &= count == 0;

@@ -25,6 +25,13 @@ impl Captures {
     /// Creates the files for these ports.
     pub(super) fn create(scenario: &Scenario, ports: &[(String, String)]) -> Result<Self, Failure> {
         let mut captures = Self(Vec::new());
+        if let [(name, path), ..] = ports
+            && scenario.fast_forward.is_some()
+        {
+            return Err(Failure::input(format_args!(
+                "--pcap {name}={path}: fast_forward leaves out packets; remove it from the scenario, or --pcap"
+            )));
+        }
         for (name, path) in ports {
             let port = scenario.port(name);
             let (cable, end) =

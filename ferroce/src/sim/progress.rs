@@ -54,7 +54,7 @@ impl Progress {
             false => "time left unknown".to_owned(),
         };
         let rate = simulation.events() as f64 / took.as_secs_f64() / 1e6;
-        let at = simulation.fabric.now().since(Time::ZERO);
+        let at = simulation.now().since(Time::ZERO);
         self.bar.set_message(format!(
             "{} ms simulated, {rate:.2} M events/s, {left}",
             at.as_nanos() / 1_000_000
@@ -69,7 +69,7 @@ fn share(simulation: &Simulation, duration: Span) -> f64 {
     let all: u64 = outcomes.iter().map(|it| u64::from(it.transfers)).sum();
     let done: u64 = outcomes.iter().map(|it| u64::from(it.delivered)).sum();
     let of_transfers = done as f64 / all.max(1) as f64;
-    let now = simulation.fabric.now().since(Time::ZERO);
+    let now = simulation.now().since(Time::ZERO);
     let of_time = now.as_nanos() as f64 / duration.as_nanos().max(1) as f64;
     of_transfers.max(of_time).min(1.0)
 }

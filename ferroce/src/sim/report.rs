@@ -30,10 +30,22 @@ pub(super) fn text(scenario: &Scenario, results: &Results) -> String {
     let simulated = ms(Some(Span::from_nanos(summary.simulated_ns)));
     let _ = writeln!(
         text,
-        "{} after {simulated} ms, {} events\n",
+        "{} after {simulated} ms, {} events",
         ended(summary.ended),
         grouped(summary.events)
     );
+    if let Some(it) = summary.fast_forward {
+        let [left_out, error] =
+            [it.left_out_ns, it.error_ns].map(|ns| ms(Some(Span::from_nanos(ns))));
+        let times = match it.times {
+            1 => "once".to_owned(),
+            times => format!("{} times", grouped(times.into())),
+        };
+        text += &lines(&format!(
+            "{left_out} ms of them left out, {times}: nothing changed; times may be off by {error} ms"
+        ));
+    }
+    text.push('\n');
     text += &jobs(results);
     text += &totals(results);
     text

@@ -173,7 +173,7 @@ impl Stage {
         let is_idle = qps
             .iter()
             .all(|qp| qp.in_flight() == 0 && !qp.has_answers());
-        if !agreed || !is_idle || !self.fast_forward(from, 0) {
+        if !agreed || !is_idle || !self.age(from, 0) {
             return;
         }
         self.outlived = self.outlived.saturating_add(messages);
@@ -181,17 +181,17 @@ impl Stage {
             self.world.net().retain(|_, _| false);
             self.outlived = 0;
         }
-        assert!(self.fast_forward(from, messages));
+        assert!(self.age(from, messages));
     }
 
-    fn fast_forward(&mut self, from: usize, messages: u32) -> bool {
+    fn age(&mut self, from: usize, messages: u32) -> bool {
         let [a, b] = self.ends();
         let (own, peer) = if from == 0 { (a, b) } else { (b, a) };
         // Both can, or neither does.
         let can =
-            own.hca.fast_forward(own.own.qpn, 0, 0) && peer.hca.fast_forward(peer.own.qpn, 0, 0);
-        can && own.hca.fast_forward(own.own.qpn, messages, 0)
-            && peer.hca.fast_forward(peer.own.qpn, 0, messages)
+            own.hca.age(own.own.qpn, 0, 0) && peer.hca.age(peer.own.qpn, 0, 0);
+        can && own.hca.age(own.own.qpn, messages, 0)
+            && peer.hca.age(peer.own.qpn, 0, messages)
     }
 
     /// Lives through everything up to `until`, as far as the budget reaches.

@@ -104,13 +104,27 @@ impl Hca {
     }
 
     /// Makes a connection older by `sent` and `received` messages; see
-    /// [`Qp::fast_forward`](ferroce_transport::Qp::fast_forward). False, and nothing is done, while
+    /// [`Qp::age`](ferroce_transport::Qp::age). False, and nothing is done, while
     /// anything is under way in the device.
-    pub fn fast_forward(&mut self, qpn: Qpn, sent: u32, received: u32) -> bool {
+    pub fn age(&mut self, qpn: Qpn, sent: u32, received: u32) -> bool {
         if self.links().flat_map(Link::held).sum::<usize>() > 0 {
             return false;
         }
         self.qp_entry_mut(qpn)
-            .is_some_and(|entry| entry.qp.fast_forward(sent, received))
+            .is_some_and(|entry| entry.qp.age(sent, received))
+    }
+
+    /// Takes packets out of the WRITE that a queue pair sends, see
+    /// [`Qp::shorten_write`](ferroce_transport::Qp::shorten_write). Returns whether it did.
+    pub fn shorten_write(&mut self, qpn: Qpn, packets: u32) -> bool {
+        let entry = self.qp_entry_mut(qpn);
+        entry.is_some_and(|entry| entry.qp.shorten_write(packets))
+    }
+
+    /// Takes packets out of the WRITE that arrives at a queue pair, see
+    /// [`Qp::shorten_arriving`](ferroce_transport::Qp::shorten_arriving). Returns whether it did.
+    pub fn shorten_arriving(&mut self, qpn: Qpn, packets: u32) -> bool {
+        let entry = self.qp_entry_mut(qpn);
+        entry.is_some_and(|entry| entry.qp.shorten_arriving(packets))
     }
 }

@@ -29,6 +29,11 @@ impl<P: Parcel> Network<P> {
         self.lines[2 * cable + end].counters()
     }
 
+    /// Whether a line may lose packets or flips bits.
+    pub(crate) fn is_unreliable(&self) -> bool {
+        self.lines.iter().any(Line::is_bad)
+    }
+
     /// Returns the rate of each direction of a cable.
     pub(crate) fn rate(&self, cable: usize) -> Rate {
         self.lines[2 * cable].rate()

@@ -3,8 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 
-use ferroce_base::time::Time;
-use ferroce_device::{Completion, Event, Qpn, TimerExpiry, VerbsError, WcStatus};
+use ferroce_base::time::{Span, Time};
+use ferroce_device::{Completion, Event, Mtu, Qpn, TimerExpiry, VerbsError, WcStatus};
 
 use super::plan::{Plan, Share};
 use crate::fabric::Part;
@@ -95,6 +95,34 @@ impl Crew {
         queue.into_iter().flat_map(|queue| &queue.outstanding)
     }
 
+    /// The connections that have something to send.
+    pub(super) fn busy(&self) -> impl Iterator<Item = u32> {
+        let has_some = |queue: &Queue| !queue.outstanding.is_empty() || !queue.waiting.is_empty();
+        let busy = self.queues.iter().filter(move |(_, queue)| has_some(queue));
+        busy.map(|(connection, _)| *connection)
+    }
+
+    /// Packets are left out of what begins that many packets behind what has been acknowledged.
+    pub(super) fn shorten(&mut self, connection: u32, begin: u32, packets: u32, mtu: Mtu) {
+        let mut before = 0;
+        let queue = self.queues.entry(connection).or_default();
+        let is_here = |share: &&mut Share| {
+            let begins = before;
+            before += share.packets(mtu);
+            begins == begin
+        };
+        if let Some(share) = queue.outstanding.iter_mut().find(is_here) {
+            share.left_out += packets;
+        }
+    }
+
+    /// Whatever is to happen later happens so much earlier.
+    pub(super) fn hasten(&mut self, stretch: Span) {
+        let later = std::mem::take(&mut self.later).into_iter();
+        let hastened = later.map(|Reverse((at, what))| Reverse((at.before(stretch), what)));
+        self.later = hastened.collect();
+    }
+
     /// The queue pairs of a connection are there.
     pub(super) fn connected(&mut self, connection: u32, qpn: Qpn) {
         self.queues.entry(connection).or_default().qpn = Some(qpn);
@@ -118,7 +146,10 @@ impl Crew {
         let lost = queue.outstanding.split_off(delivered);
         let delivered = std::mem::take(&mut queue.outstanding);
         for share in lost.into_iter().rev() {
-            queue.waiting.push_front(share);
+            queue.waiting.push_front(Share {
+                left_out: 0,
+                ..share
+            });
         }
         self.fill(part, plan, connection)?;
         Ok(delivered)
@@ -205,7 +236,11 @@ impl Crew {
         self.note(part, transfer.src, News::Started(id));
         for (connection, bytes) in plan.parts(id) {
             let queue = self.queues.entry(connection).or_default();
-            queue.waiting.push_back(Share { of: id, bytes });
+            queue.waiting.push_back(Share {
+                of: id,
+                bytes,
+                left_out: 0,
+            });
             self.fill(part, plan, connection)?;
         }
         Ok(())
@@ -323,7 +358,7 @@ impl Crew {
             return Ok(());
         }
         let (now, transfer) = (part.now(), plan.transfer(id));
-        let at = transfer.due(Some(now));
+        let at = plan.of_fabric(transfer.due(Some(plan.shown(now))));
         // Work that takes no time is not done here, or a long chain of it would fill the stack.
         if at <= now && !transfer.is_work() {
             return self.start(part, plan, id);

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
-use ferroce_base::time::Span;
-use ferroce_device::{MrInfo, Qpn};
+use ferroce_base::time::{Span, Time};
+use ferroce_device::{MrInfo, Mtu, Qpn};
 use ferroce_wire::Psn;
 
 use super::{ConnectionLook, JobConfig};
@@ -40,6 +40,8 @@ pub(super) struct Plan {
     pub(super) memories: Vec<MrInfo>,
     /// How long one host does not know what another one does.
     pub(super) lookahead: Span,
+    /// Time that has been left out because nothing changed in it: the fabric's clock is so much behind.
+    pub(super) left_out: Span,
 }
 
 /// A connection.
@@ -59,6 +61,15 @@ pub(super) struct Connection {
 pub(super) struct Share {
     pub(super) of: TransferId,
     pub(super) bytes: u32,
+    /// Packets of it that are not sent, because they are of time that is left out.
+    pub(super) left_out: u32,
+}
+
+impl Share {
+    /// The packets that are sent of it.
+    pub(super) fn packets(&self, mtu: Mtu) -> u32 {
+        self.bytes.div_ceil(mtu.bytes()).max(1) - self.left_out
+    }
 }
 
 impl Plan {
@@ -77,6 +88,7 @@ impl Plan {
             of_qp: HashMap::new(),
             memories: Vec::new(),
             lookahead: Span::ZERO,
+            left_out: Span::ZERO,
             workload,
         }
     }
@@ -85,6 +97,16 @@ impl Plan {
         let hosts = 0..fabric.topology().hosts;
         self.memories = hosts.map(|host| *fabric.host(host).memory()).collect();
         self.lookahead = fabric.lookahead();
+    }
+
+    /// What a time of the fabric is with the time that has been left out.
+    pub(super) fn shown(&self, at: Time) -> Time {
+        at.after(self.left_out)
+    }
+
+    /// The fabric's time of one with the time that has been left out.
+    pub(super) fn of_fabric(&self, at: Time) -> Time {
+        at.before(self.left_out)
     }
 
     pub(super) fn transfer(&self, id: TransferId) -> &Transfer {

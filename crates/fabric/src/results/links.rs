@@ -89,7 +89,7 @@ pub(super) fn all(
     let fabric = &simulation.fabric;
     let began = simulation.player.job_outcomes.iter();
     let began = began.filter_map(|it| it.began).min();
-    let during = began.unwrap_or(Time::ZERO)..fabric.now();
+    let during = began.unwrap_or(Time::ZERO)..simulation.now();
     let mut rates: HashMap<usize, Vec<(Time, Rate)>> = HashMap::new();
     for (at, fault) in &scenario.timeline {
         if let Fault::Rate(cable, rate) = fault {

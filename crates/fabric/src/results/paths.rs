@@ -45,7 +45,7 @@ impl PathsTaken {
         };
         // How many connections were compared with each state of the routes.
         let mut compared: HashMap<Vec<usize>, usize> = HashMap::new();
-        for (at, until, changed) in routings(scenario, simulation.fabric.now()) {
+        for (at, until, changed) in routings(scenario, simulation.now()) {
             for (cable, is_up) in changed {
                 tracer.set_up(cable, is_up);
             }

@@ -146,6 +146,12 @@ pub(super) const ROOT: &[Key] = &[
         "Simulated time after which the run ends, finished or not; 60s.",
     ),
     key(
+        "fast_forward",
+        Takes::Probability,
+        "Leaves out time in which all messages go on evenly, if their rates are not wrong by more than this in \
+         it, such as 1%, 10% at most; nothing is left out.",
+    ),
+    key(
         "topology",
         Takes::Table(TOPOLOGY),
         "Hosts, switches, cables.",

@@ -318,7 +318,7 @@ impl Played {
     ) -> u64 {
         let topology = self.0.fabric.topology();
         let switches = topology.hosts..topology.nodes();
-        let counters = switches.map(|switch| count(self.0.fabric.switch(NodeId(switch))));
+        let counters = switches.map(|switch| count(&self.0.fabric.switch(NodeId(switch))));
         counters.sum()
     }
 

@@ -575,13 +575,13 @@ impl Pair {
     /// wire is lost.
     #[must_use]
     pub fn age(&mut self, id: Id, messages: u32) -> bool {
-        let idle = |side: &Side| side.qp.can_fast_forward() && !side.qp.has_answers();
+        let idle = |side: &Side| side.qp.can_age() && !side.qp.has_answers();
         let [qp, peer] = [id, id.peer()].map(|id| &self[id].qp);
         if !self.sides.iter().all(idle) || qp.next_psn() != peer.expected_psn() {
             return false;
         }
-        assert!(self[id].qp.fast_forward(messages, 0));
-        assert!(self[id.peer()].qp.fast_forward(0, messages));
+        assert!(self[id].qp.age(messages, 0));
+        assert!(self[id.peer()].qp.age(0, messages));
         self.net().retain(|_, _| false);
         for side in &mut self.sides {
             side.socket.clear();

@@ -18,7 +18,7 @@ const AVERAGES: f64 = 60.0;
 const LINES: usize = 6;
 
 fn time_axis(simulation: &Simulation) -> (Axis, f64) {
-    let end = simulation.fabric.now().as_nanos() as f64;
+    let end = simulation.now().as_nanos() as f64;
     let (scale, unit) = time_unit(end);
     (
         Axis::linear(0.0, end / scale, format!("time, {unit}")),
@@ -28,7 +28,7 @@ fn time_axis(simulation: &Simulation) -> (Axis, f64) {
 
 pub(super) fn timeline(scenario: &Scenario, simulation: &Simulation, results: &Results) -> String {
     let (x, scale) = time_axis(simulation);
-    let end = simulation.fabric.now();
+    let end = simulation.now();
     let jobs = &results.summary.jobs;
     // Entries of the file, each with all its times.
     let mut faults: BTreeMap<usize, Vec<&ferroce_fabric::scenario::FaultSpan>> = BTreeMap::new();
@@ -132,7 +132,7 @@ fn series_of(
     pieces: usize,
     unite: fn(u64, u64) -> u64,
 ) -> Vec<(Of, Points)> {
-    let end = simulation.fabric.now().as_nanos().max(1);
+    let end = simulation.now().as_nanos().max(1);
     let of = |of: Of| {
         let mut values = vec![0_u64; pieces];
         for it in samples.iter().filter(|it| (it.of, it.qpn) == of) {
@@ -206,7 +206,7 @@ pub(super) fn goodput(
     let of = |at: &usize| (results.qps[*at].host, results.qps[*at].qpn);
     let slowest = all.iter().take(LINES).map(of);
     // Messages come and go; what matters is how fast they are on average.
-    let end = simulation.fabric.now().as_nanos() as f64;
+    let end = simulation.now().as_nanos() as f64;
     let every = scenario.recording.every.as_nanos().max(1) as f64;
     let pieces = (end / every).clamp(1.0, AVERAGES).floor();
     let samples = &simulation.samples.goodput;
