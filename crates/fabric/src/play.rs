@@ -142,6 +142,8 @@ pub struct Player {
     by_ends: HashMap<(Ends, Lane), u32>,
     /// The lane that the next transfer between two hosts takes.
     turns: HashMap<Ends, Lane>,
+    /// What takes two hosts, and is done as soon as both may know of it.
+    acts: VecDeque<(Time, Act)>,
     /// Connections to be made anew.
     broken: VecDeque<(Time, u32)>,
     /// How many parts of each transfer are not acknowledged.
@@ -162,6 +164,15 @@ type Lane = u32;
 struct Heard {
     expired: Vec<Expired>,
     notes: Vec<Note>,
+}
+
+/// Something that takes two hosts.
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    /// Makes the connections of what may start as soon as a transfer is delivered, which has begun.
+    Prepare(TransferId),
+    /// Destroys what is left of a connection.
+    Disconnect(u32),
 }
 
 /// A sending and a receiving host, and a job.
@@ -229,6 +240,7 @@ impl Player {
             free,
             by_ends: HashMap::new(),
             turns: HashMap::new(),
+            acts: VecDeque::new(),
             broken: VecDeque::new(),
             parts_left: vec![0; count],
             work_left,
@@ -292,16 +304,22 @@ impl Player {
         self.unfinished == 0
     }
 
-    /// Returns when hosts act next, if no packet makes them act before.
+    /// Returns when a host acts next by itself, if no packet makes it act before.
     pub(crate) fn next(&self) -> Option<Time> {
-        let free = self.free.last().map(|(at, _)| self.plan.of_fabric(*at));
-        let crews = self.crews.iter().filter_map(Crew::next);
-        crews.chain(free).min()
+        self.crews.iter().filter_map(Crew::next).min()
     }
 
-    /// Returns when a connection is made anew.
-    pub(crate) fn next_reconnect(&self) -> Option<Time> {
-        self.broken.front().map(|(at, _)| *at)
+    /// Returns when something is to be done next that takes two hosts.
+    pub(crate) fn next_act(&self) -> Option<Time> {
+        let free = self.free.last().map(|(at, _)| self.prepared_at(*at));
+        let act = self.acts.front().map(|(at, _)| *at);
+        let broken = self.broken.front().map(|(at, _)| *at);
+        [free, act, broken].into_iter().flatten().min()
+    }
+
+    /// When the connections are made of what begins at a time.
+    fn prepared_at(&self, at: Time) -> Time {
+        self.plan.of_fabric(at).before(self.plan.lookahead)
     }
 
     /// Returns how many things have happened: beginnings, ends, timeouts.
@@ -332,17 +350,6 @@ impl Player {
         end: Time,
         beside: bool,
     ) -> Result<u64, VerbsError> {
-        while let Some(&(at, id)) = self.free.last()
-            && self.plan.of_fabric(at) < end
-        {
-            self.free.pop();
-            let at = self.plan.of_fabric(at);
-            if self.prepare(fabric, id)? {
-                self.prepare_dependents(fabric, id)?;
-            }
-            let src = self.plan.transfer(id).src;
-            self.crew(fabric, src).add(at, Later::Start(id));
-        }
         let plan = &self.plan;
         let events = fabric.pass(beside, &mut self.crews, |part, crew| {
             crew.run(part, plan, end)
@@ -351,13 +358,34 @@ impl Player {
         Ok(events)
     }
 
-    /// Makes connections anew whose time has come.
+    /// Does what is due that takes two hosts. It is due at times that do not depend on where windows end, or
+    /// results would.
     ///
     /// # Errors
     /// Returns an error if a device has no room for another queue pair.
-    pub(crate) fn reconnect_due(&mut self, fabric: &mut Fabric) -> Result<(), VerbsError> {
+    pub(crate) fn act(&mut self, fabric: &mut Fabric) -> Result<(), VerbsError> {
+        let now = fabric.now();
+        while let Some(&(at, id)) = self.free.last()
+            && self.prepared_at(at) <= now
+        {
+            self.free.pop();
+            if self.prepare(fabric, id)? {
+                self.prepare_dependents(fabric, id)?;
+            }
+            let (at, src) = (self.plan.of_fabric(at), self.plan.transfer(id).src);
+            self.crew(fabric, src).add(at, Later::Start(id));
+        }
+        while let Some(&(at, act)) = self.acts.front()
+            && at <= now
+        {
+            self.acts.pop_front();
+            match act {
+                Act::Prepare(id) => self.prepare_dependents(fabric, id)?,
+                Act::Disconnect(connection) => self.disconnect(fabric, connection)?,
+            }
+        }
         while let Some(&(at, connection)) = self.broken.front()
-            && at <= fabric.now()
+            && at <= now
         {
             self.broken.pop_front();
             self.reconnect(fabric, connection)?;
@@ -415,7 +443,7 @@ impl Player {
                 let job = self.plan.transfer(id).job;
                 self.job_outcomes[usize::from(job)].began.get_or_insert(at);
                 self.plan.note_started(id);
-                self.prepare_dependents(fabric, id)?;
+                self.plan_act(note.at, Act::Prepare(id));
             }
             News::Worked(id) => self.note_work(at, id),
             News::Arrived(connection) => {
@@ -429,7 +457,7 @@ impl Player {
                 it.una = it.una.wrapping_add(part.packets(mtu));
                 self.note_acknowledged(at, connection, part);
                 if self.plan.job(part.of).qp_per_transfer {
-                    self.disconnect(fabric, connection)?;
+                    self.plan_act(note.at, Act::Disconnect(connection));
                 }
             }
             News::Freed(id) => {
@@ -439,7 +467,7 @@ impl Player {
                 );
                 self.crew(fabric, src).add(at, Later::Learn(id));
             }
-            News::Failed(connection, status) => self.fail(fabric, at, connection, status)?,
+            News::Failed(connection, status) => self.fail(note.at, connection, status),
         }
         Ok(())
     }
@@ -646,13 +674,7 @@ impl Player {
     }
 
     /// A queue pair has failed.
-    fn fail(
-        &mut self,
-        fabric: &mut Fabric,
-        at: Time,
-        index: u32,
-        status: WcStatus,
-    ) -> Result<(), VerbsError> {
+    fn fail(&mut self, at: Time, index: u32, status: WcStatus) {
         let connection = &mut self.plan.connections[index as usize].look;
         connection.failures += 1;
         let job = usize::from(connection.job);
@@ -661,7 +683,7 @@ impl Player {
         match self.plan.jobs[job].on_error {
             OnError::Abort => {
                 if outcome.died.is_none() {
-                    outcome.died = Some((at, status));
+                    outcome.died = Some((self.plan.shown(at), status));
                     self.plan.is_dead[job] = true;
                     self.unfinished -= outcome.transfers - outcome.acknowledged;
                     self.unfinished -= self.work_left[job];
@@ -669,15 +691,19 @@ impl Player {
             }
             OnError::Reconnect(after) => {
                 // Not before both ends know.
-                let at = self
-                    .plan
-                    .of_fabric(at)
-                    .after(after.max(self.plan.lookahead));
+                let at = at.after(after.max(self.plan.lookahead));
                 let place = self.broken.partition_point(|(other, _)| *other <= at);
                 self.broken.insert(place, (at, index));
             }
         }
-        self.disconnect(fabric, index)
+        self.plan_act(at, Act::Disconnect(index));
+    }
+
+    /// Has something done as soon as both hosts may know of what has happened at one.
+    fn plan_act(&mut self, happened: Time, act: Act) {
+        let at = happened.after(self.plan.lookahead);
+        debug_assert!(self.acts.back().is_none_or(|(last, _)| *last <= at));
+        self.acts.push_back((at, act));
     }
 
     /// Connects anew, by the other link if there is one.

@@ -233,7 +233,7 @@ fn read_all<'t>(
         .as_ref()
         .map_or(Span::ZERO, |(workload, _)| busiest(workload, &topology));
     let recording = read_recording(reader, &root, busy.min(duration));
-    let fast_forward = read_fast_forward(reader, &root, recording.every);
+    let fast_forward = read_fast_forward(reader, &root);
     let (workload, jobs) = jobs?;
     Some(Scenario {
         title,
@@ -263,8 +263,6 @@ const SAMPLES_MAX: u64 = 50_000_000;
 
 /// By how much rates may be wrong in time that is left out: what is more is no result.
 const TOLERANCE_MAX: f64 = 0.1;
-/// How far apart looks at messages may be, to tell whether they go on evenly.
-const LOOKS_APART_MAX: Span = Span::from_millis(10);
 
 /// How long the host that has most to send needs at least.
 fn busiest(workload: &Workload, topology: &Topology) -> Span {
@@ -302,19 +300,12 @@ fn read_recording<'t>(reader: &mut Reader<'t>, root: &Section<'t>, busy: Span) -
     }
 }
 
-/// `fast_forward`, with samples so far apart.
-fn read_fast_forward<'t>(reader: &mut Reader<'t>, root: &Section<'t>, every: Span) -> Option<f64> {
+/// `fast_forward`: by which part rates may be wrong.
+fn read_fast_forward<'t>(reader: &mut Reader<'t>, root: &Section<'t>) -> Option<f64> {
     let given = reader.probability(root, "fast_forward")?;
     let tolerance = given.as_f64();
     if tolerance <= 0.0 || tolerance > TOLERANCE_MAX {
         let must = "must be more than 0%, and 10% at most; leave it out to leave out no time";
-        reader.invalid(root, "fast_forward", given, must);
-    }
-    if every > LOOKS_APART_MAX {
-        let must = format!(
-            "needs record.every to be {LOOKS_APART_MAX} or less, which is {every}: messages are looked at when \
-             samples are taken"
-        );
         reader.invalid(root, "fast_forward", given, must);
     }
     Some(tolerance)

@@ -206,8 +206,9 @@ impl Simulation {
     /// Leaves out time in which nothing changes from now on, as far as the rates of messages are not wrong by more
     /// than a part (0 to 1) in it. See [`LeftOut`].
     pub fn fast_forward(&mut self, tolerance: f64) {
-        let every = self.recording.map(|it| it.every);
-        self.fast_forward = Some(FastForward::new(tolerance, every));
+        let step = self.recording.map(|it| it.every);
+        let step = step.unwrap_or(Span::from_nanos(1));
+        self.fast_forward = Some(FastForward::new(tolerance, step));
     }
 
     /// Returns how much time has been left out; `None` without [`Self::fast_forward`].
@@ -233,7 +234,7 @@ impl Simulation {
 
     /// When something happens next that no packet causes, in the fabric's time.
     fn next_of_its_own(&self) -> Time {
-        let of_player = [self.player.next(), self.player.next_reconnect()];
+        let of_player = [self.player.next(), self.player.next_act()];
         let nexts = of_player.into_iter().chain([self.next_fault()]).flatten();
         nexts.min().unwrap_or(Time::NEVER).min(self.end())
     }
@@ -282,7 +283,7 @@ impl Simulation {
             if self.player.is_over() {
                 return Ok(Standing::Over);
             }
-            let cut = [self.next_fault(), self.player.next_reconnect()];
+            let cut = [self.next_fault(), self.player.next_act()];
             let own = [self.fabric.next_event(), self.player.next()];
             let Some(next) = cut.iter().chain(&own).flatten().min() else {
                 return Ok(Standing::Stuck);
@@ -308,7 +309,7 @@ impl Simulation {
             }
             self.sample(cut);
             self.suffer();
-            self.player.reconnect_due(&mut self.fabric)?;
+            self.player.act(&mut self.fabric)?;
             if look == Some(cut)
                 && let Some(mut fast_forward) = self.fast_forward.take()
             {
@@ -402,20 +403,39 @@ impl Simulation {
         samples.is_cut_short |= is_cut_short;
     }
 
-    /// Takes samples of the time that was just left out to be those of the stretch seen before.
-    fn repeat_samples(&mut self, seen: Span, left_out: Span) {
-        let Some(recording) = self.recording else {
+    /// What the next samples count from: the bytes of each line, and of each connection.
+    fn sampled(&self) -> [Vec<u64>; 2] {
+        let lines = 0..self.carried.len();
+        let connections = 0..self.delivered.len();
+        [
+            lines
+                .map(|line| self.fabric.line(line / 2, line % 2).bytes)
+                .collect(),
+            connections
+                .map(|it| self.player.delivered(&self.fabric, it))
+                .collect(),
+        ]
+    }
+
+    /// Takes samples of the time that was just left out to be those of the time seen before; `before` is what had
+    /// been sampled then.
+    fn repeat_samples(&mut self, before: &[Vec<u64>; 2], seen: Span, left_out: Span) {
+        let Some(Recording {
+            every, samples_max, ..
+        }) = self.recording
+        else {
             return;
         };
         let then = self.now().before(left_out);
-        self.samples
-            .repeat(then, seen, left_out, recording.samples_max);
-        // The next ones begin here.
-        for (line, carried) in self.carried.iter_mut().enumerate() {
-            *carried = self.fabric.line(line / 2, line % 2).bytes;
-        }
-        for (connection, delivered) in self.delivered.iter_mut().enumerate() {
-            *delivered = self.player.delivered(&self.fabric, connection);
+        let seen = (seen / every).max(1) * every;
+        self.samples.repeat(then, seen, left_out, samples_max);
+        // The next ones do not count what was left out.
+        let after = self.sampled();
+        let counted = [&mut self.carried, &mut self.delivered];
+        for ((counted, before), after) in counted.into_iter().zip(before).zip(after) {
+            for ((counted, before), after) in counted.iter_mut().zip(before).zip(after) {
+                *counted += after - before;
+            }
         }
     }
 }

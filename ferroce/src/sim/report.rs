@@ -37,13 +37,10 @@ pub(super) fn text(scenario: &Scenario, results: &Results) -> String {
     if let Some(it) = summary.fast_forward {
         let [left_out, error] =
             [it.left_out_ns, it.error_ns].map(|ns| ms(Some(Span::from_nanos(ns))));
-        let times = match it.times {
-            1 => "once".to_owned(),
-            times => format!("{} times", grouped(times.into())),
-        };
-        text += &lines(&format!(
-            "{left_out} ms of them left out, {times}: nothing changed; times may be off by {error} ms"
-        ));
+        text += &lines(&match it.times {
+            0 => "no time left out: messages did not go on evenly for long enough".to_owned(),
+            _ => format!("{left_out} ms of them left out: times may be off by {error} ms"),
+        });
     }
     text.push('\n');
     text += &jobs(results);

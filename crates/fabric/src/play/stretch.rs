@@ -21,7 +21,7 @@ pub(crate) struct Flow {
     /// What is sent next, what is to arrive next, and what is to be acknowledged next.
     pub(crate) sent: Psn,
     pub(crate) arrived: Psn,
-    acknowledged: Psn,
+    pub(crate) acknowledged: Psn,
     /// The message.
     pub(crate) write: UnsentWrite,
     /// The timeout of the sender: its exponent, range, and the retries that are left.
@@ -63,9 +63,9 @@ impl Flow {
 
 impl Player {
     /// Returns all connections that have something to send, in order; `None` if one of them is not in the middle of
-    /// a message, is to be made anew, or is slowed down by congestion control, which makes rates wander.
+    /// a message, is to be made or ended, or is slowed down by congestion control, which makes rates wander.
     pub(crate) fn flows(&self, fabric: &Fabric) -> Option<Vec<Flow>> {
-        if !self.broken.is_empty() {
+        if !self.acts.is_empty() || !self.broken.is_empty() {
             return None;
         }
         let mut busy: Vec<_> = self.crews.iter().flat_map(|crew| crew.busy()).collect();

@@ -20,9 +20,9 @@ use crate::play::Flow;
 const INTERVALS: usize = 4;
 /// The first interval.
 const FIRST: Span = Span::from_micros(20);
-/// Fewer intervals than this are left out only if a later look could not leave out more, although more can be when
-/// more has been seen.
-const WORTH: u64 = 4 * INTERVALS as u64;
+/// Less than so many times what has been seen is left out only if a later look could not leave out more, as more can
+/// be when more has been seen.
+const WORTH: u64 = 4;
 /// Packets by which two equal intervals may differ, and by which what is in flight may: one has just arrived, or is
 /// just about to.
 const JITTER: u32 = 1;
@@ -46,8 +46,9 @@ pub struct LeftOut {
 pub(super) struct FastForward {
     /// By which part rates may be wrong.
     tolerance: f64,
-    first: Span,
     interval: Span,
+    /// Of which a multiple is left out, so that samples stay evenly apart.
+    step: Span,
     /// When to look next, in the fabric's time.
     pub(super) next: Time,
     /// Changes up to the last look.
@@ -85,17 +86,13 @@ struct Seen<'a> {
 }
 
 impl FastForward {
-    /// Creates one that looks when samples are taken.
-    pub(super) fn new(tolerance: f64, every: Option<Span>) -> Self {
-        let first = match every {
-            Some(every) => every * (FIRST.as_picos().div_ceil(every.as_picos())),
-            None => FIRST,
-        };
+    /// Creates one that leaves out multiples of a step.
+    pub(super) fn new(tolerance: f64, step: Span) -> Self {
         Self {
             tolerance,
-            first,
-            interval: first,
-            next: Time::ZERO.after(first),
+            interval: FIRST,
+            step,
+            next: Time::ZERO.after(FIRST),
             changes: 0,
             watch: None,
             left_out: LeftOut::default(),
@@ -114,7 +111,7 @@ impl FastForward {
     pub(super) fn look(&mut self, simulation: &mut Simulation) {
         let changes = simulation.changes();
         if std::mem::replace(&mut self.changes, changes) != changes {
-            (self.interval, self.watch) = (self.first, None);
+            (self.interval, self.watch) = (FIRST, None);
         } else {
             let flows = simulation.player.flows(&simulation.fabric);
             let flows = flows.filter(|flows| !flows.is_empty());
@@ -140,7 +137,8 @@ impl FastForward {
         watch.see(simulation.fabric.now(), flows);
         if watch.looks.len() > INTERVALS {
             let limit = simulation.next_of_its_own();
-            if let Some((stretch, error)) = watch.stretch(self.tolerance, limit) {
+            let found = watch.stretch(self.tolerance, self.step, limit);
+            if let Some((stretch, error)) = found {
                 self.leave_out(simulation, &mut watch, stretch, error);
             }
             self.interval = self.interval * 2;
@@ -162,18 +160,23 @@ impl FastForward {
             let part = u128::from(seen_in_it) * u128::from(stretch.as_picos());
             (part / u128::from(seen.as_picos())) as u64
         };
-        let fabric = &mut simulation.fabric;
-        fabric.count_again(&watch.counts, part);
         let packets = watch.messages();
         let packets = packets.map(|it| (it.now, part(it.arrived.into()) as u32));
+        let before = simulation.sampled();
+        let fabric = &mut simulation.fabric;
+        fabric.count_again(&watch.counts, part);
         simulation.player.leave_out(fabric, stretch, packets);
-        simulation.repeat_samples(seen, stretch);
+        simulation.repeat_samples(&before, seen, stretch);
         watch.left_out += stretch;
         self.left_out.time += stretch;
         self.left_out.times += 1;
         let error = Span::from_picos((stretch.as_picos() as f64 * error).ceil() as u64);
-        // Acknowledgements, and the timers that they start, may be that much out of step.
-        self.left_out.error += error + watch.period;
+        // Messages may be out of step by what is in flight, and timers by the acknowledgements that start them.
+        let in_flight = watch
+            .messages()
+            .map(|it| seen / u64::from(it.arrived) * it.in_flight());
+        let out_of_step = in_flight.fold(watch.period, Span::max);
+        self.left_out.error += error + out_of_step;
         self.at.push((now, simulation.player.left_out()));
     }
 }
@@ -239,11 +242,11 @@ impl Watch {
         })
     }
 
-    /// How much time may be left out up to a limit of the fabric's time, if any is worth it, and by which part rates
-    /// may be wrong then.
-    fn stretch(&self, tolerance: f64, limit: Time) -> Option<(Span, f64)> {
-        let (seen, left_out) = (self.time(), self.left_out.as_picos() as f64);
-        let whole = seen.as_picos() as f64;
+    /// How many steps of time may be left out up to a limit of the fabric's time, if any are worth it, and by which
+    /// part rates may be wrong then.
+    fn stretch(&self, tolerance: f64, step: Span, limit: Time) -> Option<(Span, f64)> {
+        let seen = self.time();
+        let [whole, before] = [seen, self.left_out].map(|it| it.as_picos() as f64);
         let mut rest = limit.since(self.until);
         let mut allowed = f64::INFINITY;
         for it in self.messages() {
@@ -255,24 +258,26 @@ impl Watch {
                 .saturating_sub(it.arrived / INTERVALS as u32);
             let ends = u128::from(seen.as_picos()) * u128::from(unsent) / u128::from(it.arrived);
             rest = rest.min(Span::from_picos(u64::try_from(ends).unwrap_or(u64::MAX)));
-            allowed = allowed.min((tolerance - it.doubt()) / it.trend() * whole - left_out);
+            allowed = allowed.min((tolerance - it.doubt()) / it.trend() * whole - before);
         }
-        let interval = seen / INTERVALS as u64;
-        let rest = rest / interval;
-        let allowed = (allowed / interval.as_picos() as f64).max(0.0) as u64;
-        let intervals = rest.min(allowed);
-        let later = rest.saturating_sub(INTERVALS as u64);
-        if intervals < later.clamp(1, WORTH) {
+        let allowed = Span::from_picos(allowed.max(0.0) as u64);
+        let stretch = rest.min(allowed) / step * step;
+        let later = rest - seen;
+        if stretch == Span::ZERO || stretch < later.min(seen * WORTH) {
             return None;
         }
-        let stretch = interval * intervals;
-        let share = (left_out + stretch.as_picos() as f64) / whole;
+        let share = (before + stretch.as_picos() as f64) / whole;
         let errors = self.messages().map(|it| it.doubt() + it.trend() * share);
         Some((stretch, errors.fold(0.0, f64::max)))
     }
 }
 
 impl Seen<'_> {
+    /// Packets of it that have not been acknowledged.
+    fn in_flight(&self) -> u64 {
+        self.now.sent.since(self.now.acknowledged).into()
+    }
+
     /// By which part the rate of the message may differ from what was seen.
     fn doubt(&self) -> f64 {
         1.0 / f64::from(self.arrived)

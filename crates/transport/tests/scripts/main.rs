@@ -20,6 +20,7 @@ mod resources;
 mod retransmissions;
 mod routing;
 mod selective;
+mod shorten;
 mod stalls;
 mod states;
 mod timeouts;
