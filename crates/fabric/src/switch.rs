@@ -58,7 +58,7 @@ pub enum Routing {
     Hash,
     /// By chance, for each packet.
     Random,
-    /// The port with the shortest queue for each packet of queue pairs that let packets take any path
+    /// One of the least loaded ports, by chance, for each packet of queue pairs that let packets take any path
     /// (`adaptive_routing_forced_en`); others by the hash.
     Adaptive,
 }
