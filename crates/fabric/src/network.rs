@@ -1,5 +1,6 @@
 //! Lines and switches, the frames on them, and the next event.
 
+mod adaptive;
 mod border;
 mod build;
 mod cables;
@@ -27,7 +28,7 @@ use crate::events::EventQueue;
 use crate::frame::{Frame, Parcel};
 use crate::line::{Item, Line};
 use crate::packets::Packets;
-use crate::route::{Routes, pick, place};
+use crate::route::{Routes, pick};
 use crate::rules::Rules;
 use crate::switch::watchdog::Watchdog;
 use crate::switch::{Routing, Switch, SwitchConfig};
@@ -445,38 +446,13 @@ impl<P: Parcel> Network<P> {
             match switch.config.routing {
                 Routing::Random => return pick(ports, switch.rng.next_u32(), switch.salt),
                 Routing::Adaptive if frame.takes_any_path => {
-                    let first = place(ports.len(), switch.rng.next_u32());
-                    return self.least_loaded(index, ports, first, frame);
+                    let number = switch.rng.next_u32();
+                    return self.lightly_loaded(index, ports, number, frame);
                 }
                 Routing::Hash | Routing::Adaptive => {}
             }
         }
         pick(ports, frame.flow, switch.salt)
-    }
-
-    /// The port whose queue takes the shortest time to leave, of those that have a carrier if one has; of
-    /// several, the next one from `first` on.
-    fn least_loaded(
-        &self,
-        index: usize,
-        ports: &[u16],
-        first: usize,
-        frame: &Frame,
-    ) -> Option<u16> {
-        let switch = &self.switches[index];
-        let load = |port: &&u16| {
-            let port = &switch.ports[usize::from(**port)];
-            let line = &self.lines[port.line as usize];
-            let waiting = port.queue_bytes() + u64::from(frame.bytes);
-            let waiting = u32::try_from(waiting).unwrap_or(u32::MAX);
-            let free_at = line.free_at.max(self.now);
-            (
-                !line.is_up(),
-                free_at.after(line.rate().transmission(waiting)),
-            )
-        };
-        let (before, after) = ports.split_at(first);
-        after.iter().chain(before).min_by_key(load).copied()
     }
 
     /// Something has come to a port's queues, or is allowed to leave them.

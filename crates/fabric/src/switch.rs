@@ -58,7 +58,7 @@ pub enum Routing {
     Hash,
     /// By chance, for each packet.
     Random,
-    /// The port with the shortest queue for each packet of queue pairs that let packets take any path
+    /// One of the least loaded ports, by chance, for each packet of queue pairs that let packets take any path
     /// (`adaptive_routing_forced_en`); others by the hash.
     Adaptive,
 }
@@ -194,6 +194,12 @@ impl Port {
         self.waiting & !self.paused != 0
     }
 
+    /// Whether a priority may not send, because the other end does not want its frames.
+    #[inline]
+    pub(crate) fn is_paused(&self, priority: u8) -> bool {
+        self.paused & 1 << priority != 0
+    }
+
     /// Priorities that have frames which the other end does not want, and those that it wants paused.
     pub(crate) fn held(&self) -> (u8, u8) {
         (self.waiting & self.paused, self.rest.unwanted)
@@ -276,7 +282,7 @@ impl Switch {
     #[inline]
     pub(crate) fn passes(&mut self, egress: u16, priority: u8) -> bool {
         let port = &self.ports[usize::from(egress)];
-        let passes = port.waiting == 0 && port.paused & 1 << priority == 0;
+        let passes = port.waiting == 0 && !port.is_paused(priority);
         self.counters.forwarded += u64::from(passes);
         passes
     }

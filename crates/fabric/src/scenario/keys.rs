@@ -305,7 +305,7 @@ pub(super) const SWITCH: &[Key] = &[
     key(
         "routing",
         Takes::Words(ROUTING),
-        "Which of the shortest paths; hash: one for each flow; random: any for each packet; adaptive: the port with the shortest queue for packets of devices with adaptive_routing.",
+        "Which of the shortest paths; hash: one for each flow; random: any for each packet; adaptive: one of the least loaded ports for each packet of devices with adaptive_routing.",
     ),
     key(
         "ecn",

@@ -1,6 +1,8 @@
 //! Adaptive routing: switches choose the path of each packet, and devices take packets in any order.
 
 use ferroce_device::Counter;
+use ferroce_fabric::topology::FatTree;
+use ferroce_fabric::workload::permutation;
 use ferroce_fabric::{Fault, Routing, Time, TransferId};
 
 use crate::net::*;
@@ -16,7 +18,7 @@ enum Mode {
     RandomInAnyOrder,
     /// Switches know nothing of it; the source port of each packet is another.
     Entropy,
-    /// Switches choose the shortest queue.
+    /// Switches choose among the least loaded ports.
     Adaptive,
 }
 
@@ -83,10 +85,28 @@ fn devices_that_go_back_cannot_be_spread() {
     assert!(spread < 0.3 && again > 10_000, "{spread} {again}");
 }
 
-/// Four flows between two leaves, and one of four spines that is ten times slower: shortest queues keep off
+/// Two senders of a leaf that both send at full rate would stay in step if the switch took the very shortest
+/// queue: each would keep an uplink of its own, and its packets collide with others' on their way down.
+#[test]
+fn senders_of_equal_rate_do_not_stay_in_step() {
+    let hosts: Vec<u32> = (0..16).collect();
+    let bytes = 4 << 20;
+    let ideal = pipeline(&packets(bytes, 4_096), 6, LINK.rate, LINK.delay);
+    for seed in 1..=3 {
+        let tree = FatTree::k_ary(4, LINK).unwrap().build().unwrap();
+        let mut net = routed(Net::new(tree), Mode::Adaptive);
+        net.seed = seed;
+        let workload = permutation(&hosts, bytes, Time::ZERO, seed).unwrap();
+        let played = net.play(workload.transfers, job());
+        let share = ratio(ideal, played.end().since(Time::ZERO));
+        assert!(share > 0.9, "seed {seed}: {share}");
+    }
+}
+
+/// Four flows between two leaves, and one of four spines that is ten times slower: adaptive routing keeps off
 /// it, chance does not.
 #[test]
-fn shortest_queues_keep_off_a_slow_link() {
+fn adaptive_routing_keeps_off_a_slow_link() {
     let took = |mode| {
         let mut net = routed(Net::new(leaf_spine(2, 4, 4, LINK)), mode);
         let first_up = 8;
