@@ -118,6 +118,56 @@ every = '200us'
 rates = true
 ";
 
+/// Messages that go on evenly, in several parts.
+const EVEN: &str = "
+fast_forward = '1%'
+[topology]
+kind = 'leaf-spine'
+leaves = 3
+spines = 4
+hosts_per_leaf = 16
+[device]
+dcqcn = { enabled = false }
+[[job]]
+workload = 'permutation'
+bytes = '16MiB'
+[[fault]]
+kind = 'rate'
+link = 'leaf0-spine0'
+at = '2ms'
+for = '1ms'
+rate = '50Gbit'
+[record]
+every = '200us'
+goodput = true
+";
+
+#[test]
+fn time_is_left_out_the_same_with_any_number_of_threads() {
+    let (directory, path) = file(EVEN);
+    let run = |threads: u32| {
+        let out = directory.path().join(threads.to_string());
+        let out = out.to_str().unwrap();
+        let report = good(format!("sim run {path} -o {out} --threads {threads}"));
+        has(&report, ["ms of them left out: times may be off by"]);
+        all_files(out)
+    };
+    assert!(run(1) == run(3));
+}
+
+#[test]
+fn time_cannot_be_left_out_of_a_capture() {
+    let (directory, path) = file(EVEN);
+    let out = directory.path().join("it");
+    let refused = bad(format!("sim run {path} --pcap h0={}", out.display()));
+    has(&refused, ["fast_forward leaves out packets"]);
+    assert!(!out.exists());
+    for tolerance in ["0%", "11%", "2", "much"] {
+        let refused = bad(format!("sim run {path} --set fast_forward={tolerance}"));
+        has(&refused, ["invalid fast_forward", tolerance]);
+    }
+}
+
 #[test]
 fn results_are_the_same_for_any_number_of_threads() {
     let (directory, path) = file(PARTS);
