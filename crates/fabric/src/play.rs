@@ -9,6 +9,7 @@
 //! and passes on what others have to know.
 
 mod crew;
+mod goodput;
 mod plan;
 
 use std::collections::{HashMap, VecDeque};
@@ -19,6 +20,7 @@ use ferroce_transport::Qp;
 use ferroce_wire::Psn;
 
 use self::crew::{Crew, Expired, Later, News, Note};
+use self::goodput::Goodput;
 use self::plan::{Connection, Plan, Share};
 use crate::fabric::Fabric;
 use crate::host::address;
@@ -153,6 +155,8 @@ pub struct Player {
     work_left: Vec<u32>,
     /// Transfers of jobs that live and not yet acknowledged, and their work that is not done.
     unfinished: u32,
+    /// What connections deliver, if that is recorded.
+    goodput: Option<Goodput>,
 }
 
 /// Which of the connections between two hosts: links take turns first, then the queue pairs on each.
@@ -234,6 +238,7 @@ impl Player {
             parts_left: vec![0; count],
             work_left,
             unfinished: count as u32,
+            goodput: None,
         }
     }
 
@@ -262,29 +267,21 @@ impl Player {
         parts.into_iter().flatten()
     }
 
-    /// Returns the payload that a connection, an index into [all connections](Self::connections), has
-    /// delivered without gaps, bytes.
-    ///
-    /// # Panics
-    /// Panics if there is no such connection.
-    pub(crate) fn delivered(&self, fabric: &Fabric, connection: usize) -> u64 {
-        let it = &self.plan.connections[connection];
-        let mut delivered = it.look.bytes;
-        let ([src, dst], [_, qpn]) = (it.look.ends, it.look.qpns);
-        let receiver = fabric.host(dst).hca.qp(qpn).filter(|_| it.is_made);
-        let mut packets = receiver.map_or(0, |qp| qp.expected_psn().since(it.una));
-        let job = &self.plan.jobs[usize::from(it.look.job)];
-        let crew = &self.crews[fabric.part_of(src)];
-        for share in crew.outstanding(connection as u32) {
-            let whole = job.packets(share.bytes);
-            if packets < whole {
-                delivered += u64::from(packets * job.attr.path_mtu.bytes());
-                break;
-            }
-            delivered += u64::from(share.bytes);
-            packets -= whole;
+    /// Has it follow what connections deliver, for [`look_at_goodput`](Self::look_at_goodput).
+    pub(crate) fn record_goodput(&mut self) {
+        self.goodput = Some(Goodput::default());
+    }
+
+    /// Calls `tell` with each connection that has delivered something since the last look, in the order of [all
+    /// connections](Self::connections), and the payload of it, bytes.
+    pub(crate) fn look_at_goodput(
+        &mut self,
+        fabric: &Fabric,
+        tell: impl FnMut(&ConnectionLook, u64),
+    ) {
+        if let Some(goodput) = &mut self.goodput {
+            goodput.look(&self.plan, &self.crews, fabric, tell);
         }
-        delivered
     }
 
     /// Returns whether all work of all jobs is done and acknowledged, except for jobs that died.
@@ -407,6 +404,9 @@ impl Player {
                 let job = self.plan.transfer(id).job;
                 self.job_outcomes[usize::from(job)].began.get_or_insert(at);
                 self.plan.note_started(id);
+                if let Some(goodput) = &mut self.goodput {
+                    goodput.note_started(&self.plan, id);
+                }
                 self.prepare_dependents(fabric, id)?;
             }
             News::Worked(id) => self.note_work(at, id),

@@ -113,8 +113,6 @@ pub struct Simulation {
     carried: Vec<u64>,
     /// The largest share of its rate that each line carried between two samples.
     peaks: Vec<f64>,
-    /// What each connection had delivered at the last sample.
-    delivered: Vec<u64>,
     events: u64,
     /// The threads that parts run on, if not that of the caller.
     pool: Option<ThreadPool>,
@@ -135,6 +133,9 @@ impl Simulation {
     ) -> Self {
         timeline.sort_by_key(|(at, _)| *at);
         player.meet(&mut fabric);
+        if recording.is_some_and(|it| it.goodput) {
+            player.record_goodput();
+        }
         let carried = match recording {
             Some(_) => vec![0; 2 * fabric.topology().cables.len()],
             None => Vec::new(),
@@ -149,7 +150,6 @@ impl Simulation {
             recording,
             peaks: vec![0.0; carried.len()],
             carried,
-            delivered: Vec::new(),
             events: 0,
             pool: None,
             worth: 0,
@@ -254,7 +254,7 @@ impl Simulation {
             return;
         };
         self.next_sample = at.after(recording.every);
-        let (fabric, samples) = (&self.fabric, &mut self.samples);
+        let (fabric, samples) = (&mut self.fabric, &mut self.samples);
         let max = recording.samples_max;
         let mut is_cut_short = false;
         let mut keep = |kept: &mut Vec<Sample>, of: u32, qpn: u32, value: u64| {
@@ -280,29 +280,17 @@ impl Simulation {
         }
         if recording.rates {
             for host in 0..fabric.topology().hosts {
-                for flow in fabric.host(host).hca.look_at_flows(at) {
-                    let rate = flow.limit.map(|limit| limit.rate.bps());
-                    if let Some(bps) = rate {
-                        keep(&mut samples.rates, host, flow.qpn.into(), bps);
-                    }
-                }
+                let hca = &mut fabric.host_mut(host).hca;
+                hca.look_at_limits(at, |qpn, rate| {
+                    keep(&mut samples.rates, host, qpn.into(), rate.bps());
+                });
             }
         }
         if recording.goodput {
-            for (connection, look) in self.player.connections().enumerate() {
-                let bytes = self.player.delivered(fabric, connection);
-                if self.delivered.len() <= connection {
-                    self.delivered.resize(connection + 1, 0);
-                }
-                let before = &mut self.delivered[connection];
-                // What a connection that was made anew sends again is not new.
-                let since = bytes.saturating_sub(*before);
-                *before = bytes.max(*before);
-                if since > 0 {
-                    let ([host, _], [qpn, _]) = (look.ends, look.qpns);
-                    keep(&mut samples.goodput, host, qpn.into(), since);
-                }
-            }
+            self.player.look_at_goodput(fabric, |look, since| {
+                let ([host, _], [qpn, _]) = (look.ends, look.qpns);
+                keep(&mut samples.goodput, host, qpn.into(), since);
+            });
         }
         samples.is_cut_short |= is_cut_short;
     }

@@ -59,6 +59,22 @@ impl Hca {
             })
         })
     }
+
+    /// Calls `tell` with the number and the rate of each of [those](Self::look_at_flows) that has a limit at `now`,
+    /// in the same order. This takes time for them and for those that have recovered since the last call, and none
+    /// for the others. The parameters of congestion control do not change between the calls.
+    pub fn look_at_limits(&mut self, now: Time, mut tell: impl FnMut(Qpn, Rate)) {
+        let qps = &self.qps;
+        self.congestion.look_at_limited(|index, config| {
+            let limited = qps.get(index);
+            let limited =
+                limited.and_then(|it| Some((it, look(it.limiter.as_deref()?, config, now)?)));
+            if let Some((entry, limit)) = limited.filter(|(entry, _)| entry.cnps != 0) {
+                tell(entry.qp.qpn(), limit.rate);
+            }
+            limited.is_some()
+        });
+    }
 }
 
 /// The limit at `now`; the limiter itself stays at the time of its last packet.

@@ -95,6 +95,12 @@ impl Crew {
         queue.into_iter().flat_map(|queue| &queue.outstanding)
     }
 
+    /// Whether a connection has anything to send that is not acknowledged.
+    pub(super) fn is_busy(&self, connection: u32) -> bool {
+        let queue = self.queues.get(&connection);
+        queue.is_some_and(|it| !it.outstanding.is_empty() || !it.waiting.is_empty())
+    }
+
     /// The queue pairs of a connection are there.
     pub(super) fn connected(&mut self, connection: u32, qpn: Qpn) {
         self.queues.entry(connection).or_default().qpn = Some(qpn);
