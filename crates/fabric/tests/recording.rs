@@ -21,12 +21,11 @@ fn scenario(record: &str) -> Scenario {
 fn play(scenario: &Scenario, mut each: impl FnMut(&mut Simulation)) -> Simulation {
     let mut simulation = scenario.simulation().unwrap();
     loop {
-        let standing = simulation.run(1).unwrap();
-        each(&mut simulation);
-        if standing != Standing::Running {
+        if simulation.run(1).unwrap() != Standing::Running {
             assert!(!simulation.samples.is_cut_short);
-            return simulation;
+            return simulation; // there is no sample at the end
         }
+        each(&mut simulation);
     }
 }
 
