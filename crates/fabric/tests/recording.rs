@@ -9,7 +9,7 @@ use ferroce_fabric::{Sample, Simulation, Standing, TransferId};
 fn scenario(record: &str) -> Scenario {
     let text = format!(
         "duration = '8ms'\n[topology]\nkind = 'leaf-spine'\nleaves = 2\nspines = 2\nhosts_per_leaf = 8\n\
-         [switch]\necn = {{ preset = 'hpcc' }}\n\
+         [device]\ndcqcn = {{ rpg_time_reset = 20, rpg_ai_rate = 2000 }}\n[switch]\necn = {{ preset = 'hpcc' }}\n\
          [[job]]\nworkload = 'all-to-all'\nbytes = '2MiB'\non_error = {{ reconnect = '1ms' }}\n\
          [[fault]]\nkind = 'link-down'\nlink = 'leaf1-spine0'\nat = '100us'\nfor = '300us'\n\
          [record]\nevery = '5us'\nqueues = false\nlinks = false\n{record} = true\n"
@@ -59,7 +59,7 @@ fn rates_are_those_of_all_limited_queue_pairs() {
         compared += expected.len();
     });
     assert!(
-        compared > 1_000 && recovered > 1_000,
+        compared > 1_000 && recovered > 300,
         "{compared} {recovered}"
     );
 }
