@@ -13,6 +13,7 @@ mod goodput;
 mod plan;
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
 use ferroce_base::time::{Span, Time};
 use ferroce_device::{Pairing, Path, Qos, QpAttr, Qpn, TimerExpiry, VerbsError, WcStatus};
@@ -24,7 +25,7 @@ use self::goodput::Goodput;
 use self::plan::{Connection, Plan, Share};
 use crate::fabric::Fabric;
 use crate::host::address;
-use crate::workload::{Transfer, TransferId, Workload};
+use crate::workload::{Transfer, TransferGraph, TransferId};
 
 /// How a job uses its connections.
 #[derive(Clone, PartialEq, Debug)]
@@ -149,8 +150,6 @@ pub struct Player {
     turns: HashMap<Ends, Lane>,
     /// Connections to be made anew.
     broken: VecDeque<(Time, u32)>,
-    /// How many parts of each transfer are not acknowledged.
-    parts_left: Vec<u16>,
     /// Work of hosts that is not done, for each job.
     work_left: Vec<u32>,
     /// Transfers of jobs that live and not yet acknowledged, and their work that is not done.
@@ -206,7 +205,7 @@ impl Player {
     ///
     /// # Panics
     /// Panics if there are not as many configurations as jobs.
-    pub fn new(workload: Workload, jobs: Vec<JobConfig>) -> Self {
+    pub fn new(workload: Arc<TransferGraph>, jobs: Vec<JobConfig>) -> Self {
         assert_eq!(jobs.len(), workload.jobs.len(), "configurations and jobs");
         let count = workload.transfers.len();
         let mut job_outcomes = vec![JobOutcome::default(); jobs.len()];
@@ -235,7 +234,6 @@ impl Player {
             by_ends: HashMap::new(),
             turns: HashMap::new(),
             broken: VecDeque::new(),
-            parts_left: vec![0; count],
             work_left,
             unfinished: count as u32,
             goodput: None,
@@ -243,7 +241,7 @@ impl Player {
     }
 
     /// Returns the workload.
-    pub fn workload(&self) -> &Workload {
+    pub fn workload(&self) -> &TransferGraph {
         &self.plan.workload
     }
 
@@ -439,11 +437,11 @@ impl Player {
         fabric: &mut Fabric,
         id: TransferId,
     ) -> Result<(), VerbsError> {
-        let mut following = self.plan.dependents.at(id).to_vec();
+        let mut following = self.plan.dependents(id).to_vec();
         while let Some(id) = following.pop() {
             if self.prepare(fabric, id)? {
                 // Work may take no time.
-                following.extend(self.plan.dependents.at(id));
+                following.extend(self.plan.dependents(id));
             }
         }
         Ok(())
@@ -485,7 +483,6 @@ impl Player {
             let connection = self.connection(fabric, ends, lane, link)?;
             parts.push((connection, part_max.min(bytes - part * part_max)));
         }
-        self.parts_left[id.0 as usize] = count as u16;
         self.plan.assign(id, parts);
         Ok(false)
     }
@@ -606,13 +603,10 @@ impl Player {
         let look = &mut self.plan.connections[connection as usize].look;
         look.acknowledged += 1;
         look.bytes += u64::from(part.bytes);
-        let transfer = part.of.0 as usize;
-        let left = &mut self.parts_left[transfer];
-        *left -= 1;
-        if *left > 0 {
+        if !self.plan.acknowledge(part.of) {
             return;
         }
-        self.outcomes[transfer].acknowledged = at;
+        self.outcomes[part.of.0 as usize].acknowledged = at;
         let job = self.plan.transfer(part.of).job;
         let outcome = &mut self.job_outcomes[usize::from(job)];
         outcome.acknowledged += 1;

@@ -256,6 +256,10 @@ impl Simulation {
         self.next_sample = at.after(recording.every);
         let (fabric, samples) = (&mut self.fabric, &mut self.samples);
         let max = recording.samples_max;
+        // Once one has been dropped, more than there may be of a kind make no difference.
+        let is_over = |kept: &[Sample]| samples.is_cut_short && kept.len() >= max;
+        let rates = recording.rates && !is_over(&samples.rates);
+        let goodput = recording.goodput && !is_over(&samples.goodput);
         let mut is_cut_short = false;
         let mut keep = |kept: &mut Vec<Sample>, of: u32, qpn: u32, value: u64| {
             if kept.len() < max {
@@ -278,7 +282,7 @@ impl Simulation {
                 keep(&mut samples.links, line, 0, since);
             }
         }
-        if recording.rates {
+        if rates {
             for host in 0..fabric.topology().hosts {
                 let hca = &mut fabric.host_mut(host).hca;
                 hca.look_at_limits(at, |qpn, rate| {
@@ -286,7 +290,7 @@ impl Simulation {
                 });
             }
         }
-        if recording.goodput {
+        if goodput {
             self.player.look_at_goodput(fabric, |look, since| {
                 let ([host, _], [qpn, _]) = (look.ends, look.qpns);
                 keep(&mut samples.goodput, host, qpn.into(), since);

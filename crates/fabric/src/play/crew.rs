@@ -313,7 +313,7 @@ impl Crew {
         host: u32,
         id: TransferId,
     ) -> Result<(), VerbsError> {
-        for &waiter in plan.dependents.at(id) {
+        for &waiter in plan.dependents(id) {
             if plan.transfer(waiter).src == host {
                 self.free(part, plan, waiter)?;
             } else {

@@ -91,7 +91,7 @@ impl Scenario {
             + connected * QP_PAIR_BYTES
             + first * FIRST_TRANSFER_BYTES
             + others * TRANSFER_BYTES
-            + self.workload.edges.len() as u64 * EDGE_BYTES
+            + self.workload.dependents.all().len() as u64 * EDGE_BYTES
             + kinds * samples.min(hops) * SAMPLE_BYTES
     }
 
