@@ -61,6 +61,7 @@ impl Check {
                 warnings: warnings.collect(),
                 estimate: Some(json::Estimate {
                     hops: estimate.hops,
+                    run_ns: estimate.time.as_nanos(),
                     memory_bytes: estimate.memory,
                     result_bytes: estimate.results,
                 }),
@@ -75,8 +76,9 @@ impl Check {
         let estimate = scenario.estimate();
         let _ = writeln!(
             text,
-            "about {} frame crossings, {} of memory, at most {} of results",
+            "about {} frame crossings, {} on one thread, {} of memory, at most {} of results",
             rounded(estimate.hops),
+            estimate.time.about(),
             megabytes(estimate.memory),
             megabytes(estimate.results)
         );

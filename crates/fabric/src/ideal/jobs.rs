@@ -27,6 +27,7 @@ pub(crate) struct Paths<'a> {
 /// What counts of a path.
 #[derive(Clone, Copy, Default)]
 struct Path {
+    cables: u32,
     /// Delays of its cables, latencies of its switches.
     delay: Span,
     /// Of its slowest cable.
@@ -70,6 +71,11 @@ impl<'a> Paths<'a> {
         self.one_way(src, dst, bytes) + path.delay + ack
     }
 
+    /// How many cables a packet crosses; none if it cannot arrive.
+    pub(crate) fn cables(&mut self, src: u32, dst: u32) -> u32 {
+        self.path(src, dst).cables
+    }
+
     /// How long all ports of that host together are busy with a message.
     pub(crate) fn busy(&self, host: u32, bytes: u32) -> Span {
         let cables = self.neighbours[host as usize].iter();
@@ -92,6 +98,7 @@ impl<'a> Paths<'a> {
         let mut rates = Vec::new();
         while let Some((cable, before)) = self.tree.1[at as usize] {
             let cable = &self.topology.cables[cable];
+            path.cables += 1;
             path.delay += cable.delay;
             rates.push(cable.rate);
             at = before;
