@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 pub use self::collisions::Spread;
 pub use self::links::{BusyLink, Carried, LinkRow, Talker};
 pub use self::paths::PathsTaken;
-use crate::ideal::jobs::{Paths, of_jobs};
+use crate::ideal::jobs::{IdealJob, Paths, of_jobs};
 use crate::scenario::Scenario;
 use crate::{NodeId, Simulation, Standing, TransferId};
 
@@ -349,6 +349,8 @@ impl Results {
             scenario.device.mtu,
             scenario.switch.latency,
         );
+        // Before there is anything else of each transfer.
+        let ideal = of_jobs(simulation.player.workload(), &mut paths);
         let mut slowdowns = Slowdowns::new(simulation);
         for flow in flows_along(simulation, &mut paths) {
             slowdowns.add(&flow);
@@ -382,7 +384,7 @@ impl Results {
                     .map(|it| it.text)
                     .collect(),
             },
-            jobs: jobs(simulation, &mut slowdowns, &mut paths, spreads),
+            jobs: jobs(simulation, &mut slowdowns, &ideal, spreads),
             totals,
             slowdown: slowdowns.of_all(),
             worst_queue: worst_queue(simulation),
@@ -473,12 +475,11 @@ fn timeouts(simulation: &Simulation) -> Vec<TimeoutRow> {
 fn jobs(
     simulation: &Simulation,
     slowdowns: &mut Slowdowns,
-    paths: &mut Paths<'_>,
+    ideal: &[IdealJob],
     spreads: Vec<Option<Spread>>,
 ) -> Vec<Job> {
     let player = &simulation.player;
     let workload = player.workload();
-    let ideal = of_jobs(workload, paths);
     let mut bytes = vec![0; workload.jobs.len()];
     for transfer in &workload.transfers {
         bytes[usize::from(transfer.job)] += u64::from(transfer.bytes);

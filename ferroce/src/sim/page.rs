@@ -197,7 +197,10 @@ fn links(results: &Results) -> String {
     for link in links {
         let it = &link.carried;
         let talkers = link.talkers.iter();
-        let talkers = talkers.map(|it| format!("{} to {}", escape(&it.src), escape(&it.dst)));
+        let talkers = talkers.map(|it| {
+            let (src, dst) = (escape(&it.src), escape(&it.dst));
+            format!("<span class=\"whole\">{src} to {dst}</span>")
+        });
         let _ = writeln!(
             html,
             "<tr><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>\

@@ -324,6 +324,7 @@ pub(super) fn histogram(results: &Results) -> Option<String> {
         Axis::linear(0.0, most as f64 * 1.12, "retransmissions"),
         240.0,
     );
+    let (above, below) = (most as f64 * 0.05, most as f64 * -0.08);
     for (at, bin) in used.iter().enumerate() {
         let at = at as f64;
         let edges = match bin.high_ns {
@@ -337,12 +338,12 @@ pub(super) fn histogram(results: &Results) -> Option<String> {
             COLORS[0],
             &title,
         );
-        plot.text(
-            at + 0.5,
-            bin.count as f64 + most as f64 * 0.05,
-            "middle",
-            &title,
-        );
+        let (middle, top) = (at + 0.5, bin.count as f64 + above);
+        plot.text(middle, top, "middle", &bin.count.to_string());
+        plot.text(at, below, "middle", &short(bin.low_ns as f64));
+    }
+    if let Some(high) = used.last().and_then(|bin| bin.high_ns) {
+        plot.text(used.len() as f64, below, "middle", &short(high as f64));
     }
     Some(plot.finish(&[]))
 }
