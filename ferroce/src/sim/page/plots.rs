@@ -133,6 +133,11 @@ fn series_of(
     unite: fn(u64, u64) -> u64,
 ) -> Vec<(Of, Points)> {
     let end = simulation.fabric.now().as_nanos().max(1);
+    // After the last sample that was kept, nothing is known.
+    let known = match simulation.samples.is_cut_short {
+        true => samples.last().map_or(0, |it| it.at.as_nanos()),
+        false => end,
+    };
     let of = |of: Of| {
         let mut values = vec![0_u64; pieces];
         for it in samples.iter().filter(|it| (it.of, it.qpn) == of) {
@@ -145,7 +150,7 @@ fn series_of(
             .iter()
             .enumerate()
             .map(|(piece, value)| (x(piece), *value as f64));
-        (of, points.collect())
+        (of, points.filter(|(x, _)| *x <= known as f64).collect())
     };
     all.map(of).collect()
 }
