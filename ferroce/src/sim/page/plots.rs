@@ -329,7 +329,7 @@ pub(super) fn histogram(results: &Results) -> Option<String> {
         Axis::linear(0.0, most as f64 * 1.12, "retransmissions"),
         240.0,
     );
-    let (above, below) = (most as f64 * 0.05, most as f64 * -0.08);
+    let (above, below) = (most as f64 * 0.05, most as f64 * -0.11);
     for (at, bin) in used.iter().enumerate() {
         let at = at as f64;
         let edges = match bin.high_ns {
