@@ -10,9 +10,6 @@ use ferroce_interop::browser::Browser;
 use ferroce_interop::lab::Lab;
 use ferroce_testing::has;
 
-/// Up to the end of the first plot.
-const SIZE: (u32, u32) = (1000, 1320);
-
 /// Pairs of texts in a plot that cover each other, and what is wider than the window.
 const UNREADABLE: &str = "
     const found = [];
@@ -27,15 +24,16 @@ const UNREADABLE: &str = "
     if (document.documentElement.scrollWidth > innerWidth) found.push('wide');
     return found;";
 
-/// Runs an example of the documentation and looks at its report, which has these texts.
-fn look(name: &str, example: &str, texts: &[&str]) {
+/// Runs an example of the documentation and looks at its report, which has these texts. The window shows it up to the
+/// end of the first plot.
+fn look(name: &str, example: &str, height: u32, texts: &[&str]) {
     let lab = Lab::new(&format!("report-{name}"));
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
     let scenario = docs.join("examples").join(example);
     let results = lab.path().join("state/results");
     let run = format!("sim run {} -o {}", scenario.display(), results.display());
     lab.ferroce(&run).success();
-    let browser = Browser::open(&lab, SIZE);
+    let browser = Browser::open(&lab, (1000, height));
     browser.go(&format!("file://{}/report.html", results.display()));
     browser.until_text("h2", "Jobs");
     has(&browser.text("body"), texts);
@@ -49,11 +47,11 @@ fn look(name: &str, example: &str, texts: &[&str]) {
 #[test]
 fn the_report_of_a_training_step_names_the_slow_link() {
     let texts = ["leaf0-spine1", "h3 to h4"];
-    look("training", "training/resnet50.toml", &texts);
+    look("training", "training/resnet50.toml", 1500, &texts);
 }
 
 #[test]
 fn the_report_of_an_infiniband_fabric_can_be_read() {
     let texts = ["leaf1:33-spine1:1 down", "node6 to node3"];
-    look("fabric", "fabrics/infiniband.toml", &texts);
+    look("fabric", "fabrics/infiniband.toml", 1600, &texts);
 }

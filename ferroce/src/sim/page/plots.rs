@@ -320,16 +320,20 @@ pub(super) fn histogram(results: &Results) -> Option<String> {
         (0..bins.len()).rev().find(is_used)?,
     );
     let used = &bins[first..=last];
+    let low = short(bins[first].low_ns as f64);
+    let label = match bins[last].high_ns {
+        Some(high) => format!("wait, {low} to {}", short(high as f64)),
+        None => format!("wait, {low} and more"),
+    };
     let x = Axis {
         show: |_| String::new(),
-        ..Axis::linear(0.0, used.len() as f64, "wait")
+        ..Axis::linear(0.0, used.len() as f64, label)
     };
     let mut plot = Plot::new(
         x,
         Axis::linear(0.0, most as f64 * 1.12, "retransmissions"),
         240.0,
     );
-    let (above, below) = (most as f64 * 0.05, most as f64 * -0.11);
     for (at, bin) in used.iter().enumerate() {
         let at = at as f64;
         let edges = match bin.high_ns {
@@ -343,12 +347,8 @@ pub(super) fn histogram(results: &Results) -> Option<String> {
             COLORS[0],
             &title,
         );
-        let (middle, top) = (at + 0.5, bin.count as f64 + above);
-        plot.text(middle, top, "middle", &bin.count.to_string());
-        plot.text(at, below, "middle", &short(bin.low_ns as f64));
-    }
-    if let Some(high) = used.last().and_then(|bin| bin.high_ns) {
-        plot.text(used.len() as f64, below, "middle", &short(high as f64));
+        let above = bin.count as f64 + most as f64 * 0.05;
+        plot.text(at + 0.5, above, "middle", &bin.count.to_string());
     }
     Some(plot.finish(&[]))
 }
