@@ -10,7 +10,8 @@ body { font: 15px/1.5 system-ui, sans-serif; color: #222b36; max-width: 940px; m
 h1 { font-size: 1.5em; margin-bottom: .2em; } h2 { font-size: 1.1em; margin: 2em 0 .3em; }
 p { margin: .4em 0; } .facts, .legend, figcaption { color: #5b6672; font-size: .9em; }
 table { border-collapse: collapse; } th, td { padding: .25em .9em .25em 0; text-align: left; }
-th { font-weight: 600; border-bottom: 1px solid #d9dee4; } td.n, th.n { text-align: right; white-space: nowrap; }
+th { font-weight: 600; border-bottom: 1px solid #d9dee4; } td.n, th.n { text-align: right; }
+td.n, th.n, td:first-child, .whole { white-space: nowrap; }
 .finished { color: #00714f; font-weight: 600; } .aborted { color: #b23c00; font-weight: 600; }
 .unfinished { color: #8a6100; font-weight: 600; }
 svg { width: 100%; height: auto; display: block; } svg text { font: 12px system-ui, sans-serif; fill: #222b36; }

@@ -1,10 +1,12 @@
 //! A headless browser, driven through the WebDriver standard.
 
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::Tool;
 use crate::http;
 use crate::lab::{Lab, Ready, Running, free_port, until};
 
@@ -205,10 +207,16 @@ impl Browser {
         self.call("POST", "/goog/cdp/execute", &command)
     }
 
-    /// A picture of the window, as base64 of PNG.
-    pub fn picture(&self) -> String {
+    /// Writes a picture of the window to a file, as PNG.
+    pub fn save(&self, file: &Path) {
         let picture = self.devtools("Page.captureScreenshot", &json!({"format": "png"}));
-        picture["data"].as_str().unwrap_or_default().to_owned()
+        let shell = Tool {
+            program: "sh",
+            debian_package: "dash",
+        };
+        let program = format!("base64 -d > '{}'", file.display());
+        let base64 = picture["data"].as_str().unwrap_or_default();
+        drop(shell.run(&["-c", &program], base64.as_bytes()));
     }
 
     /// What the page complained of since it was last asked: errors of scripts, refused loads.

@@ -7,7 +7,6 @@
 use std::path::Path;
 use std::{env, fs};
 
-use ferroce_interop::Tool;
 use ferroce_interop::browser::{Browser, key};
 use ferroce_interop::lab::{Lab, Ready, Running, free_port, until};
 use ferroce_testing::has;
@@ -75,16 +74,9 @@ fn of_range(index: usize, name: &str) -> String {
     format!("[data-path='timeout_range[{index}].{name}']")
 }
 
-fn save(picture: &str, name: &str) {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../docs")
-        .join(name);
-    let shell = Tool {
-        program: "sh",
-        debian_package: "dash",
-    };
-    let program = format!("base64 -d > '{}'", file.display());
-    drop(shell.run(&["-c", &program], picture.as_bytes()));
+fn save(browser: &Browser, name: &str) {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
+    browser.save(&docs.join(name));
 }
 
 #[test]
@@ -302,7 +294,7 @@ fn devices_are_shown_live_until_the_server_is_gone() {
     browser.until_text(&format!("{card} table"), "RC");
     browser.until_text(&format!("{card} table"), "100 Gbit/s");
     if env::var_os("FERROCE_UPDATE").is_some() {
-        save(&browser.picture(), "web-devices.png");
+        save(&browser, "web-devices.png");
     }
     // In a narrow window as well, everything about it can be read.
     browser.resize(NARROW[0]);
@@ -482,7 +474,7 @@ fn narrow_windows_and_dark_systems_are_served() {
     let browser = Browser::open(&lab, WIDE);
     open_designer(&server, &browser);
     if env::var_os("FERROCE_UPDATE").is_some() {
-        save(&browser.picture(), "web-designer.png");
+        save(&browser, "web-designer.png");
     }
     let none = serde_json::json!([]);
     assert_eq!(browser.run(CLIPPED), none, "{WIDE:?}");

@@ -6,7 +6,7 @@
 mod limiter;
 
 use std::cell::OnceCell;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use ferroce_dcqcn::np::{Arrival, NotificationPoint, Timers};
@@ -44,8 +44,17 @@ pub(crate) struct Congestion {
     line: Rate,
     switches: Switches,
     /// Made by the first CNP: most devices never get one.
-    rp: OnceCell<Box<NvidiaConfig>>,
+    reaction: OnceCell<Box<Reaction>>,
     np: NotificationPoint,
+}
+
+/// What reaction points have in common.
+#[derive(Debug)]
+struct Reaction {
+    config: NvidiaConfig,
+    /// Queue pairs that are slowed down, and some that have recovered since: those leave when they are next
+    /// looked at.
+    limited: BTreeSet<u32>,
 }
 
 /// A CNP that waits.
@@ -63,7 +72,7 @@ impl Congestion {
             enabled: enabled.fold(0, |mask, priority| mask | 1 << priority),
             qos,
             burst_bytes: 0,
-            rp: OnceCell::new(),
+            reaction: OnceCell::new(),
             np: NotificationPoint::new(params),
             cnps: VecDeque::new(),
             settings,
@@ -84,11 +93,15 @@ impl Congestion {
         if self.settings.congestion() == settings.congestion() {
             self.settings = settings;
         } else {
+            let limited = self.reaction.take().map(|it| it.limited);
             let cnps = std::mem::take(&mut self.cnps);
             *self = Self {
                 cnps,
                 ..Self::new(settings, self.qos, self.line, self.switches)
             };
+            if let Some(limited) = limited {
+                *self.limited() = limited;
+            }
         }
         self.burst_bytes = burst_bytes;
     }
@@ -113,10 +126,40 @@ impl Congestion {
     }
 
     pub(crate) fn rp(&self) -> &NvidiaConfig {
-        self.rp.get_or_init(|| {
-            let params = self.settings.congestion();
-            Box::new(NvidiaConfig::new(params, &self.switches, self.line))
+        &self.reaction.get_or_init(|| self.new_reaction()).config
+    }
+
+    fn new_reaction(&self) -> Box<Reaction> {
+        let params = self.settings.congestion();
+        Box::new(Reaction {
+            config: NvidiaConfig::new(params, &self.switches, self.line),
+            limited: BTreeSet::new(),
         })
+    }
+
+    fn limited(&mut self) -> &mut BTreeSet<u32> {
+        self.rp();
+        &mut self.reaction.get_mut().expect("it was made").limited
+    }
+
+    /// Notes that a queue pair is slowed down.
+    pub(crate) fn note_limited(&mut self, index: u32) {
+        self.limited().insert(index);
+    }
+
+    /// Forgets a queue pair that is gone.
+    pub(crate) fn forget(&mut self, index: u32) {
+        if let Some(reaction) = self.reaction.get_mut() {
+            reaction.limited.remove(&index);
+        }
+    }
+
+    /// Looks at the queue pairs that are slowed down, in the order of their indexes, and forgets those of which
+    /// `look` says that they have recovered.
+    pub(crate) fn look_at_limited(&mut self, mut look: impl FnMut(u32, &NvidiaConfig) -> bool) {
+        if let Some(Reaction { config, limited }) = self.reaction.get_mut().map(Box::as_mut) {
+            limited.retain(|index| look(*index, config));
+        }
     }
 
     /// Whether it is on for the packets of a path, that is, for their priority.

@@ -9,10 +9,12 @@
 //! and passes on what others have to know.
 
 mod crew;
+mod goodput;
 mod plan;
 mod stretch;
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
 use ferroce_base::time::{Span, Time};
 use ferroce_device::{Pairing, Path, Qos, QpAttr, Qpn, TimerExpiry, VerbsError, WcStatus};
@@ -20,11 +22,12 @@ use ferroce_transport::Qp;
 use ferroce_wire::Psn;
 
 use self::crew::{Crew, Expired, Later, News, Note};
+use self::goodput::Goodput;
 use self::plan::{Connection, Plan, Share};
 pub(crate) use self::stretch::Flow;
 use crate::fabric::Fabric;
 use crate::host::address;
-use crate::workload::{Transfer, TransferId, Workload};
+use crate::workload::{Transfer, TransferGraph, TransferId};
 
 /// How a job uses its connections.
 #[derive(Clone, PartialEq, Debug)]
@@ -146,14 +149,14 @@ pub struct Player {
     acts: VecDeque<(Time, Act)>,
     /// Connections to be made anew.
     broken: VecDeque<(Time, u32)>,
-    /// How many parts of each transfer are not acknowledged.
-    parts_left: Vec<u16>,
     /// Work of hosts that is not done, for each job.
     work_left: Vec<u32>,
     /// Transfers of jobs that live and not yet acknowledged, and their work that is not done.
     unfinished: u32,
     /// How many things have happened that end a stretch of time in which nothing changes.
     changes: u64,
+    /// What connections deliver, if that is recorded.
+    goodput: Option<Goodput>,
 }
 
 /// Which of the connections between two hosts: links take turns first, then the queue pairs on each.
@@ -212,7 +215,7 @@ impl Player {
     ///
     /// # Panics
     /// Panics if there are not as many configurations as jobs.
-    pub fn new(workload: Workload, jobs: Vec<JobConfig>) -> Self {
+    pub fn new(workload: Arc<TransferGraph>, jobs: Vec<JobConfig>) -> Self {
         assert_eq!(jobs.len(), workload.jobs.len(), "configurations and jobs");
         let count = workload.transfers.len();
         let mut job_outcomes = vec![JobOutcome::default(); jobs.len()];
@@ -242,15 +245,15 @@ impl Player {
             turns: HashMap::new(),
             acts: VecDeque::new(),
             broken: VecDeque::new(),
-            parts_left: vec![0; count],
             work_left,
             unfinished: count as u32,
             changes: 0,
+            goodput: None,
         }
     }
 
     /// Returns the workload.
-    pub fn workload(&self) -> &Workload {
+    pub fn workload(&self) -> &TransferGraph {
         &self.plan.workload
     }
 
@@ -274,29 +277,21 @@ impl Player {
         parts.into_iter().flatten()
     }
 
-    /// Returns the payload that a connection, an index into [all connections](Self::connections), has
-    /// delivered without gaps, bytes.
-    ///
-    /// # Panics
-    /// Panics if there is no such connection.
-    pub(crate) fn delivered(&self, fabric: &Fabric, connection: usize) -> u64 {
-        let it = &self.plan.connections[connection];
-        let mut delivered = it.look.bytes;
-        let ([src, dst], [_, qpn]) = (it.look.ends, it.look.qpns);
-        let receiver = fabric.host(dst).hca.qp(qpn).filter(|_| it.is_made);
-        let mut packets = receiver.map_or(0, |qp| qp.expected_psn().since(it.una));
-        let mtu = self.plan.jobs[usize::from(it.look.job)].attr.path_mtu;
-        let crew = &self.crews[fabric.part_of(src)];
-        for share in crew.outstanding(connection as u32) {
-            let whole = share.packets(mtu);
-            if packets < whole {
-                delivered += u64::from((packets + share.left_out) * mtu.bytes());
-                break;
-            }
-            delivered += u64::from(share.bytes);
-            packets -= whole;
+    /// Has it follow what connections deliver, for [`look_at_goodput`](Self::look_at_goodput).
+    pub(crate) fn record_goodput(&mut self) {
+        self.goodput = Some(Goodput::default());
+    }
+
+    /// Calls `tell` with each connection that has delivered something since the last look, in the order of [all
+    /// connections](Self::connections), and the payload of it, bytes.
+    pub(crate) fn look_at_goodput(
+        &mut self,
+        fabric: &Fabric,
+        tell: impl FnMut(&ConnectionLook, u64),
+    ) {
+        if let Some(goodput) = &mut self.goodput {
+            goodput.look(&self.plan, &self.crews, fabric, tell);
         }
-        delivered
     }
 
     /// Returns whether all work of all jobs is done and acknowledged, except for jobs that died.
@@ -443,6 +438,9 @@ impl Player {
                 let job = self.plan.transfer(id).job;
                 self.job_outcomes[usize::from(job)].began.get_or_insert(at);
                 self.plan.note_started(id);
+                if let Some(goodput) = &mut self.goodput {
+                    goodput.note_started(&self.plan, id);
+                }
                 self.plan_act(note.at, Act::Prepare(id));
             }
             News::Worked(id) => self.note_work(at, id),
@@ -478,11 +476,11 @@ impl Player {
         fabric: &mut Fabric,
         id: TransferId,
     ) -> Result<(), VerbsError> {
-        let mut following = self.plan.dependents.at(id).to_vec();
+        let mut following = self.plan.dependents(id).to_vec();
         while let Some(id) = following.pop() {
             if self.prepare(fabric, id)? {
                 // Work may take no time.
-                following.extend(self.plan.dependents.at(id));
+                following.extend(self.plan.dependents(id));
             }
         }
         Ok(())
@@ -524,7 +522,6 @@ impl Player {
             let connection = self.connection(fabric, ends, lane, link)?;
             parts.push((connection, part_max.min(bytes - part * part_max)));
         }
-        self.parts_left[id.0 as usize] = count as u16;
         self.plan.assign(id, parts);
         Ok(false)
     }
@@ -645,13 +642,10 @@ impl Player {
         let look = &mut self.plan.connections[connection as usize].look;
         look.acknowledged += 1;
         look.bytes += u64::from(part.bytes);
-        let transfer = part.of.0 as usize;
-        let left = &mut self.parts_left[transfer];
-        *left -= 1;
-        if *left > 0 {
+        if !self.plan.acknowledge(part.of) {
             return;
         }
-        self.outcomes[transfer].acknowledged = at;
+        self.outcomes[part.of.0 as usize].acknowledged = at;
         let job = self.plan.transfer(part.of).job;
         let outcome = &mut self.job_outcomes[usize::from(job)];
         outcome.acknowledged += 1;

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 pub use self::collisions::Spread;
 pub use self::links::{BusyLink, Carried, LinkRow, Talker};
 pub use self::paths::PathsTaken;
-use crate::ideal::jobs::{Paths, of_jobs};
+use crate::ideal::jobs::{IdealJob, Paths, of_jobs};
 use crate::scenario::Scenario;
 use crate::{NodeId, Simulation, Standing, TransferId};
 
@@ -334,16 +334,43 @@ pub struct Results {
     pub timeouts: Vec<TimeoutRow>,
 }
 
+impl Summary {
+    /// The summary of a scenario's simulation; `standing` says how it ended. It takes less memory than
+    /// [all results](Results::new), which have a row for each transfer.
+    #[must_use]
+    pub fn new(scenario: &Scenario, simulation: &Simulation, standing: Standing) -> Self {
+        Results::of(scenario, simulation, standing, |_| ()).summary
+    }
+}
+
 impl Results {
     /// The results of a scenario's simulation; `standing` says how it ended.
     #[must_use]
     pub fn new(scenario: &Scenario, simulation: &Simulation, standing: Standing) -> Self {
+        let mut flows = Vec::new();
+        let results = Self::of(scenario, simulation, standing, |flow| flows.push(flow));
+        Self { flows, ..results }
+    }
+
+    /// The results without rows of transfers, which `tell` gets.
+    fn of(
+        scenario: &Scenario,
+        simulation: &Simulation,
+        standing: Standing,
+        mut tell: impl FnMut(Flow),
+    ) -> Self {
         let mut paths = Paths::new(
             &scenario.topology,
             scenario.device.mtu,
             scenario.switch.latency,
         );
-        let flows = flows_along(simulation, &mut paths);
+        // Before there is anything else of each transfer.
+        let ideal = of_jobs(simulation.player.workload(), &mut paths);
+        let mut slowdowns = Slowdowns::new(simulation);
+        for flow in flows_along(simulation, &mut paths) {
+            slowdowns.add(&flow);
+            tell(flow);
+        }
         let timeouts = timeouts(simulation);
         let qps = qps(simulation);
         let taken = PathsTaken::of(scenario, simulation);
@@ -372,9 +399,9 @@ impl Results {
                     .map(|it| it.text)
                     .collect(),
             },
-            jobs: jobs(simulation, &flows, &mut paths, spreads),
+            jobs: jobs(simulation, &mut slowdowns, &ideal, spreads),
             totals,
-            slowdown: slowdown(&flows),
+            slowdown: slowdowns.of_all(),
             worst_queue: worst_queue(simulation),
             busiest_links: links::busiest(&scenario.topology, &links, &qps),
             deadlock: deadlock(simulation),
@@ -389,7 +416,7 @@ impl Results {
         };
         Self {
             summary,
-            flows,
+            flows: Vec::new(),
             qps,
             paths: taken,
             links,
@@ -404,32 +431,30 @@ impl Results {
 pub fn flows(simulation: &Simulation, mtu: Mtu) -> Vec<Flow> {
     let fabric = &simulation.fabric;
     let mut paths = Paths::new(fabric.topology(), mtu, fabric.switch_latency());
-    flows_along(simulation, &mut paths)
+    flows_along(simulation, &mut paths).collect()
 }
 
-fn flows_along(simulation: &Simulation, paths: &mut Paths<'_>) -> Vec<Flow> {
+fn flows_along(simulation: &Simulation, paths: &mut Paths<'_>) -> impl Iterator<Item = Flow> {
     let transfers = &simulation.player.workload().transfers;
     let outcomes = simulation.player.outcomes.iter();
     let posted = (0..).zip(transfers).zip(outcomes);
     let posted =
         posted.filter(|((_, it), outcome)| !it.is_work() && outcome.started != Time::NEVER);
-    posted
-        .map(|((transfer, it), outcome)| Flow {
-            transfer,
-            job: it.job,
-            src: it.src,
-            dst: it.dst,
-            bytes: it.bytes,
-            start_ns: outcome.started.as_nanos(),
-            fct_ns: after(outcome.started, outcome.acknowledged),
-            delivery_ns: after(outcome.started, outcome.delivered),
-            connection: simulation
-                .player
-                .connection_of(TransferId(transfer))
-                .unwrap_or(u32::MAX),
-            ideal_ns: paths.round_trip(it.src, it.dst, it.bytes).as_nanos(),
-        })
-        .collect()
+    posted.map(|((transfer, it), outcome)| Flow {
+        transfer,
+        job: it.job,
+        src: it.src,
+        dst: it.dst,
+        bytes: it.bytes,
+        start_ns: outcome.started.as_nanos(),
+        fct_ns: after(outcome.started, outcome.acknowledged),
+        delivery_ns: after(outcome.started, outcome.delivered),
+        connection: simulation
+            .player
+            .connection_of(TransferId(transfer))
+            .unwrap_or(u32::MAX),
+        ideal_ns: paths.round_trip(it.src, it.dst, it.bytes).as_nanos(),
+    })
 }
 
 /// From one moment to another that may never have come.
@@ -469,13 +494,12 @@ fn timeouts(simulation: &Simulation) -> Vec<TimeoutRow> {
 
 fn jobs(
     simulation: &Simulation,
-    flows: &[Flow],
-    paths: &mut Paths<'_>,
+    slowdowns: &mut Slowdowns,
+    ideal: &[IdealJob],
     spreads: Vec<Option<Spread>>,
 ) -> Vec<Job> {
     let player = &simulation.player;
     let workload = player.workload();
-    let ideal = of_jobs(workload, paths);
     let mut bytes = vec![0; workload.jobs.len()];
     for transfer in &workload.transfers {
         bytes[usize::from(transfer.job)] += u64::from(transfer.bytes);
@@ -492,11 +516,6 @@ fn jobs(
                 .zip(outcome.began)
                 .map(|(end, began)| end.since(began));
             let lost = time.map(|time| time.as_nanos().saturating_sub(ideal[job].takes.as_nanos()));
-            let of_job: Vec<_> = flows
-                .iter()
-                .filter(|it| usize::from(it.job) == job)
-                .copied()
-                .collect();
             Job {
                 name: workload.jobs[job].clone(),
                 fate: match (outcome.ended, outcome.died) {
@@ -513,7 +532,7 @@ fn jobs(
                 payload_bytes: bytes[job],
                 failures: outcome.failures,
                 timeouts: timeouts[job],
-                slowdown: slowdown(&of_job),
+                slowdown: slowdowns.of_job(job),
                 spread,
             }
         })
@@ -616,14 +635,47 @@ fn histogram(timeouts: &[TimeoutRow]) -> Vec<Bin> {
     counts.into_iter().enumerate().map(bin).collect()
 }
 
-/// The quantiles of slowdowns, by rank.
+/// How much longer than ideal the transfers of each job took.
+struct Slowdowns(Vec<Vec<f64>>);
+
+impl Slowdowns {
+    fn new(simulation: &Simulation) -> Self {
+        let jobs = simulation.player.job_outcomes.iter();
+        Self(
+            jobs.map(|it| Vec::with_capacity(it.acknowledged as usize))
+                .collect(),
+        )
+    }
+
+    fn add(&mut self, flow: &Flow) {
+        self.0[usize::from(flow.job)].extend(flow.slowdown());
+    }
+
+    fn of_job(&mut self, job: usize) -> Option<Slowdown> {
+        quantiles(&mut self.0[job])
+    }
+
+    fn of_all(self) -> Option<Slowdown> {
+        let all = self.0.into_iter().reduce(|mut all, mut of_job| {
+            all.append(&mut of_job);
+            all
+        });
+        quantiles(&mut all?)
+    }
+}
+
+/// The quantiles of the slowdowns of transfers, by rank.
 #[must_use]
 pub fn slowdown(flows: &[Flow]) -> Option<Slowdown> {
     let mut all: Vec<f64> = flows.iter().filter_map(Flow::slowdown).collect();
-    all.sort_by(f64::total_cmp);
-    let last = all.len().checked_sub(1)?;
+    quantiles(&mut all)
+}
+
+fn quantiles(slowdowns: &mut [f64]) -> Option<Slowdown> {
+    slowdowns.sort_unstable_by(f64::total_cmp);
+    let last = slowdowns.len().checked_sub(1)?;
     let rank = |percent: usize| (last * percent).div_ceil(100);
-    let at = |percent| (all[rank(percent)] * 1000.0).round() / 1000.0;
+    let at = |percent| (slowdowns[rank(percent)] * 1000.0).round() / 1000.0;
     Some(Slowdown {
         p50: at(50),
         p95: at(95),

@@ -53,6 +53,7 @@ mod topology;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use ferroce_base::time::{Span, Time};
 use ferroce_base::toml_file::{Problems, Reader, Section, parse, plain_table, set};
@@ -68,9 +69,8 @@ pub use self::fault::FaultSpan;
 pub use self::schema::json_schema;
 pub use crate::text::Resolver;
 use crate::topology::{Notice, Topology};
-use crate::{
-    Fabric, FabricConfig, Fault, JobConfig, Player, Recording, Simulation, SwitchConfig, Workload,
-};
+use crate::workload::TransferGraph;
+use crate::{Fabric, FabricConfig, Fault, JobConfig, Player, Recording, Simulation, SwitchConfig};
 
 /// A parsed scenario that can be run.
 #[derive(Clone, Debug)]
@@ -92,7 +92,7 @@ pub struct Scenario {
     /// The NIC of every host.
     pub device: Device,
     /// What hosts send to each other.
-    pub workload: Workload,
+    pub workload: Arc<TransferGraph>,
     /// How the jobs of the workload use their connections.
     pub jobs: Vec<JobConfig>,
     /// The faults, each as one span of time.
@@ -184,7 +184,7 @@ impl Scenario {
             seed: self.seed,
         };
         let fabric = Fabric::in_parts(config, devices, most)?;
-        let player = Player::new(self.workload.clone(), self.jobs.clone());
+        let player = Player::new(Arc::clone(&self.workload), self.jobs.clone());
         let until = Time::ZERO.after(self.duration);
         let recording = Some(self.recording);
         let timeline = self.timeline.clone();
@@ -245,7 +245,7 @@ fn read_all<'t>(
         topology,
         switch,
         device,
-        workload,
+        workload: Arc::new(workload),
         jobs,
         faults,
         recording,
@@ -265,7 +265,7 @@ const SAMPLES_MAX: u64 = 50_000_000;
 const TOLERANCE_MAX: f64 = 0.1;
 
 /// How long the host that has most to send needs at least.
-fn busiest(workload: &Workload, topology: &Topology) -> Span {
+fn busiest(workload: &TransferGraph, topology: &Topology) -> Span {
     let mut bytes = vec![0_u64; topology.hosts as usize];
     for it in &workload.transfers {
         bytes[it.src as usize] += u64::from(it.bytes);

@@ -146,8 +146,6 @@ pub struct Simulation {
     carried: Vec<u64>,
     /// The largest share of its rate that each line carried between two samples.
     peaks: Vec<f64>,
-    /// What each connection had delivered at the last sample.
-    delivered: Vec<u64>,
     events: u64,
     /// Faults that have happened.
     faults: u64,
@@ -172,6 +170,9 @@ impl Simulation {
     ) -> Self {
         timeline.sort_by_key(|(at, _)| *at);
         player.meet(&mut fabric);
+        if recording.is_some_and(|it| it.goodput) {
+            player.record_goodput();
+        }
         let carried = match recording {
             Some(_) => vec![0; 2 * fabric.topology().cables.len()],
             None => Vec::new(),
@@ -186,7 +187,6 @@ impl Simulation {
             recording,
             peaks: vec![0.0; carried.len()],
             carried,
-            delivered: Vec::new(),
             events: 0,
             faults: 0,
             fast_forward: None,
@@ -350,8 +350,12 @@ impl Simulation {
         };
         self.next_sample = at.after(recording.every);
         let (of_fabric, at) = (at, self.now());
-        let (fabric, samples) = (&self.fabric, &mut self.samples);
+        let (fabric, samples) = (&mut self.fabric, &mut self.samples);
         let max = recording.samples_max;
+        // Once one has been dropped, more than there may be of a kind make no difference.
+        let is_over = |kept: &[Sample]| samples.is_cut_short && kept.len() >= max;
+        let rates = recording.rates && !is_over(&samples.rates);
+        let goodput = recording.goodput && !is_over(&samples.goodput);
         let mut is_cut_short = false;
         let mut keep = |kept: &mut Vec<Sample>, of: u32, qpn: u32, value: u64| {
             if kept.len() < max {
@@ -374,52 +378,34 @@ impl Simulation {
                 keep(&mut samples.links, line, 0, since);
             }
         }
-        if recording.rates {
+        if rates {
             for host in 0..fabric.topology().hosts {
-                for flow in fabric.host(host).hca.look_at_flows(of_fabric) {
-                    let rate = flow.limit.map(|limit| limit.rate.bps());
-                    if let Some(bps) = rate {
-                        keep(&mut samples.rates, host, flow.qpn.into(), bps);
-                    }
-                }
+                let hca = &mut fabric.host_mut(host).hca;
+                hca.look_at_limits(of_fabric, |qpn, rate| {
+                    keep(&mut samples.rates, host, qpn.into(), rate.bps());
+                });
             }
         }
-        if recording.goodput {
-            for (connection, look) in self.player.connections().enumerate() {
-                let bytes = self.player.delivered(fabric, connection);
-                if self.delivered.len() <= connection {
-                    self.delivered.resize(connection + 1, 0);
-                }
-                let before = &mut self.delivered[connection];
-                // What a connection that was made anew sends again is not new.
-                let since = bytes.saturating_sub(*before);
-                *before = bytes.max(*before);
-                if since > 0 {
-                    let ([host, _], [qpn, _]) = (look.ends, look.qpns);
-                    keep(&mut samples.goodput, host, qpn.into(), since);
-                }
-            }
+        if goodput {
+            self.player.look_at_goodput(fabric, |look, since| {
+                let ([host, _], [qpn, _]) = (look.ends, look.qpns);
+                keep(&mut samples.goodput, host, qpn.into(), since);
+            });
         }
         samples.is_cut_short |= is_cut_short;
     }
 
-    /// What the next samples count from: the bytes of each line, and of each connection.
-    fn sampled(&self) -> [Vec<u64>; 2] {
+    /// What each line has carried, if that is sampled.
+    fn line_bytes(&self) -> Vec<u64> {
         let lines = 0..self.carried.len();
-        let connections = 0..self.delivered.len();
-        [
-            lines
-                .map(|line| self.fabric.line(line / 2, line % 2).bytes)
-                .collect(),
-            connections
-                .map(|it| self.player.delivered(&self.fabric, it))
-                .collect(),
-        ]
+        lines
+            .map(|line| self.fabric.line(line / 2, line % 2).bytes)
+            .collect()
     }
 
-    /// Takes samples of the time that was just left out to be those of the time seen before; `before` is what had
-    /// been sampled then.
-    fn repeat_samples(&mut self, before: &[Vec<u64>; 2], seen: Span, left_out: Span) {
+    /// Takes samples of the time that was just left out to be those of the time seen before; `before` is what lines
+    /// had carried then.
+    fn repeat_samples(&mut self, before: &[u64], seen: Span, left_out: Span) {
         let Some(Recording {
             every, samples_max, ..
         }) = self.recording
@@ -430,12 +416,9 @@ impl Simulation {
         let seen = (seen / every).max(1) * every;
         self.samples.repeat(then, seen, left_out, samples_max);
         // The next ones do not count what was left out.
-        let after = self.sampled();
-        let counted = [&mut self.carried, &mut self.delivered];
-        for ((counted, before), after) in counted.into_iter().zip(before).zip(after) {
-            for ((counted, before), after) in counted.iter_mut().zip(before).zip(after) {
-                *counted += after - before;
-            }
+        let after = self.line_bytes();
+        for ((carried, before), after) in self.carried.iter_mut().zip(before).zip(after) {
+            *carried += after - before;
         }
     }
 }

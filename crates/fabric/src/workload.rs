@@ -4,7 +4,8 @@
 //! typed parameters ([`incast`], [`permutation`], [`Collective`], [`Nccl`], [`Experts`], [`Pipeline`],
 //! [`Checkpoint`], [`Poisson`], [`Requests`]), from a file ([`Workload::from_hpcc`],
 //! [`Workload::from_htsim`], [`Chakra`]), or is constructed directly;
-//! [`Workload::check`] checks whether a topology can run it. [`Workload::merge`] combines several.
+//! [`Workload::check`] checks whether a topology can run it. [`Workload::merge`] combines several. It runs as a
+//! [`TransferGraph`].
 //!
 //! ```
 //! use ferroce_fabric::workload::{Collective, Workload, incast};
@@ -22,6 +23,7 @@ mod chakra;
 mod check;
 mod collective;
 mod error;
+mod graph;
 mod hpcc;
 mod htsim;
 mod merge;
@@ -36,9 +38,9 @@ use ferroce_base::time::{Span, Time};
 
 pub use self::cdf::Cdf;
 pub use self::chakra::{Chakra, ChakraError, TraceFile};
-pub use self::check::Dependents;
 pub use self::collective::Collective;
 pub use self::error::WorkloadError;
+pub use self::graph::{Dependents, TransferGraph};
 pub use self::nccl::Nccl;
 pub(crate) use self::nccl::{CHANNELS_MAX, GPUS_MAX};
 pub use self::pattern::{incast, permutation};
@@ -48,7 +50,7 @@ pub use self::training::{Checkpoint, Experts, Pipeline};
 /// The most bytes of one transfer: the largest message that RDMA cards send. What is larger becomes
 /// several transfers.
 pub const TRANSFER_BYTES_MAX: u32 = 1 << 30;
-/// The most transfers of a workload; they take 4 GiB. It is enough for a ring all-reduce of 8,192
+/// The most transfers of a workload; they take 4 GiB, and a run of them 10. It is enough for a ring all-reduce of 8,192
 /// hosts.
 pub const TRANSFERS_MAX: u32 = 1 << 27;
 /// The most edges of a workload; they take 2 GiB.

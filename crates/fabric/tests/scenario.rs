@@ -60,6 +60,21 @@ fn a_small_one_runs_to_its_end() {
     assert_eq!(results.flows.len(), 3);
 }
 
+/// Connections are made before the transfers begin that need them.
+#[test]
+fn a_run_cut_short_has_results() {
+    let text = "duration = '100us'\n[topology]\nkind = 'star'\nhosts = 4\n\
+                [[job]]\nworkload = 'all-to-all-in-shifts'\nbytes = '4MiB'\n";
+    let results = run(&parse(text).unwrap());
+    let job = &results.summary.jobs[0];
+    assert_eq!((job.fate, job.delivered), (Fate::Unfinished, 4));
+    let (carried, made) = (results.flows.len(), results.qps.len());
+    assert!(carried < made, "{carried} {made}");
+    let paths = (0..made).filter(|it| !results.paths.lines(*it).is_empty());
+    assert_eq!(paths.count(), carried);
+    assert_eq!(job.spread.as_ref().unwrap().connections, carried as u32);
+}
+
 #[test]
 fn a_message_alone_takes_the_ideal_time() {
     for kind in [

@@ -54,6 +54,8 @@ pub(crate) struct Finding {
 pub(crate) struct Estimate {
     /// Frames that cross a cable, about.
     pub(crate) hops: u64,
+    /// What one thread takes, about, on the machine of the project's benchmarks.
+    pub(crate) run_ns: u64,
     /// Memory, about.
     pub(crate) memory_bytes: u64,
     /// Results, at most.

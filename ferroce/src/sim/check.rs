@@ -7,8 +7,7 @@ use ferroce_fabric::scenario::Finding;
 
 use super::source::Which;
 use crate::json::sim as json;
-use crate::output::lines::finding;
-use crate::output::lines::grouped;
+use crate::output::lines::{finding, grouped, lines};
 use crate::output::{Failure, Output};
 
 /// Check a scenario without running it: find events that cannot happen, and those certain to end a
@@ -61,6 +60,7 @@ impl Check {
                 warnings: warnings.collect(),
                 estimate: Some(json::Estimate {
                     hops: estimate.hops,
+                    run_ns: estimate.time.as_nanos(),
                     memory_bytes: estimate.memory,
                     result_bytes: estimate.results,
                 }),
@@ -73,13 +73,13 @@ impl Check {
             n => writeln!(text, ", {n} warnings"),
         };
         let estimate = scenario.estimate();
-        let _ = writeln!(
-            text,
-            "about {} frame crossings, {} of memory, at most {} of results",
+        text += &lines(&format!(
+            "about {} frame crossings, {} on one thread, {} of memory, at most {} of results",
             rounded(estimate.hops),
+            estimate.time.about(),
             megabytes(estimate.memory),
             megabytes(estimate.results)
-        );
+        ));
         for found in &findings {
             let (line, found) = (found.line, &found.text);
             let _ = writeln!(text, "{}", finding(&source.name, line, "warning", found));

@@ -43,6 +43,10 @@ pub(super) fn page(scenario: &Scenario, simulation: &Simulation, results: &Resul
     html += &jobs(results);
     html += &totals(results);
     html += &links(results);
+    if summary.samples_cut_short {
+        html += "<p class=\"facts\">Plots of samples end early, because there were more than record.samples: raise it, or \
+                 record.every.</p>\n";
+    }
     let mut section = |title: &str, caption: &str, figure: Option<String>| {
         if let Some(figure) = figure {
             html += &page::figure(title, &figure, caption);
@@ -197,7 +201,10 @@ fn links(results: &Results) -> String {
     for link in links {
         let it = &link.carried;
         let talkers = link.talkers.iter();
-        let talkers = talkers.map(|it| format!("{} to {}", escape(&it.src), escape(&it.dst)));
+        let talkers = talkers.map(|it| {
+            let (src, dst) = (escape(&it.src), escape(&it.dst));
+            format!("<span class=\"whole\">{src} to {dst}</span>")
+        });
         let _ = writeln!(
             html,
             "<tr><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>\

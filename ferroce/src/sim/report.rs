@@ -5,15 +5,14 @@ use std::fmt::Write as _;
 
 use ferroce_base::time::Span;
 use ferroce_fabric::Topology;
-use ferroce_fabric::results::{Ended, Fate, Job, Results, Slowdown, Storm, Totals};
+use ferroce_fabric::results::{Ended, Fate, Job, Slowdown, Storm, Summary, Totals};
 use ferroce_fabric::scenario::Scenario;
 
 use crate::output::lines::{grouped, lines, wrapped};
 use crate::output::look::columns;
 use crate::output::{Table, ms};
 
-pub(super) fn text(scenario: &Scenario, results: &Results) -> String {
-    let summary = &results.summary;
+pub(super) fn text(scenario: &Scenario, summary: &Summary) -> String {
     let topology = &scenario.topology;
     let mut text = String::new();
     if !summary.title.is_empty() {
@@ -43,8 +42,8 @@ pub(super) fn text(scenario: &Scenario, results: &Results) -> String {
         });
     }
     text.push('\n');
-    text += &jobs(results);
-    text += &totals(results);
+    text += &jobs(summary);
+    text += &totals(summary);
     text
 }
 
@@ -77,7 +76,7 @@ pub(super) fn outcome(job: &Job) -> String {
     }
 }
 
-fn jobs(results: &Results) -> String {
+fn jobs(summary: &Summary) -> String {
     let mut table = Table::new(&[
         "job",
         "outcome",
@@ -92,7 +91,7 @@ fn jobs(results: &Results) -> String {
         Some(ns) => ms(Some(Span::from_nanos(ns))),
         None => "-".to_owned(),
     };
-    for job in &results.summary.jobs {
+    for job in &summary.jobs {
         table.row(vec![
             job.name.clone(),
             outcome(job),
@@ -106,8 +105,8 @@ fn jobs(results: &Results) -> String {
     table.to_string()
 }
 
-fn totals(results: &Results) -> String {
-    let (summary, it) = (&results.summary, &results.summary.totals);
+fn totals(summary: &Summary) -> String {
+    let it = &summary.totals;
     let mut text = String::from("\n");
     let mut line = |name: &str, what: String| {
         let name = |at| if at == 0 { name } else { "" };
@@ -168,7 +167,7 @@ fn totals(results: &Results) -> String {
             line("collisions", collisions);
         }
     }
-    let busiest = busiest_links(results);
+    let busiest = busiest_links(summary);
     if !busiest.is_empty() {
         line("busiest links", busiest.join(", "));
     }
@@ -231,8 +230,8 @@ pub(super) fn collisions(job: &Job) -> Option<String> {
 }
 
 /// Links with little room, and others that were used half as much or more.
-fn busiest_links(results: &Results) -> Vec<String> {
-    let links = &results.summary.busiest_links;
+fn busiest_links(summary: &Summary) -> Vec<String> {
+    let links = &summary.busiest_links;
     let most = links.first().map_or(1.0, |it| it.carried.utilisation);
     let links = links.iter().map(|it| (&it.link, it.carried));
     let used = links.filter(|(_, it)| it.utilisation >= 0.05_f64.max(most / 2.0));

@@ -9,7 +9,7 @@ use std::thread::available_parallelism;
 
 use clap::Args;
 use ferroce_device::VerbsError;
-use ferroce_fabric::results::Results;
+use ferroce_fabric::results::{Results, Summary};
 use ferroce_fabric::scenario::Scenario;
 use ferroce_fabric::{Simulation, Standing};
 use rayon::ThreadPoolBuilder;
@@ -97,25 +97,29 @@ impl Run {
         captures.begin(&mut simulation.fabric)?;
         let standing = simulate(&mut simulation, &scenario, &interrupt)?;
         captures.finish(&mut simulation.fabric)?;
-        let results = Results::new(&scenario, &simulation, standing);
-        if let Some(directory) = &directory {
-            directory.write(&Finished {
-                text: &source.text_with(&values)?,
-                scenario: &scenario,
-                simulation: &simulation,
-                results: &results,
-                formats: &formats,
-            })?;
-        }
+        let summary = match &directory {
+            None => Summary::new(&scenario, &simulation, standing),
+            Some(directory) => {
+                let results = Results::new(&scenario, &simulation, standing);
+                directory.write(&Finished {
+                    text: &source.text_with(&values)?,
+                    scenario: &scenario,
+                    simulation: &simulation,
+                    results: &results,
+                    formats: &formats,
+                })?;
+                results.summary
+            }
+        };
         match self.json {
-            true => to.document(&results.summary)?,
+            true => to.document(&summary)?,
             false => {
-                to.text(&report::text(&scenario, &results))?;
+                to.text(&report::text(&scenario, &summary))?;
                 let written = directory.as_ref().map(Directory::written);
                 to.text(&written.unwrap_or_default())?;
             }
         }
-        match (standing, &results.summary.deadlock) {
+        match (standing, &summary.deadlock) {
             (Standing::Running, _) => Err(Failure::Program(130, "interrupted\n".into())),
             (_, Some(ports)) => Err(Failure::broken(format_args!(
                 "deadlock: {} pause each other in a circle (PFC); use paths that make no circle, a priority that is \

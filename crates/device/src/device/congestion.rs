@@ -37,6 +37,7 @@ impl Hca {
         }
         entry.cnps = entry.cnps.wrapping_add(1);
         entry.slow_down(self.congestion.rp(), self.common.now);
+        self.congestion.note_limited(index);
         Some(())
     }
 
@@ -117,9 +118,15 @@ impl Found<'_> {
 
     /// Has a queue pair with a limiter, or one that restarts slowly, keep to its window; false if it has
     /// to wait.
-    pub(super) fn limit(&mut self, congestion: &Congestion, host: &HostProfile, now: Time) -> bool {
+    pub(super) fn limit(
+        &mut self,
+        congestion: &mut Congestion,
+        host: &HostProfile,
+        now: Time,
+    ) -> bool {
         if std::mem::take(&mut self.entry.restarts) {
             self.entry.slow_down(congestion.rp(), now);
+            congestion.note_limited(self.index);
         }
         let share = self.scheduler.share(self.index, self.entry);
         let enabled = |path: Path| congestion.is_enabled(&path);

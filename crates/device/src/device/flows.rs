@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use ferroce_dcqcn::Rate;
-use ferroce_dcqcn::rp::{NvidiaConfig, Phase, ReactionPoint};
+use ferroce_dcqcn::rp::{NvidiaConfig, NvidiaRp, Phase, ReactionPoint};
 use ferroce_transport::Time;
 use ferroce_wire::Qpn;
 
@@ -59,13 +59,35 @@ impl Hca {
             })
         })
     }
+
+    /// Calls `tell` with the number and the rate of each of [those](Self::look_at_flows) that has a limit at `now`,
+    /// in the same order. This takes time for them and for those that have recovered since the last call, and none
+    /// for the others. The parameters of congestion control do not change between the calls.
+    pub fn look_at_limits(&mut self, now: Time, mut tell: impl FnMut(Qpn, Rate)) {
+        let qps = &self.qps;
+        self.congestion.look_at_limited(|index, config| {
+            let limited = qps.get(index);
+            let limited =
+                limited.and_then(|it| Some((it, limit(it.limiter.as_deref()?, config, now)?)));
+            if let Some((entry, (_, rate))) = limited.filter(|(entry, _)| entry.cnps != 0) {
+                tell(entry.qp.qpn(), rate);
+            }
+            limited.is_some()
+        });
+    }
 }
 
-/// The limit at `now`; the limiter itself stays at the time of its last packet.
-fn look(limiter: &Limiter, config: &NvidiaConfig, now: Time) -> Option<LimitLook> {
+/// The reaction point at `now`, with its rate, if it has a limit; the limiter itself stays at the time of its last
+/// packet.
+fn limit(limiter: &Limiter, config: &NvidiaConfig, now: Time) -> Option<(NvidiaRp, Rate)> {
     let mut rp = limiter.reaction();
     let rate = rp.rate(config, now);
-    rp.is_limited().then(|| LimitLook {
+    rp.is_limited().then_some((rp, rate))
+}
+
+fn look(limiter: &Limiter, config: &NvidiaConfig, now: Time) -> Option<LimitLook> {
+    let (rp, rate) = limit(limiter, config, now)?;
+    Some(LimitLook {
         rate,
         target: rp.target(config),
         alpha: rp.alpha(config, now),

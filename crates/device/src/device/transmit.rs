@@ -226,7 +226,7 @@ impl Hca {
                 continue;
             }
             let link = found.scheduler.link_of(index, found.entry);
-            let polled = found.poll_transmit(&self.congestion, &self.config.host, now, out);
+            let polled = found.poll_transmit(&mut self.congestion, &self.config.host, now, out);
             let made = polled != Polled::Nothing;
             let has_more = made && !found.entry.is_quiet();
             if !made || found.scheduler.port.count_packet(index) || !has_more {
@@ -248,7 +248,7 @@ impl Hca {
 impl Found<'_> {
     fn poll_transmit(
         &mut self,
-        congestion: &Congestion,
+        congestion: &mut Congestion,
         host: &HostProfile,
         now: Time,
         out: &mut Outgoing,

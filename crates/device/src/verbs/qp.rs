@@ -234,6 +234,7 @@ impl Hca {
         let mut entry = self.qps.remove(index).ok_or_else(unknown)?;
         self.common.kept_bytes -= entry.qp.kept_bytes();
         self.scheduler.forget(self.common.now, index, &mut entry);
+        self.congestion.forget(index);
         self.conclude();
         self.forget_completions(qpn, entry.objects);
         self.common.keys.unbind_all_of(qpn);
@@ -250,6 +251,7 @@ impl Hca {
         }
         if let Some(mut entry) = self.qps.remove(index) {
             self.scheduler.forget(self.common.now, index, &mut entry);
+            self.congestion.forget(index);
             let counted = self.count_users(entry.objects, -1);
             debug_assert!(counted.is_ok(), "{counted:?}");
         }

@@ -197,6 +197,33 @@ fn a_sample_lists_limited_queue_pairs_and_their_cnps() {
 }
 
 #[test]
+fn limits_are_listed_while_they_last_and_again_later() {
+    let mut stream = Stream::new(&["rpg_min_rate=100"]);
+    let (peer, to) = (stream.pair.sides[B].address, stream.a);
+    let limits = |stream: &mut Stream| {
+        let mut limits = Vec::new();
+        let now = stream.pair.now;
+        let hca = &mut stream.pair.sides[A].hca;
+        hca.look_at_limits(now, |qpn, rate| limits.push((qpn, rate)));
+        let flows = hca.look_at_flows(now);
+        let all = flows.filter_map(|it| Some((it.qpn, it.limit?.rate)));
+        assert_eq!(limits, all.collect::<Vec<_>>());
+        hca.audit();
+        limits.len()
+    };
+    assert_eq!(limits(&mut stream), 0);
+    for _ in 0..2 {
+        give_from(&mut stream, peer, &cnp_to(to));
+        assert_eq!(limits(&mut stream), 1);
+        stream.pair.run_for(10_000_000_000);
+        assert_eq!(limits(&mut stream), 0);
+    }
+    give_from(&mut stream, peer, &cnp_to(to));
+    stream.pair.sides[A].hca.destroy_qp(to).unwrap();
+    assert_eq!(limits(&mut stream), 0);
+}
+
+#[test]
 fn switching_it_off_releases_a_queue_pair_that_waits() {
     let mut stream = held_at(1, Mtu::Mtu1024);
     let slow = stream.run(50_000_000, 1_000_000, 4096);

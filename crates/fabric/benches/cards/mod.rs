@@ -62,7 +62,7 @@ pub(crate) fn simulation(
         split_data: false,
         on_error: OnError::Abort,
     };
-    let player = Player::new(workload, vec![job]);
+    let player = Player::new(Arc::new(workload.into()), vec![job]);
     let threads = fabric.parts();
     let mut simulation = Simulation::new(fabric, player, Vec::new(), None, Time::NEVER);
     if threads > 1 {

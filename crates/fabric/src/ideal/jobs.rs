@@ -8,7 +8,7 @@ use ferroce_device::Mtu;
 
 use crate::sizes;
 use crate::topology::{NodeId, Topology};
-use crate::workload::{Dependents, TransferId, Workload};
+use crate::workload::{TransferGraph, TransferId};
 
 /// The shortest paths of a topology, found as they are asked for.
 pub(crate) struct Paths<'a> {
@@ -27,6 +27,7 @@ pub(crate) struct Paths<'a> {
 /// What counts of a path.
 #[derive(Clone, Copy, Default)]
 struct Path {
+    cables: u32,
     /// Delays of its cables, latencies of its switches.
     delay: Span,
     /// Of its slowest cable.
@@ -70,6 +71,11 @@ impl<'a> Paths<'a> {
         self.one_way(src, dst, bytes) + path.delay + ack
     }
 
+    /// How many cables a packet crosses; none if it cannot arrive.
+    pub(crate) fn cables(&mut self, src: u32, dst: u32) -> u32 {
+        self.path(src, dst).cables
+    }
+
     /// How long all ports of that host together are busy with a message.
     pub(crate) fn busy(&self, host: u32, bytes: u32) -> Span {
         let cables = self.neighbours[host as usize].iter();
@@ -92,6 +98,7 @@ impl<'a> Paths<'a> {
         let mut rates = Vec::new();
         while let Some((cable, before)) = self.tree.1[at as usize] {
             let cable = &self.topology.cables[cable];
+            path.cables += 1;
             path.delay += cable.delay;
             rates.push(cable.rate);
             at = before;
@@ -135,7 +142,7 @@ pub(crate) struct IdealJob {
 }
 
 /// The shortest that each job can take.
-pub(crate) fn of_jobs(workload: &Workload, paths: &mut Paths<'_>) -> Vec<IdealJob> {
+pub(crate) fn of_jobs(workload: &TransferGraph, paths: &mut Paths<'_>) -> Vec<IdealJob> {
     let mut jobs = longest_chains(workload, paths);
     for (job, busy) in jobs.iter_mut().zip(busiest_ports(workload, paths)) {
         job.takes = job.takes.max(busy);
@@ -143,19 +150,20 @@ pub(crate) fn of_jobs(workload: &Workload, paths: &mut Paths<'_>) -> Vec<IdealJo
     jobs
 }
 
-fn longest_chains(workload: &Workload, paths: &mut Paths<'_>) -> Vec<IdealJob> {
+fn longest_chains(workload: &TransferGraph, paths: &mut Paths<'_>) -> Vec<IdealJob> {
     let transfers = &workload.transfers;
     let mut waits = workload.waits();
-    let dependents = Dependents::of(workload);
     let mut began = vec![Time::NEVER; workload.jobs.len()];
     let mut ended = vec![Time::ZERO; workload.jobs.len()];
-    let mut released = vec![None; transfers.len()];
+    // When the last of those that each waits for was delivered; `NEVER` if none was.
+    let mut released = vec![Time::NEVER; transfers.len()];
     let mut next: VecDeque<u32> = (0..transfers.len() as u32)
         .filter(|it| waits[*it as usize] == 0)
         .collect();
     while let Some(at) = next.pop_front() {
         let it = &transfers[at as usize];
-        let due = it.due(released[at as usize]);
+        let released_at = Some(released[at as usize]).filter(|at| *at != Time::NEVER);
+        let due = it.due(released_at);
         let (start, end) = match it.is_work() {
             true => (due.before(it.think), due),
             false => (due, due.after(paths.one_way(it.src, it.dst, it.bytes))),
@@ -163,9 +171,12 @@ fn longest_chains(workload: &Workload, paths: &mut Paths<'_>) -> Vec<IdealJob> {
         let job = usize::from(it.job);
         began[job] = began[job].min(start);
         ended[job] = ended[job].max(end);
-        for waiter in dependents.at(TransferId(at)) {
+        for waiter in workload.dependents.at(TransferId(at)) {
             let waiter = waiter.0 as usize;
-            released[waiter] = released[waiter].max(Some(end));
+            released[waiter] = match released[waiter] {
+                Time::NEVER => end,
+                other => other.max(end),
+            };
             waits[waiter] -= 1;
             if waits[waiter] == 0 {
                 next.push_back(waiter as u32);
@@ -180,7 +191,7 @@ fn longest_chains(workload: &Workload, paths: &mut Paths<'_>) -> Vec<IdealJob> {
     .collect()
 }
 
-fn busiest_ports(workload: &Workload, paths: &Paths<'_>) -> Vec<Span> {
+fn busiest_ports(workload: &TransferGraph, paths: &Paths<'_>) -> Vec<Span> {
     let mut busy: HashMap<(u16, u32, bool), Span> = HashMap::new();
     for it in workload.transfers.iter().filter(|it| !it.is_work()) {
         for (host, sends) in [(it.src, true), (it.dst, false)] {

@@ -43,6 +43,12 @@ struct Queue {
     waiting: VecDeque<Share>,
 }
 
+impl Queue {
+    fn is_busy(&self) -> bool {
+        !self.outstanding.is_empty() || !self.waiting.is_empty()
+    }
+}
+
 /// Something that others have to know.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Note {
@@ -95,10 +101,14 @@ impl Crew {
         queue.into_iter().flat_map(|queue| &queue.outstanding)
     }
 
+    /// Whether a connection has anything to send that is not acknowledged.
+    pub(super) fn is_busy(&self, connection: u32) -> bool {
+        self.queues.get(&connection).is_some_and(Queue::is_busy)
+    }
+
     /// The connections that have something to send.
     pub(super) fn busy(&self) -> impl Iterator<Item = u32> {
-        let has_some = |queue: &Queue| !queue.outstanding.is_empty() || !queue.waiting.is_empty();
-        let busy = self.queues.iter().filter(move |(_, queue)| has_some(queue));
+        let busy = self.queues.iter().filter(|(_, queue)| queue.is_busy());
         busy.map(|(connection, _)| *connection)
     }
 
@@ -342,7 +352,7 @@ impl Crew {
         host: u32,
         id: TransferId,
     ) -> Result<(), VerbsError> {
-        for &waiter in plan.dependents.at(id) {
+        for &waiter in plan.dependents(id) {
             if plan.transfer(waiter).src == host {
                 self.free(part, plan, waiter)?;
             } else {

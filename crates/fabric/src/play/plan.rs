@@ -1,6 +1,7 @@
 //! What hosts know while a window of time passes.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
 use ferroce_base::time::{Span, Time};
@@ -9,7 +10,7 @@ use ferroce_wire::Psn;
 
 use super::{ConnectionLook, JobConfig};
 use crate::fabric::Fabric;
-use crate::workload::{Dependents, Transfer, TransferId, Workload};
+use crate::workload::{Transfer, TransferGraph, TransferId};
 
 /// In place of a connection: of what is not prepared, of work, and of what is in several parts.
 const NONE: u32 = u32::MAX;
@@ -20,19 +21,16 @@ const SPLIT: u32 = u32::MAX - 2;
 /// only between windows. Dependencies that are left of a transfer are an exception; only its sender counts them.
 #[derive(Debug)]
 pub(super) struct Plan {
-    pub(super) workload: Workload,
+    pub(super) workload: Arc<TransferGraph>,
     pub(super) jobs: Vec<JobConfig>,
     /// Jobs that have been aborted.
     pub(super) is_dead: Vec<bool>,
-    pub(super) dependents: Dependents,
     /// How many transfers each still waits for.
     waits: Vec<AtomicU32>,
     /// The connection of each transfer.
     of_transfer: Vec<u32>,
-    /// The connections of those that are in several parts, and the bytes of each.
-    splits: HashMap<TransferId, Vec<(u32, u32)>>,
-    /// How many parts of each transfer are not delivered.
-    undelivered: Vec<AtomicU16>,
+    /// Those that are in several parts.
+    splits: HashMap<TransferId, Split>,
     pub(super) connections: Vec<Connection>,
     /// The connection of each queue pair of each host.
     pub(super) of_qp: HashMap<(u32, Qpn), u32>,
@@ -42,6 +40,17 @@ pub(super) struct Plan {
     pub(super) lookahead: Span,
     /// Time that has been left out because nothing changed in it: the fabric's clock is so much behind.
     pub(super) left_out: Span,
+}
+
+/// A transfer that is in several parts.
+#[derive(Debug)]
+struct Split {
+    /// The connection of each part, and its bytes.
+    parts: Vec<(u32, u32)>,
+    /// How many are not delivered.
+    undelivered: AtomicU16,
+    /// How many are not acknowledged.
+    unacknowledged: u16,
 }
 
 /// A connection.
@@ -73,17 +82,14 @@ impl Share {
 }
 
 impl Plan {
-    pub(super) fn new(workload: Workload, jobs: Vec<JobConfig>) -> Self {
+    pub(super) fn new(workload: Arc<TransferGraph>, jobs: Vec<JobConfig>) -> Self {
         let waits = workload.waits().into_iter().map(AtomicU32::new);
-        let undelivered = workload.transfers.iter().map(|_| AtomicU16::new(0));
         Self {
             is_dead: vec![false; jobs.len()],
             jobs,
-            dependents: Dependents::of(&workload),
             waits: waits.collect(),
             of_transfer: vec![NONE; workload.transfers.len()],
             splits: HashMap::new(),
-            undelivered: undelivered.collect(),
             connections: Vec::new(),
             of_qp: HashMap::new(),
             memories: Vec::new(),
@@ -128,10 +134,34 @@ impl Plan {
         self.waits[id.0 as usize].fetch_sub(1, Ordering::Relaxed) == 1
     }
 
+    /// Those that wait for a transfer.
+    pub(super) fn dependents(&self, id: TransferId) -> &[TransferId] {
+        self.workload.dependents.at(id)
+    }
+
     /// A part of a transfer has been delivered. Returns whether it was the last.
     pub(super) fn deliver(&self, id: TransferId) -> bool {
         // Only the thread of its receiver's host counts.
-        self.undelivered[id.0 as usize].fetch_sub(1, Ordering::Relaxed) == 1
+        let split = self.split(id);
+        split.is_none_or(|it| it.undelivered.fetch_sub(1, Ordering::Relaxed) == 1)
+    }
+
+    /// A part of a transfer has been acknowledged. Returns whether it was the last.
+    pub(super) fn acknowledge(&mut self, id: TransferId) -> bool {
+        if self.of_transfer[id.0 as usize] != SPLIT {
+            return true;
+        }
+        self.splits.get_mut(&id).is_none_or(|it| {
+            it.unacknowledged -= 1;
+            it.unacknowledged == 0
+        })
+    }
+
+    fn split(&self, id: TransferId) -> Option<&Split> {
+        match self.of_transfer[id.0 as usize] {
+            SPLIT => self.splits.get(&id),
+            _ => None,
+        }
     }
 
     /// The connections that carry a transfer, and the bytes that each carries.
@@ -141,9 +171,8 @@ impl Plan {
             SPLIT => (None, self.splits.get(&id)),
             connection => (Some((connection, self.transfer(id).bytes)), None),
         };
-        whole
-            .into_iter()
-            .chain(split.into_iter().flatten().copied())
+        let split = split.into_iter().flat_map(|it| &it.parts);
+        whole.into_iter().chain(split.copied())
     }
 
     /// Counts a transfer that has started, for the connections that carry it.
@@ -152,7 +181,7 @@ impl Plan {
         match self.of_transfer[id.0 as usize] {
             NONE | WORK => {}
             SPLIT => {
-                let parts = self.splits.get(&id).into_iter().flatten();
+                let parts = self.splits.get(&id).into_iter().flat_map(|it| &it.parts);
                 parts.map(|(connection, _)| *connection).for_each(count);
             }
             connection => [connection].into_iter().for_each(count),
@@ -171,13 +200,18 @@ impl Plan {
 
     /// Has connections carry a transfer, with the bytes of each.
     pub(super) fn assign(&mut self, id: TransferId, parts: Vec<(u32, u32)>) {
-        *self.undelivered[id.0 as usize].get_mut() = parts.len() as u16;
         self.of_transfer[id.0 as usize] = match parts[..] {
             [(connection, _)] => connection,
             _ => SPLIT,
         };
         if parts.len() > 1 {
-            self.splits.insert(id, parts);
+            let count = parts.len() as u16;
+            let split = Split {
+                parts,
+                undelivered: AtomicU16::new(count),
+                unacknowledged: count,
+            };
+            self.splits.insert(id, split);
         }
     }
 }

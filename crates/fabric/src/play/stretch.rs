@@ -104,6 +104,9 @@ impl Player {
             let is_sent = fabric.host_mut(src).hca.shorten_write(sender, packets);
             let hca = &mut fabric.host_mut(dst).hca;
             let is_taken = hca.shorten_arriving(receiver, packets);
+            if let Some(goodput) = &mut self.goodput {
+                goodput.leave_out(flow.connection, u64::from(packets * mtu.bytes()));
+            }
             debug_assert!(
                 is_sent && is_taken,
                 "both ends are in the message: {flow:?}"

@@ -157,6 +157,8 @@ fn connections<'a>(
         let load = &mut connections[connection as usize].load;
         load.bytes += f64::from(sizes::message(bytes, mtu));
     }
+    // Those of transfers that did not begin.
+    connections.retain(|it| it.load.bytes > 0.0);
     connections
 }
 

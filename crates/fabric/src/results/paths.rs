@@ -22,8 +22,8 @@ use crate::{
 pub struct PathsTaken {
     /// The lines of all of them, one path after the other.
     lines: Vec<u32>,
-    /// Where the path of each begins, and where the last one ends.
-    first: Vec<usize>,
+    /// Where the path of each is among them.
+    places: Vec<Range<usize>>,
     has_changed: Vec<bool>,
 }
 
@@ -31,11 +31,16 @@ impl PathsTaken {
     pub(super) fn of(scenario: &Scenario, simulation: &Simulation) -> Self {
         let looks: Vec<_> = simulation.player.connections().copied().collect();
         let mut taken = Self {
-            first: vec![0],
+            lines: Vec::new(),
+            places: vec![0..0; looks.len()],
             has_changed: looks.iter().map(|it| it.failures > 0).collect(),
-            ..Self::default()
         };
         let lives = lives(&simulation.player, looks.len());
+        // Those that carried something, in the order in which they began.
+        let mut order: Vec<_> = (0..looks.len()).collect();
+        order.retain(|it| lives[*it].start != Time::NEVER);
+        order.sort_by_key(|it| lives[*it].start);
+        let mut begun = 0;
         let mut tracer = Tracer {
             fabric: &simulation.fabric,
             is_random: scenario.switch.routing == Routing::Random,
@@ -51,32 +56,31 @@ impl PathsTaken {
             }
             let state = tracer.down.iter().copied().collect();
             let done = compared.entry(state).or_default();
-            let begun = taken.first.len() - 1;
-            for connection in *done..begun {
+            for &connection in &order[*done..begun] {
                 if lives[connection].end >= at && !taken.has_changed[connection] {
                     let now = tracer.trace(&looks[connection]);
                     taken.has_changed[connection] = !now.iter().eq(taken.lines(connection));
                 }
             }
-            // They are numbered in the order in which they begin.
-            while let Some(life) = lives.get(taken.first.len() - 1)
-                && life.start < until
+            while let Some(&connection) = order.get(begun)
+                && lives[connection].start < until
             {
-                let path = tracer.trace(&looks[taken.first.len() - 1]);
-                taken.lines.extend(path);
-                taken.first.push(taken.lines.len());
+                let start = taken.lines.len();
+                taken.lines.extend(tracer.trace(&looks[connection]));
+                taken.places[connection] = start..taken.lines.len();
+                begun += 1;
             }
-            *done = taken.first.len() - 1;
+            *done = begun;
         }
         taken
     }
 
     /// Returns the lines, numbered as in [`Sample::of`](crate::Sample::of), that a connection's packets crossed
-    /// when it began; none if they may take many paths, or there was none. If it connected anew, they are those
-    /// that its last queue pairs would have taken.
+    /// when it began; none if they may take many paths, there was none, or it carried nothing. If it connected
+    /// anew, they are those that its last queue pairs would have taken.
     #[must_use]
     pub fn lines(&self, connection: usize) -> &[u32] {
-        &self.lines[self.first[connection]..self.first[connection + 1]]
+        &self.lines[self.places[connection].clone()]
     }
 
     /// Returns whether switches sent it another way later, or it connected anew.

@@ -10,18 +10,27 @@ use ferroce_base::time::{Span, Time};
 use super::{Scenario, busiest};
 use crate::Transfer;
 use crate::ideal::jobs::Paths;
-use crate::topology::Ports;
 
 /// An estimate of the work of a run, of the right order if little is lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Estimate {
     /// Frames crossing a cable.
     pub hops: u64,
-    /// The most memory that is used at a time, bytes.
+    /// What one thread takes on the machine of `docs/benchmarks.md`.
+    pub time: Span,
+    /// The most memory that is used at a time, bytes. A results directory takes up to its size more while it is
+    /// written.
     pub memory: u64,
     /// Size of the results directory, bytes.
     pub results: u64,
 }
+
+/// What a frame that crosses a cable takes in a small fabric, nanoseconds.
+const HOP_NS: f64 = 135.0;
+/// The same for each host, whose memory the processor's caches do not hold.
+const HOP_OF_HOST_NS: f64 = 0.105;
+/// What a transfer takes besides, from its file to its result.
+const TRANSFER_NS: f64 = 1_700.0;
 
 /// A host with its device.
 const HOST_BYTES: u64 = 3 << 10;
@@ -33,12 +42,14 @@ const FRAME_BYTES: u64 = 300;
 const QP_PAIR_BYTES: u64 = 2_700;
 /// A connection, with queue pairs or without.
 const CONNECTION_BYTES: u64 = 250;
-/// A transfer with its outcome.
-const TRANSFER_BYTES: u64 = 240;
+/// A transfer with its outcome, and what finds the longest chain of transfers.
+const TRANSFER_BYTES: u64 = 84;
 /// The same if it waits for its time and not for others.
-const FIRST_TRANSFER_BYTES: u64 = 430;
+const FIRST_TRANSFER_BYTES: u64 = 200;
 /// One transfer waiting for another.
-const EDGE_BYTES: u64 = 24;
+const EDGE_BYTES: u64 = 4;
+/// A transfer and a wait while the workload is checked, when there is nothing else yet.
+const CHECKED_BYTES: (u64, u64) = (48, 12);
 /// The rows of a transfer in tables: flows as CSV, as Parquet and as HPCC has them, and a queue pair with its path.
 const FLOW_BYTES: u64 = 350;
 /// A sample in memory.
@@ -54,18 +65,41 @@ impl Scenario {
         let messages = || self.workload.transfers.iter().filter(|it| !it.is_work());
         let transfers = messages().count() as u64;
         let packets = |it: &Transfer| u64::from(it.bytes).div_ceil(mtu) + 1;
-        let packets: u64 = messages().map(packets).sum();
+        let mut of_pairs: HashMap<(u32, u32), u64> = HashMap::new();
+        for it in messages() {
+            *of_pairs.entry((it.src, it.dst)).or_default() += packets(it);
+        }
+        let packets = of_pairs.values().sum();
+        let hops = self.hops(of_pairs);
         let kinds = u64::from(self.recording.queues)
             + u64::from(self.recording.links)
             + u64::from(self.recording.rates)
             + u64::from(self.recording.goodput);
-        let hops = packets.saturating_mul(self.longest_path());
         let samples = kinds * self.samples_within(self.duration);
         Estimate {
             hops,
+            time: self.time(hops, transfers),
             memory: self.memory(packets, hops, kinds),
             results: transfers * FLOW_BYTES + samples * SAMPLE_ROW_BYTES,
         }
+    }
+
+    /// Cables that these packets of pairs of hosts cross.
+    fn hops(&self, of_pairs: HashMap<(u32, u32), u64>) -> u64 {
+        let mut paths = Paths::new(&self.topology, self.device.mtu, self.switch.latency);
+        let mut of_pairs: Vec<_> = of_pairs.into_iter().collect();
+        // Paths from one host are found together.
+        of_pairs.sort_unstable();
+        let hops = of_pairs.into_iter().map(|((src, dst), packets)| {
+            let cables = u64::from(paths.cables(src, dst));
+            packets.saturating_mul(cables)
+        });
+        hops.fold(0, u64::saturating_add)
+    }
+
+    fn time(&self, hops: u64, transfers: u64) -> Span {
+        let hop = HOP_NS + HOP_OF_HOST_NS * f64::from(self.topology.hosts);
+        Span::from_nanos((hops as f64 * hop + transfers as f64 * TRANSFER_NS) as u64)
     }
 
     /// The most memory that is used at a time, by the number of packets, of cables that they cross, and of kinds of
@@ -74,6 +108,7 @@ impl Scenario {
         let waits = self.workload.waits();
         let first = waits.iter().filter(|waits| **waits == 0).count() as u64;
         let others = waits.len() as u64 - first;
+        let edges = self.workload.dependents.all().len() as u64;
         let (connections, connected) = self.connections(&waits);
         let arrivals = self.workload.transfers.iter().map(|it| it.at).max();
         let arrivals = arrivals.unwrap_or(Time::ZERO).since(Time::ZERO);
@@ -84,15 +119,17 @@ impl Scenario {
             0 => 0,
             _ => self.switch.buffer_bytes / self.longest_frame(),
         };
-        u64::from(self.topology.hosts) * HOST_BYTES
+        let running = u64::from(self.topology.hosts) * HOST_BYTES
             + self.topology.cables.len() as u64 * CABLE_BYTES
             + packets.min(buffer) * FRAME_BYTES
             + connections * CONNECTION_BYTES
             + connected * QP_PAIR_BYTES
             + first * FIRST_TRANSFER_BYTES
             + others * TRANSFER_BYTES
-            + self.workload.edges.len() as u64 * EDGE_BYTES
-            + kinds * samples.min(hops) * SAMPLE_BYTES
+            + edges * EDGE_BYTES
+            + kinds * samples.min(hops) * SAMPLE_BYTES;
+        let (transfer, edge) = CHECKED_BYTES;
+        running.max(waits.len() as u64 * transfer + edges * edge)
     }
 
     /// Connections of all jobs, and the most that have queue pairs at a time.
@@ -157,18 +194,6 @@ impl Scenario {
         let looks = busy.as_nanos() / self.recording.every.as_nanos().max(1);
         let each = looks.saturating_mul(2 * self.topology.cables.len() as u64);
         each.min(self.recording.samples_max as u64)
-    }
-
-    /// Cables between the first host and the one that is furthest from it.
-    fn longest_path(&self) -> u64 {
-        let reached = Ports::of(&self.topology).nearest(&self.topology, 0);
-        let mut hosts = reached
-            .into_iter()
-            .rev()
-            .filter(|(node, _)| self.topology.is_host(*node));
-        hosts
-            .next()
-            .map_or(1, |(_, cables)| u64::from(cables.max(1)))
     }
 }
 

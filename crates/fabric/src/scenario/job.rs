@@ -14,7 +14,7 @@ use super::keys::{self, WorkloadKind as Kind};
 use super::names::{read_host, read_hosts};
 use super::topology::Found;
 use crate::text::{Resolver, resolve_text};
-use crate::workload::{Cdf, Collective, Poisson, Workload, incast, permutation};
+use crate::workload::{Cdf, Collective, Poisson, TransferGraph, Workload, incast, permutation};
 use crate::{JobConfig, OnError, QPS_MAX};
 
 const BYTES_MAX: u64 = 1 << 50;
@@ -27,7 +27,7 @@ pub(super) fn read<'t>(
     device: &Device,
     seed: u64,
     resolve: &mut Resolver<'_>,
-) -> Option<(Workload, Vec<JobConfig>)> {
+) -> Option<(TransferGraph, Vec<JobConfig>)> {
     let sections = reader.sections(root, "job", keys::JOB);
     if sections.is_empty() {
         let text = "missing [[job]]; add one with workload = \"ring-all-reduce\" and bytes = \"1MiB\", \
@@ -57,8 +57,9 @@ pub(super) fn read<'t>(
     };
     if let Err(error) = all.check(&found.topology) {
         reader.bad(root, "job", error);
+        return None;
     }
-    Some((all, configs))
+    Some((all.into(), configs))
 }
 
 /// Keys that a kind needs, each with an example, and those that it may have beside `at`.

@@ -133,7 +133,7 @@ impl Scenario {
             let job = usize::from(it.job);
             is_load[job] |= *first[job].get_or_insert(it.at) != it.at;
         }
-        for (_, after) in &self.workload.edges {
+        for after in self.workload.dependents.all() {
             let job = self.workload.transfers[after.0 as usize].job;
             is_load[usize::from(job)] = false;
         }

@@ -162,7 +162,7 @@ impl FastForward {
         };
         let packets = watch.messages();
         let packets = packets.map(|it| (it.now, part(it.arrived.into()) as u32));
-        let before = simulation.sampled();
+        let before = simulation.line_bytes();
         let fabric = &mut simulation.fabric;
         fabric.count_again(&watch.counts, part);
         simulation.player.leave_out(fabric, stretch, packets);

@@ -2,6 +2,7 @@
 
 use ferroce_base::time::{Span, Time};
 
+use super::graph::Dependents;
 use super::{
     EDGES_MAX, JOBS_MAX, TRANSFER_BYTES_MAX, TRANSFERS_MAX, Transfer, TransferId, Workload,
     WorkloadError,
@@ -145,45 +146,6 @@ impl Workload {
             waits[after.0 as usize] += 1;
         }
         waits
-    }
-}
-
-/// Which transfers wait for each transfer.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Dependents {
-    /// Where those of each transfer begin, and where the last ones end.
-    first: Vec<u32>,
-    after: Vec<TransferId>,
-}
-
-impl Dependents {
-    /// Those of a workload all whose edges are between transfers that exist, in the order of the
-    /// edges.
-    #[must_use]
-    pub fn of(workload: &Workload) -> Self {
-        let mut first = vec![0_u32; workload.transfers.len() + 1];
-        for (before, _) in &workload.edges {
-            first[before.0 as usize + 1] += 1;
-        }
-        for transfer in 1..first.len() {
-            first[transfer] += first[transfer - 1];
-        }
-        let mut next = first.clone();
-        let mut after = vec![TransferId(0); workload.edges.len()];
-        for (before, it) in &workload.edges {
-            let place = &mut next[before.0 as usize];
-            after[*place as usize] = *it;
-            *place += 1;
-        }
-        Self { first, after }
-    }
-
-    /// Those that wait for this one.
-    #[inline]
-    #[must_use]
-    pub fn at(&self, transfer: TransferId) -> &[TransferId] {
-        let at = transfer.0 as usize;
-        &self.after[self.first[at] as usize..self.first[at + 1] as usize]
     }
 }
 

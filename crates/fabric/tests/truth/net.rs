@@ -241,7 +241,7 @@ impl Net {
         jobs: Vec<JobConfig>,
         recording: Option<Recording>,
     ) -> Simulation {
-        let player = Player::new(workload, jobs);
+        let player = Player::new(Arc::new(workload.into()), jobs);
         let faults = self.faults.clone();
         Simulation::new(self.fabric(), player, faults, recording, self.until)
     }

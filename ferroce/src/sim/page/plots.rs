@@ -133,6 +133,11 @@ fn series_of(
     unite: fn(u64, u64) -> u64,
 ) -> Vec<(Of, Points)> {
     let end = simulation.now().as_nanos().max(1);
+    // After the last sample that was kept, nothing is known.
+    let known = match simulation.samples.is_cut_short {
+        true => samples.last().map_or(0, |it| it.at.as_nanos()),
+        false => end,
+    };
     let of = |of: Of| {
         let mut values = vec![0_u64; pieces];
         for it in samples.iter().filter(|it| (it.of, it.qpn) == of) {
@@ -145,7 +150,7 @@ fn series_of(
             .iter()
             .enumerate()
             .map(|(piece, value)| (x(piece), *value as f64));
-        (of, points.collect())
+        (of, points.filter(|(x, _)| *x <= known as f64).collect())
     };
     all.map(of).collect()
 }
@@ -315,9 +320,14 @@ pub(super) fn histogram(results: &Results) -> Option<String> {
         (0..bins.len()).rev().find(is_used)?,
     );
     let used = &bins[first..=last];
+    let low = short(bins[first].low_ns as f64);
+    let label = match bins[last].high_ns {
+        Some(high) => format!("wait, {low} to {}", short(high as f64)),
+        None => format!("wait, {low} and more"),
+    };
     let x = Axis {
         show: |_| String::new(),
-        ..Axis::linear(0.0, used.len() as f64, "wait")
+        ..Axis::linear(0.0, used.len() as f64, label)
     };
     let mut plot = Plot::new(
         x,
@@ -337,12 +347,8 @@ pub(super) fn histogram(results: &Results) -> Option<String> {
             COLORS[0],
             &title,
         );
-        plot.text(
-            at + 0.5,
-            bin.count as f64 + most as f64 * 0.05,
-            "middle",
-            &title,
-        );
+        let above = bin.count as f64 + most as f64 * 0.05;
+        plot.text(at + 0.5, above, "middle", &bin.count.to_string());
     }
     Some(plot.finish(&[]))
 }
