@@ -28,6 +28,7 @@ pub(crate) const BUILT_IN: &[(&str, &str)] = &[
     built_in!("outage-too-long"),
     built_in!("switch-reboot"),
     built_in!("bond-leaf-reboot"),
+    built_in!("bulk-outage"),
     built_in!("degraded-link"),
     built_in!("ring-collisions"),
     built_in!("storage-failover"),
