@@ -4,21 +4,21 @@
 //! depends only on the question and the round's number, so completed rounds can be kept and others
 //! added later.
 
+mod anneal;
 mod candidates;
 mod state;
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
-use argmin::core::{CostFunction, Error, Executor};
-use argmin::solver::simulatedannealing::{Anneal, SATempFunc, SimulatedAnnealing};
 use ferroce_adp::{
     AckTimeoutFloor, Demand, Endurance, Policy, PolicyKind, Profile, QpTimeouts, RawProfile,
 };
 use ferroce_base::random::mix;
 use ferroce_base::time::Span;
-use thiserror::Error as ThisError;
+use thiserror::Error;
 
+use self::anneal::anneal;
 use self::candidates::{simpler, starts, varied};
 pub use self::state::{State, StateError};
 use crate::figures::{Fared, jobs};
@@ -54,7 +54,7 @@ pub struct Question {
 }
 
 /// No profile meets the requirements.
-#[derive(Clone, PartialEq, ThisError, Debug)]
+#[derive(Clone, PartialEq, Error, Debug)]
 pub enum Impossible {
     /// The two requirements contradict each other.
     #[error(
@@ -112,7 +112,7 @@ pub enum Impossible {
 }
 
 /// The reason why a search failed.
-#[derive(Clone, PartialEq, ThisError, Debug)]
+#[derive(Clone, PartialEq, Error, Debug)]
 pub enum FitError {
     /// No profile meets the requirements.
     #[error(transparent)]
@@ -120,9 +120,6 @@ pub enum FitError {
     /// A trial could not be run.
     #[error(transparent)]
     Trial(#[from] TrialError),
-    /// The solver failed.
-    #[error("the search failed: {0}")]
-    Solver(String),
 }
 
 /// The result of a round.
@@ -187,7 +184,6 @@ impl Question {
             dice,
             known: RefCell::default(),
             least: Cell::new(Span::NEVER),
-            failure: Cell::new(None),
             on_step,
         };
         search.run(&starts, number)
@@ -285,8 +281,6 @@ struct Search<'a> {
     /// Profiles tested so far.
     known: RefCell<HashMap<Profile, (Span, f64)>>,
     least: Cell<Span>,
-    /// The error of a trial that failed.
-    failure: Cell<Option<TrialError>>,
     on_step: &'a dyn Fn(Span),
 }
 
@@ -295,20 +289,14 @@ impl Search<'_> {
         /// A profile that costs a tenth more is taken every third time at first.
         const TEMPERATURE: f64 = 0.15;
         let start = self.start(starts)?;
-        let failed = |error: Error| FitError::Solver(error.to_string());
-        let dice = Dice::new(mix(mix(self.question.seed, 4), number.into()));
-        let solver = SimulatedAnnealing::new_with_rng(TEMPERATURE, dice).map_err(failed)?;
-        let solver = solver.with_temp_func(SATempFunc::TemperatureFast);
-        let steps = u64::from(self.question.steps);
-        let executor = Executor::new(&self, solver)
-            .configure(|state| state.param(start).max_iters(steps))
-            .timer(false);
-        let result = executor.run();
-        if let Some(error) = self.failure.take() {
-            return Err(error.into());
-        }
-        let mut result = result.map_err(failed)?;
-        let best = result.state.take_best_param().unwrap_or(start);
+        let best = anneal(
+            start,
+            self.question.steps,
+            TEMPERATURE,
+            &Dice::new(mix(mix(self.question.seed, 4), number.into())),
+            |profile| self.neighbour(profile),
+            |profile| self.cost(profile),
+        )?;
         let (profile, (cost, spurious_share)) = self.simplest(best)?;
         Ok(Round {
             number,
@@ -364,18 +352,10 @@ impl Search<'_> {
         self.known.borrow_mut().insert(*profile, figures);
         Ok(figures)
     }
-}
-
-impl CostFunction for &Search<'_> {
-    type Param = Profile;
-    type Output = f64;
 
     /// The logarithm of the time lost, so that a temperature is a ratio; more for what may not be.
-    fn cost(&self, profile: &Profile) -> Result<f64, Error> {
-        let (cost, spurious) = self.figures(profile).map_err(|error| {
-            self.failure.set(Some(error));
-            Error::from(error)
-        })?;
+    fn cost(&self, profile: &Profile) -> Result<f64, TrialError> {
+        let (cost, spurious) = self.figures(profile)?;
         let is_allowed = self.question.allows(spurious);
         if is_allowed {
             self.least.set(self.least.get().min(cost));
@@ -387,21 +367,15 @@ impl CostFunction for &Search<'_> {
         };
         Ok((cost.as_picos().max(1) as f64).ln() + beyond)
     }
-}
-
-impl Anneal for &Search<'_> {
-    type Param = Profile;
-    type Output = Profile;
-    type Float = f64;
 
     /// A neighbour that the question admits; the profile itself if none is found.
-    fn anneal(&self, profile: &Profile, _: f64) -> Result<Profile, Error> {
+    fn neighbour(&self, profile: &Profile) -> Profile {
         const TRIES: u32 = 200;
         let neighbour = |_| {
             let raw: RawProfile = varied(profile.raw(), &self.dice);
             let neighbour = Profile::try_from(raw).ok();
             neighbour.filter(|it| it != profile && self.question.admits(it))
         };
-        Ok((0..TRIES).find_map(neighbour).unwrap_or(*profile))
+        (0..TRIES).find_map(neighbour).unwrap_or(*profile)
     }
 }

@@ -3,7 +3,6 @@
 use std::cell::Cell;
 
 use ferroce_base::random::mix;
-use rand_core::RngCore;
 
 /// The numbers of a seed, one after another, also for those that share it.
 #[derive(Debug)]
@@ -30,22 +29,10 @@ impl Dice {
     pub(crate) fn below(&self, end: u64) -> u64 {
         self.throw() % end
     }
-}
 
-/// As argmin's solvers take them.
-impl RngCore for Dice {
-    fn next_u32(&mut self) -> u32 {
-        (self.throw() >> 32) as u32
-    }
-
-    fn next_u64(&mut self) -> u64 {
-        self.throw()
-    }
-
-    fn fill_bytes(&mut self, bytes: &mut [u8]) {
-        for chunk in bytes.chunks_mut(8) {
-            let word = self.throw().to_le_bytes();
-            chunk.copy_from_slice(&word[..chunk.len()]);
-        }
+    /// A number from 0 to less than 1.
+    pub(crate) fn share(&self) -> f64 {
+        const BITS: u32 = f64::MANTISSA_DIGITS;
+        (self.throw() >> (u64::BITS - BITS)) as f64 / (1u64 << BITS) as f64
     }
 }
