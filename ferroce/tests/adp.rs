@@ -1,9 +1,8 @@
 //! `ferroce adp`: what it prints for good input, and what it says about bad input.
 
-mod common;
-
-use common::{bad, good, good_json, has, run, scratch};
 use serde_json::{Value, json};
+
+use crate::common::{bad, good, good_json, has, run, scratch};
 
 const VECTORS: &str = include_str!("../../crates/adp/tests/vectors/adp.json");
 

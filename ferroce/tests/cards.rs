@@ -1,12 +1,11 @@
 //! The card that a device is: `dev add --card`, `dev set DEV card` and what refuses them.
 
-mod common;
-
 use std::fs;
 
-use common::{Exporter, Place, metric};
 use ferroce_testing::has;
 use serde_json::Value;
+
+use crate::common::{Exporter, Place, metric};
 
 fn device(place: &Place, name: &str) -> Value {
     let shown = place.good(format!("dev show {name} -j"));

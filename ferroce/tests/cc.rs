@@ -1,11 +1,10 @@
 //! `ferroce cc` on a device that no program has open.
 
-mod common;
-
 use std::fs;
 
-use common::{Place, has};
 use serde_json::Value;
+
+use crate::common::{Place, has};
 
 /// The parameters of fr0 as JSON.
 #[track_caller]

@@ -1,7 +1,5 @@
 //! Colour and width of the output: on a terminal, in a pipe, and as requested.
 
-mod common;
-
 use std::fs::File;
 use std::io::Read as _;
 use std::os::fd::OwnedFd;
@@ -9,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use nix::pty::{Winsize, openpty};
 
-use common::Place;
+use crate::common::Place;
 
 /// The output of a command on a terminal, standard error included.
 fn on_terminal(columns: u16, mut command: Command) -> String {

@@ -1,11 +1,9 @@
 //! docs/commands.md: the spellings that it promises.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 
-use common::{Place, has};
+use crate::common::{Place, has};
 
 /// The rows of a page's table of old spellings: the old and the new one.
 fn old_spellings() -> Vec<(String, String)> {

@@ -1,11 +1,9 @@
 //! `ferroce sim compare`, and what shows why a run went as it did.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 
-use common::{bad, good, good_json, has, run};
+use crate::common::{bad, good, good_json, has, run};
 
 /// Rings over all uplinks of four leaves: every hop leads from one leaf to the next.
 const RING: &str = "

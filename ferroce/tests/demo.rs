@@ -1,13 +1,12 @@
 //! `ferroce demo` on real sockets, each test on addresses of its own.
 
-mod common;
-
 use std::net::UdpSocket;
 use std::process::Command;
 
-use common::{Words, address, bad, has, scratch};
 use ferroce_testing::{said, skip};
 use serde_json::Value;
+
+use crate::common::{self, Words, address, bad, has, scratch};
 
 const FERROCE: &str = env!("CARGO_BIN_EXE_ferroce");
 

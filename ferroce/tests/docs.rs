@@ -6,14 +6,14 @@
 //! their own; a line that ends in a backslash continues. Blocks that cannot be repeated, because
 //! they measure something, are ```` ```text ````.
 //!
-//! `UPDATE_DOCS=1 cargo test -p ferroce --test docs` writes the outputs anew.
-
-mod terminal;
+//! `UPDATE_DOCS=1 cargo test -p ferroce --test all docs::` writes the outputs anew.
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use crate::terminal;
 
 #[test]
 fn every_example_prints_what_the_manual_says() {

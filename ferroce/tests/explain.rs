@@ -1,9 +1,8 @@
 //! `ferroce explain timeout`: from an application's settings to the seconds.
 
-mod common;
-
-use common::{Words, good_json, has};
 use serde_json::{Value, json};
+
+use crate::common::{self, Words, good_json, has};
 
 fn explain(args: impl std::fmt::Display) -> Value {
     good_json(format!("explain timeout -j {args}"))

@@ -1,9 +1,8 @@
 //! `ferroce explain error`: from a completion to its cause.
 
-mod common;
-
-use common::good_json;
 use serde_json::Value;
+
+use crate::common::good_json;
 
 fn explain(args: impl std::fmt::Display) -> Value {
     good_json(format!("explain error -j {args}"))

@@ -1,8 +1,6 @@
 //! `ferroce adp fit`.
 
-mod common;
-
-use common::{bad, good, good_json, has, scratch};
+use crate::common::{bad, good, good_json, has, scratch};
 
 /// A short search.
 const SMALL: &str = "adp fit --outages lognormal:median=100ms,p99=2s --timeout 20 --count 10 \

@@ -1,11 +1,9 @@
 //! Virtual functions on the command line.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 
-use common::Place;
+use crate::common::Place;
 
 /// A card `a` with two VFs.
 fn card(address: &str) -> Place {

@@ -1,13 +1,12 @@
 //! `ferroce stat hist`: the histogram of timeouts.
 
-mod common;
-
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
 
-use common::{Place, Words, has};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+
+use crate::common::{Place, Words, has};
 
 #[test]
 fn a_signal_ends_watching_without_failure() {

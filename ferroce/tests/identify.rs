@@ -1,13 +1,12 @@
 //! `ferroce identify` and `ferroce pcap check`.
 
-mod common;
-
 use std::fs;
 use std::path::PathBuf;
 
-use common::{good, good_json, has};
 use ferroce_wire::pcapng::{UdpMeta, Writer};
 use ferroce_wire::{Connection, Headers, IcrcFlow, IpPair, Place, Psn, Qpn, Reth};
+
+use crate::common::{good, good_json, has};
 
 const MS: u64 = 1_000_000;
 

@@ -1,19 +1,18 @@
 //! Every command that prints facts can print them as JSON, and each of these documents matches its
 //! schema. docs/json.md promises this.
 
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use clap::{ArgMatches, Command, CommandFactory as _};
-use common::schema::check;
-use common::{Place, address, good, good_json};
 use ferroce::cli::Cli;
 use ferroce_device::{QpInit, QpType};
 use ferroce_runtime::{AttachOptions, Device};
 use ferroce_wire::pcapng::Writer;
 use serde_json::Value;
+
+use crate::common::schema::check;
+use crate::common::{Place, address, good, good_json};
 
 /// Commands with -j, and the schemas of their output; `@` is the directory of the test. `a` is a
 /// device that a program has open, and `b` one that no program has open.
@@ -164,8 +163,8 @@ values = ["16KiB", "64KiB"]
 "#;
 
 fn place() -> (Place, Device) {
-    let place = Place::with("a", &address(9, 1).to_string());
-    place.good(format!("dev add b {}", address(9, 2)));
+    let place = Place::with("a", &address(41, 1).to_string());
+    place.good(format!("dev add b {}", address(41, 2)));
     let device = Device::attach(&place.registry(), "a", AttachOptions::default()).unwrap();
     device.with(|hca| {
         let (pd, cq) = (hca.alloc_pd().unwrap(), hca.create_cq(16).unwrap());
@@ -308,7 +307,7 @@ fn schemas_are_listed_and_printed() {
 
 #[test]
 fn pretty_documents_are_the_same() {
-    let place = Place::with("a", &address(8, 1).to_string());
+    let place = Place::with("a", &address(42, 1).to_string());
     let [line, lines] = ["-j", "-p"].map(|how| place.good(format!("link show {how}")));
     let [line, lines] = [line, lines].map(|text| {
         let document: Value = serde_json::from_str(&text).unwrap();
@@ -374,7 +373,7 @@ fn the_manual_lists_all_schemas_and_its_examples_hold() {
     } else {
         assert!(
             old == new,
-            "run UPDATE_DOCS=1 cargo test -p ferroce --test json\n{new}"
+            "run UPDATE_DOCS=1 cargo test -p ferroce --test all json::\n{new}"
         );
     }
 }

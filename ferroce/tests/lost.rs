@@ -4,12 +4,10 @@
 //! its processes share is the memory, and the file that describes it the flash: these tests remove the
 //! one and keep the other.
 
-mod common;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::Place;
+use crate::common::Place;
 
 /// What the firmware starts anew with.
 #[derive(Clone, Copy, Debug)]

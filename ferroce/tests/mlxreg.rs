@@ -1,12 +1,11 @@
 //! `ferroce mlxreg`: texts, tables and behaviour of the register tool.
 
-mod common;
-
 use std::io::{Read as _, Write as _};
 use std::process::Stdio;
 
-use common::{Place, has};
 use proptest::strategy::Strategy as _;
+
+use crate::common::{self, Place, has};
 
 fn place(last: u8) -> Place {
     Place::with("a", &format!("127.63.2.{last}"))

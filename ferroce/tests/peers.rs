@@ -1,10 +1,7 @@
 //! What `ferroce dev show` prints about the peers of programs.
 
-mod common;
-
 use std::time::Duration;
 
-use common::{Place, address};
 use ferroce_device::{
     AccessFlags, Buffer, CqId, Memory, MrInfo, QpAttr, QpInit, QpType, SendOp, SendWr, Sge,
     WcStatus,
@@ -12,6 +9,8 @@ use ferroce_device::{
 use ferroce_runtime::{AttachOptions, Device, Endpoint};
 use ferroce_wire::{Psn, Qpn};
 use serde_json::{Value, json};
+
+use crate::common::{Place, address};
 
 /// Longer than anything takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -77,9 +76,9 @@ impl Node {
 
 #[test]
 fn dev_show_says_what_carries_packets_to_each_peer() {
-    let own = address(7, 1);
+    let own = address(43, 1);
     let place = Place::with("a", &own.to_string());
-    let others = [2, 3].map(|host| address(7, host).to_string());
+    let others = [2, 3].map(|host| address(43, host).to_string());
     place.good(format!("dev add b {}", others[0]));
     place.good(format!("dev add c {} --link udp", others[1]));
     let shown = |name| -> Value {

@@ -1,9 +1,8 @@
 //! `ferroce adp plot`: pictures of all kinds of ladders.
 
-mod common;
-
-use common::{good, run, scratch};
 use proptest::prelude::*;
+
+use crate::common::{good, run, scratch};
 
 /// A profile file of one to four ranges in order, with any other values.
 fn any_profile() -> impl Strategy<Value = String> {

@@ -1,11 +1,9 @@
 //! Behaviour that shows only when the program runs as a process: pipes and files.
 
-mod common;
-
 use std::io::{Read as _, Write as _};
 use std::process::{Command, Stdio};
 
-use common::{Words, has, scratch};
+use crate::common::{Words, has, scratch};
 
 const FERROCE: &str = env!("CARGO_BIN_EXE_ferroce");
 const PROFILE: &str = concat!(

@@ -1,9 +1,8 @@
 //! `ferroce reg`, `adp apply`, `show` and `emit`, `dev reset`: registers of a device, in words.
 
-mod common;
-
-use common::{Place, bad, good, has};
 use serde_json::Value;
+
+use crate::common::{self, Place, bad, good, has};
 
 const VECTORS: &str = include_str!("../../crates/adp/tests/vectors/adp.json");
 

@@ -1,7 +1,5 @@
 //! `ferroce run` and related commands, with programs of the system and libraries without code.
 
-mod common;
-
 use std::fmt::Display;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Lines, Write as _};
@@ -14,7 +12,6 @@ use std::sync::LazyLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Words, address, has, registry};
 use ferroce_device::{Counter, QpInit, QpType};
 use ferroce_registry::Registry;
 use ferroce_runtime::{AttachOptions, Device};
@@ -22,6 +19,8 @@ use ferroce_testing::{rows, skip};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
+
+use crate::common::{self, Words, address, has, registry};
 
 /// Ferroce with a registry of its own, and with libraries that are valid but empty: their function
 /// is not tested here.
@@ -244,7 +243,7 @@ fn devices_look_like_the_hardware_that_is_asked_for() {
 #[test]
 fn counters_are_read_as_they_are() {
     let ferroce = Installation::new();
-    ferroce.good(format!("dev add fr1 {}", address(0, 2)));
+    ferroce.good(format!("dev add fr1 {}", address(44, 2)));
     let device = Device::attach(&ferroce.registry(), "fr1", AttachOptions::default()).unwrap();
     let script = "f=/sys/class/infiniband/fr1/ports/1/hw_counters/rx_malformed; \
                   read value < $f; echo $value; read line; read value < $f; echo $value";
@@ -253,7 +252,7 @@ fn counters_are_read_as_they_are() {
 
     device.join().unwrap();
     // A sender at another port of this host would be another user's.
-    let socket = UdpSocket::bind((address(0, 3), device.address().port())).unwrap();
+    let socket = UdpSocket::bind((address(44, 3), device.address().port())).unwrap();
     socket.send_to(b"no packet", device.address()).unwrap();
     let counted = || device.state().counter(Counter::RxMalformed);
     let begun = Instant::now();
@@ -413,7 +412,7 @@ fn parameters_are_files_that_act_or_refuse() {
 #[test]
 fn objects_are_shown_as_their_process_has_them() {
     let ferroce = Installation::new();
-    ferroce.good(format!("dev add fr1 {}", address(0, 4)));
+    ferroce.good(format!("dev add fr1 {}", address(44, 4)));
     assert_eq!(ferroce.good("res show qp"), "");
     let device = Device::attach(&ferroce.registry(), "fr1", AttachOptions::default()).unwrap();
     let qpns = device.with(|hca| {

@@ -1,10 +1,8 @@
 //! `ferroce serve`: what it refuses. Its answers are tested with a real Prometheus.
 
-mod common;
-
 use std::net::TcpListener;
 
-use common::{has, run};
+use crate::common::{has, run};
 
 #[test]
 fn a_port_in_use_is_named_with_a_remedy() {

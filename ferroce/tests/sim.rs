@@ -1,18 +1,17 @@
 //! `ferroce sim`: its output, its files and its refusals.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::{bad, good, good_json, has, run};
 use ferroce_testing::{said, skip};
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use parquet::record::Field;
 use serde_json::Value;
+
+use crate::common::{self, bad, good, good_json, has, run};
 
 const SMALL: &str = "
 title = 'Small'

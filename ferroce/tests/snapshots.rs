@@ -1,19 +1,18 @@
 //! The output of commands matches the files in `tests/snapshots/`, and fits the terminal.
 //!
 //! A file has commands and their output, on devices of its own. To add a command, write its line
-//! into the file. `UPDATE_SNAPSHOTS=1 cargo test -p ferroce --test snapshots` writes the files
+//! into the file. `UPDATE_SNAPSHOTS=1 cargo test -p ferroce --test all snapshots::` writes the files
 //! again; then check `git diff`.
-
-mod common;
 
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use clap::{Command, CommandFactory as _};
-use common::Place;
 use ferroce::cli::Cli;
 use ferroce_testing::said;
+
+use crate::common::Place;
 
 /// Files with commands that are refused, on more devices than fr0.
 const REFUSALS: [&str; 2] = ["refusals", "refusals-mlxreg"];

@@ -1,7 +1,5 @@
 //! `ferroce sweep` from plan to table, and the files that are left when it fails.
 
-mod common;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -9,12 +7,13 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{bad, has, run};
 use ferroce_testing::said;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
+
+use crate::common::{bad, has, run};
 
 const FERROCE: &str = env!("CARGO_BIN_EXE_ferroce");
 

@@ -1,7 +1,5 @@
 //! What is reported of devices: `ferroce status`, `stat`, the exporter, the tree of files.
 
-mod common;
-
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -10,12 +8,13 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Exporter, Place, address, has, metric};
 use ferroce_device::{QpInit, QpType};
 use ferroce_runtime::{AttachOptions, Device};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
+
+use crate::common::{self, Exporter, Place, address, has, metric};
 
 /// Longer than anything takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -57,7 +56,7 @@ fn warnings(status: &Value) -> Vec<&str> {
 
 #[test]
 fn status_shows_settings_and_programs() {
-    let (place, device) = place(1);
+    let (place, device) = place(11);
     add_qps(&device, 3);
     place.good("impair set fr1 loss=1%,delay=50us");
     place.good("adp apply link-flap -d fr1");
@@ -121,7 +120,7 @@ fn status_shows_settings_and_programs() {
 
 #[test]
 fn status_does_not_wait_for_silent_or_stopped_programs() {
-    let (place, device) = place(2);
+    let (place, device) = place(12);
     let mut holder = Holder::start(&place);
     let condition = |pid: u32| {
         let status = json(&place.good("-j status"));
@@ -162,7 +161,12 @@ impl Holder {
     fn start(place: &Place) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
-            .args(["holds_a_device_open", "--exact", "--ignored", "--nocapture"])
+            .args([
+                "telemetry::holds_a_device_open",
+                "--exact",
+                "--ignored",
+                "--nocapture",
+            ])
             .env("FERROCE_TEST_HOLDS", place.path().join("registry"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
@@ -198,7 +202,7 @@ fn holds_a_device_open() {
 
 #[test]
 fn status_is_taken_again_until_a_signal() {
-    let place = Place::with("fr1", &address(3, 1).to_string());
+    let place = Place::with("fr1", &address(13, 1).to_string());
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
         let mut child = place
             .command("status --watch 0.05 -j")
@@ -218,7 +222,7 @@ fn status_is_taken_again_until_a_signal() {
 
 #[test]
 fn counters_that_are_zero_are_left_out_for_people() {
-    let (place, device) = place(4);
+    let (place, device) = place(14);
     assert_eq!(
         place.good("stat show fr1"),
         "link fr1/1 all counters are 0\n"
@@ -239,7 +243,7 @@ fn counters_that_are_zero_are_left_out_for_people() {
 
 #[test]
 fn counters_are_watched_as_rates() {
-    let (place, device) = place(5);
+    let (place, device) = place(15);
     let watch = "stat show fr1 --watch 0.05 --count 2";
     let table = place.good(watch);
     assert_eq!(table, "all counters are 0\nall counters are 0\n");
@@ -295,7 +299,7 @@ fn told(exporter: &Exporter) -> String {
 
 #[test]
 fn the_number_of_lines_does_not_depend_on_queue_pairs() {
-    let (place, device) = place(6);
+    let (place, device) = place(16);
     let exporter = Exporter::start(&place);
     let lines = |page: &str| page.lines().count();
     let none = told(&exporter);
@@ -322,7 +326,7 @@ fn the_number_of_lines_does_not_depend_on_queue_pairs() {
 
 #[test]
 fn settings_in_force_are_a_label() {
-    let place = Place::with("fr1", &address(7, 1).to_string());
+    let place = Place::with("fr1", &address(17, 1).to_string());
     let exporter = Exporter::start(&place);
     let line = |start: &str| {
         let page = exporter.page();
@@ -378,7 +382,7 @@ fn settings_in_force_are_a_label() {
 /// Invalid requests of clients are refused or cut off, and the others are answered.
 #[test]
 fn bad_requests_are_refused_without_side_effects() {
-    let place = Place::with("fr1", &address(8, 1).to_string());
+    let place = Place::with("fr1", &address(18, 1).to_string());
     let exporter = Exporter::start(&place);
     let status = |request: &[u8]| {
         let answer = exporter.answer(request);
@@ -428,7 +432,7 @@ fn bad_requests_are_refused_without_side_effects() {
 /// then the next ones are served.
 #[test]
 fn slow_clients_do_not_keep_others_out() {
-    let place = Place::with("fr1", &address(9, 1).to_string());
+    let place = Place::with("fr1", &address(19, 1).to_string());
     let exporter = Exporter::start(&place);
     let begun = |bytes: &[u8]| {
         let mut stream = TcpStream::connect(&exporter.address).unwrap();
@@ -449,7 +453,7 @@ fn slow_clients_do_not_keep_others_out() {
 /// A tree that is no longer updated is worse than none.
 #[test]
 fn a_watched_tree_is_removed_at_a_signal() {
-    let place = Place::with("fr1", &address(10, 1).to_string());
+    let place = Place::with("fr1", &address(20, 1).to_string());
     for (signal, is_there) in [(Signal::SIGTERM, false), (Signal::SIGINT, true)] {
         let tree = place.path().join("tree");
         if is_there {

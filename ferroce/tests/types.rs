@@ -1,13 +1,12 @@
 //! Errors about a number or a file do not name types of the program.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 
 use clap::{ArgAction, Command, CommandFactory as _};
-use common::{Place, Words, has, run};
 use ferroce::cli::Cli;
+
+use crate::common::{Place, Words, has, run};
 
 /// Words that a Rust program uses for its own types.
 const OURS: [&str; 17] = [

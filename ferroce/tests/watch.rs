@@ -1,24 +1,23 @@
 //! What other programs can see of a queue pair that congestion control slows down.
 
-mod common;
-
 use std::io::Read as _;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use common::{Exporter, Place, address, metric};
 use ferroce_device::{Data, QpAttr, QpInit, QpType, Received};
 use ferroce_os::Clock;
 use ferroce_runtime::{AttachOptions, Device, Endpoint};
 use ferroce_wire::{PKEY_DEFAULT, Psn, Qpn, cnp};
 use serde_json::Value;
 
+use crate::common::{self, Exporter, Place, address, metric};
+
 /// Longer than anything takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An address at which no device listens.
 fn peer() -> IpAddr {
-    address(2, 9).into()
+    address(45, 9).into()
 }
 
 const OF_FR1: &str = r#"device="fr1",port="1""#;
@@ -129,7 +128,7 @@ fn place_with_device(test: u8) -> (Place, Device) {
 
 #[test]
 fn a_queue_pair_that_is_slowed_down_is_seen_from_outside() {
-    let (place, device) = place_with_device(0);
+    let (place, device) = place_with_device(46);
     let lowest_name = &format!("ferroce_cc_lowest_rate_bytes_per_second{{{OF_FR1}}}");
     let exporter = Exporter::start(&place);
     let page = exporter.page();
@@ -207,7 +206,7 @@ fn a_queue_pair_that_is_slowed_down_is_seen_from_outside() {
 
 #[test]
 fn a_process_is_asked_only_if_it_may_have_limited_queue_pairs() {
-    let (place, device) = place_with_device(1);
+    let (place, device) = place_with_device(47);
     let exporter = Exporter::start(&place);
     // The device is locked, so nothing answers.
     let unanswered = || device.with(|_| exporter.census());

@@ -1,18 +1,17 @@
 //! `ferroce serve`: the page's API, its clients, and its limits.
 
-mod common;
-
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Place, address, has};
 use ferroce_device::{QpAttr, QpInit, QpType, SendOp, SendWr, Sge};
 use ferroce_runtime::{AttachOptions, Device, Endpoint};
 use ferroce_testing::rows;
 use ferroce_wire::Psn;
 use serde_json::{Value, json};
+
+use crate::common::{Place, address, has};
 
 /// A server for a test, with devices of its own.
 struct Server {
@@ -111,7 +110,7 @@ fn complaint(answer: &Answer) -> String {
 
 #[test]
 fn the_page_loads_nothing_from_elsewhere() {
-    let server = Server::new(1, "");
+    let server = Server::new(21, "");
     let text = server.send(format!("GET / HTTP/1.0\r\nHost: {}\r\n\r\n", server.at).as_bytes());
     let (head, page) = text.split_once("\r\n\r\n").unwrap();
     let head = head.to_lowercase();
@@ -141,7 +140,7 @@ fn the_page_loads_nothing_from_elsewhere() {
 
 #[test]
 fn devices_are_shown_as_they_are() {
-    let server = Server::new(2, "");
+    let server = Server::new(22, "");
     let device = server.devices();
     assert_eq!(device["port"]["is_up"], true);
     assert_eq!(device["policy"]["by"], "firmware");
@@ -170,7 +169,7 @@ fn devices_are_shown_as_they_are() {
 /// Each answer has the time of its sample.
 #[test]
 fn devices_are_sampled_at_most_four_times_a_second() {
-    let server = Server::new(18, "");
+    let server = Server::new(38, "");
     let begun = Instant::now();
     let mut looks = Vec::new();
     while looks.len() < 3 {
@@ -189,7 +188,7 @@ fn devices_are_sampled_at_most_four_times_a_second() {
 /// A page that is opened later shows earlier counts, and errors of programs that have ended.
 #[test]
 fn past_counts_and_errors_are_shown() {
-    let server = Server::new(15, "");
+    let server = Server::new(35, "");
     let history = || {
         let (status, text) = server.get("/api/history");
         assert_eq!(status, 200, "{text}");
@@ -254,7 +253,7 @@ fn past_counts_and_errors_are_shown() {
 
 #[test]
 fn questions_are_answered_as_by_the_commands() {
-    let server = Server::new(3, "");
+    let server = Server::new(23, "");
     let (status, text) = server.ask("POST", "/api/design", JSON, QUESTION);
     assert_eq!(status, 200);
     has(
@@ -279,7 +278,7 @@ fn questions_are_answered_as_by_the_commands() {
 
 #[test]
 fn nothing_is_changed_unless_it_was_allowed() {
-    let server = Server::new(4, "");
+    let server = Server::new(24, "");
     let down = json!({"device": "web0", "state": "down"});
     let refused = server.post("/api/link", &down);
     assert_eq!(refused.0, 403);
@@ -289,7 +288,7 @@ fn nothing_is_changed_unless_it_was_allowed() {
 
 #[test]
 fn changes_need_the_token_that_was_printed() {
-    let server = Server::new(5, "--allow-changes");
+    let server = Server::new(25, "--allow-changes");
     let down = json!({"device": "web0", "state": "down"}).to_string();
     for token in [
         "",
@@ -318,7 +317,7 @@ fn changes_need_the_token_that_was_printed() {
 
 #[test]
 fn changes_do_what_the_commands_do() {
-    let server = Server::new(6, "--allow-changes");
+    let server = Server::new(26, "--allow-changes");
     let spec = json!({"device": "web0", "direction": "both", "impairment": "loss=1%,delay=50us"});
     assert_eq!(server.post("/api/impairment", &spec).0, 200);
     let both = json!({"egress": "loss=1%,delay=50us", "ingress": "loss=1%,delay=50us"});
@@ -354,7 +353,7 @@ fn changes_do_what_the_commands_do() {
 
 #[test]
 fn a_bad_change_is_explained() {
-    let server = Server::new(7, "--allow-changes");
+    let server = Server::new(27, "--allow-changes");
     let cases = rows(
         r#"
         /api/link => {"device": "web0", "state": "sideways"} => invalid state "sideways": must be up, down
@@ -383,7 +382,7 @@ fn a_bad_change_is_explained() {
 
 #[test]
 fn other_sites_and_other_names_are_refused() {
-    let server = Server::new(8, "");
+    let server = Server::new(28, "");
     for host in [
         "evil.example.org",
         "localhost.evil.example.org:9880",
@@ -436,8 +435,8 @@ fn other_sites_and_other_names_are_refused() {
 /// Prometheus uses the address or name in its configuration.
 #[test]
 fn metrics_are_scraped_by_address_and_by_known_names() {
-    let own = Server::new(13, "");
-    let known = Server::new(14, "--remote=exporter.example.org");
+    let own = Server::new(33, "");
+    let known = Server::new(34, "--remote=exporter.example.org");
     let scrape = |server: &Server, host: &str| {
         let host = format!("Host: {host}\r\n");
         server.ask("GET", "/metrics", &host, "").0
@@ -455,7 +454,7 @@ fn metrics_are_scraped_by_address_and_by_known_names() {
 
 #[test]
 fn paths_and_methods_are_what_they_are() {
-    let server = Server::new(9, "");
+    let server = Server::new(29, "");
     for path in [
         "/api",
         "/api/",
@@ -485,7 +484,7 @@ fn paths_and_methods_are_what_they_are() {
 
 #[test]
 fn a_body_has_a_bound() {
-    let server = Server::new(10, "");
+    let server = Server::new(30, "");
     let large = json!({"text": "#".repeat(300 << 10)}).to_string();
     let refused = server.ask("POST", "/api/design", JSON, &large);
     assert_eq!(refused.0, 413);
@@ -506,7 +505,7 @@ fn a_body_has_a_bound() {
 /// Ten seconds for a header, and ten for a body.
 #[test]
 fn an_incomplete_request_times_out() {
-    let server = Server::new(19, "");
+    let server = Server::new(39, "");
     let host = format!("Host: {}\r\n{JSON}", server.at);
     let heads = [
         format!("POST /api/design HTTP/1.1\r\n{host}"),
@@ -530,7 +529,7 @@ fn an_incomplete_request_times_out() {
 
 #[test]
 fn bad_requests_end_the_connection_not_the_server() {
-    let server = Server::new(11, "");
+    let server = Server::new(31, "");
     let host = format!("Host: {}\r\n{JSON}", server.at);
     let requests = [
         b"\x16\x03\x01\x02\x00\x01\x00\x01".to_vec(),
@@ -561,7 +560,7 @@ fn bad_requests_end_the_connection_not_the_server() {
 
 #[test]
 fn silent_clients_do_not_keep_others_out() {
-    let server = Server::new(12, "");
+    let server = Server::new(32, "");
     let begun = Instant::now();
     // A connection with a request in progress, before all others.
     let head = format!("POST /api/design HTTP/1.1\r\nHost: {}\r\n{JSON}", server.at);

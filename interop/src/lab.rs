@@ -23,6 +23,10 @@ pub use self::running::{Finished, Running};
 const START_PATIENCE: Duration = Duration::from_secs(60);
 /// How often a busy machine may disturb an observation.
 const OBSERVATIONS_MAX: u32 = 5;
+/// The addresses of a lab: 127.64.0.0 to 127.247.0.0, and what the process adds, are those of labs.
+const ADDRESSES: u8 = 4;
+/// Labs of a process that have addresses of their own. Few are there at a time.
+const LABS_AT_A_TIME: u32 = 46;
 /// The ports of [`free_port`].
 const PORT_FIRST: u16 = 12_000;
 const PORT_COUNT: u16 = 18_000;
@@ -48,9 +52,9 @@ impl Lab {
     /// Panics if the program `ferroce` has not been built or cannot install itself.
     pub fn new(name: &str) -> Self {
         static LABS: AtomicU32 = AtomicU32::new(1);
-        let number = LABS.fetch_add(1, Ordering::Relaxed);
+        let number = LABS.fetch_add(1, Ordering::Relaxed) % LABS_AT_A_TIME;
         let [_, _, high, low] = process::id().to_be_bytes();
-        let address = Ipv4Addr::new(127, 64 + (number % 128) as u8, high, low);
+        let address = Ipv4Addr::new(127, 64 + number as u8 * ADDRESSES, high, low);
         let dir = TempDir::with_prefix(format!("ferroce-{name}-")).expect("a temporary directory");
         let lab = Self {
             dir,
@@ -85,11 +89,16 @@ impl Lab {
         self.dir.path()
     }
 
-    /// Has programs see a second device, `fr1`, which no other test's process has.
+    /// The address of its device, and those of further devices, which no other lab has either.
+    pub fn addresses(&self) -> [String; ADDRESSES as usize] {
+        let [net, number, high, low] = self.address.octets();
+        [0, 1, 2, 3].map(|it| Ipv4Addr::new(net, number + it, high, low).to_string())
+    }
+
+    /// Has programs see a second device, `fr1`.
     pub fn two_devices(&mut self) -> &mut Self {
-        let [_, _, high, low] = process::id().to_be_bytes();
-        let devices = format!("{DEVICE}@{},fr1@127.61.{high}.{low}", self.address());
-        self.set("FERROCE_DEVICES", &devices)
+        let [own, second, ..] = self.addresses();
+        self.set("FERROCE_DEVICES", &format!("{DEVICE}@{own},fr1@{second}"))
     }
 
     /// Sets an environment variable for every program.

@@ -1,6 +1,5 @@
 //! Programs on virtual functions.
 
-use std::net::Ipv4Addr;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -19,11 +18,7 @@ impl Card {
     fn new(name: &str) -> Self {
         let mut lab = Lab::new(name);
         lab.set("FERROCE_DEVICES", "");
-        // As far from other labs' addresses as the lab's own address, and from that one.
-        let own: Ipv4Addr = lab.address().parse().unwrap();
-        let [_, number, high, low] = own.octets();
-        let at = |net| Ipv4Addr::new(127, 192 + number % 16 * 4 + net, high, low).to_string();
-        let (pf, vf0, peer) = (at(0), at(1), at(2));
+        let [_, pf, vf0, peer] = lab.addresses();
         let add = format!("dev add fr1 {pf} --vfs 2 vf_address {vf0}");
         lab.ferroce(&add).success();
         lab.ferroce(format!("dev add fr2 {peer}")).success();

@@ -22,12 +22,10 @@ fn sizes() -> (u64, u32) {
     (bytes.parse().expect("bytes"), flaps.parse().expect("flaps"))
 }
 
-/// Devices in addition to that of the lab, whose addresses no other lab has.
+/// Devices with these names at the lab's addresses.
 fn devices(lab: &Lab, names: &[&str]) -> String {
-    let own = lab.address();
-    let rest: Vec<&str> = own.splitn(3, '.').collect();
-    let named = names.iter().zip(192..);
-    let named = named.map(|(name, second)| format!("{name}@127.{second}.{}", rest[2]));
+    let named = names.iter().zip(lab.addresses());
+    let named = named.map(|(name, address)| format!("{name}@{address}"));
     named.collect::<Vec<_>>().join(",")
 }
 

@@ -1,7 +1,7 @@
 //! The test suite of rdma-core, as Debian ships it, on Ferroce.
 //!
 //! `rdma-core-44.txt` beside the manifest has the result of each test. To write it again:
-//! `FERROCE_UPDATE=1 cargo test -p ferroce-interop --test rdma_core`.
+//! `FERROCE_UPDATE=1 cargo test -p ferroce-interop --test lab rdma_core::`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

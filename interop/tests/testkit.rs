@@ -154,7 +154,7 @@ fn rust_examples_of_the_page() {
     }
     let state = TempDir::with_prefix("ferroce-testkit-").unwrap();
     let ran = Command::new(env::current_exe().unwrap())
-        .args(["--ignored", "--test-threads=1"])
+        .args(["testkit::", "--ignored", "--test-threads=1"])
         .env("FERROCE_BIN", program())
         .env("FERROCE_DIR", state.path().join("devices"))
         .output()

@@ -71,9 +71,7 @@ fn sleeping() {
 #[test]
 fn two_rails() {
     let mut lab = Lab::new("ucx-rails");
-    let own = lab.address();
-    let rest = own.splitn(3, '.').nth(2).unwrap().to_owned();
-    lab.set("FERROCE_DEVICES", &format!("fr0@{own},fr1@127.192.{rest}"))
+    lab.two_devices()
         .set("UCX_TLS", "rc_v,self")
         .set("UCX_NET_DEVICES", "fr0:1,fr1:1")
         .set("UCX_MAX_RNDV_RAILS", "2")

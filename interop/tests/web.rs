@@ -1,7 +1,7 @@
 //! The page of `ferroce serve` in a real browser, by mouse and by keyboard; it shows what the
 //! commands print.
 //!
-//! `FERROCE_UPDATE=1 cargo test -p ferroce-interop --test web` makes the pictures of docs/web.md
+//! `FERROCE_UPDATE=1 cargo test -p ferroce-interop --test lab web::` makes the pictures of docs/web.md
 //! again.
 
 use std::path::Path;

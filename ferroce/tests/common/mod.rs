@@ -1,5 +1,4 @@
 //! Runs the program inside the test.
-#![allow(dead_code, unused_imports, reason = "no test file uses all of it")]
 
 pub(crate) mod schema;
 
@@ -186,11 +185,13 @@ pub(crate) fn metric(page: &str, name: &str) -> f64 {
         .unwrap()
 }
 
-/// An address for a single test: `test` is a number of its own, and the process adds another, so
-/// that two concurrent runs do not collide.
+/// An address for a single test: `test`, below 64, is a number of its own among all files, and the process adds
+/// another, so that two concurrent runs do not collide. `host` is below 16.
 pub(crate) fn address(test: u8, host: u8) -> Ipv4Addr {
-    let [.., high, low] = std::process::id().to_be_bytes();
-    Ipv4Addr::new(127, high | 128, low, 10 * test + host)
+    assert!(test < 64 && host < 16);
+    let run = std::process::id() % (1 << 13);
+    let number = 1 << 23 | run << 10 | u32::from(test) << 4 | u32::from(host);
+    Ipv4Addr::from_bits(127 << 24 | number)
 }
 
 /// The devices in `directory` that programs see in this network namespace.

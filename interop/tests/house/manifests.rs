@@ -1,6 +1,7 @@
 //! Facts of the manifests, and the files that repeat them.
 
 use std::fs;
+use std::path::Path;
 
 use crate::workspace::{own_packages, read, report, text, toml};
 
@@ -21,6 +22,42 @@ fn every_crate_takes_the_workspace_lints() {
         }
     }
     report("lints", &violations);
+}
+
+/// Cargo compiles each file of `tests` as a program of its own, unless the manifest lists them. Then a file that
+/// neither the manifest nor one of its programs names is never run.
+#[test]
+fn all_files_of_tests_are_run() {
+    let mut violations = Vec::new();
+    for package in &own_packages() {
+        let path = Path::new(text(package, "manifest_path"));
+        let manifest: toml::Table = fs::read_to_string(path).unwrap().parse().unwrap();
+        if manifest["package"].get("autotests").is_none() {
+            continue;
+        }
+        let tests = path.with_file_name("tests");
+        let programs = manifest["test"].as_array().unwrap().iter();
+        let programs: Vec<_> = programs.map(|it| it["name"].as_str().unwrap()).collect();
+        let texts = programs
+            .iter()
+            .map(|it| tests.join(it).with_extension("rs"));
+        let texts: Vec<_> = texts.filter_map(|it| fs::read_to_string(it).ok()).collect();
+        for entry in fs::read_dir(&tests).unwrap() {
+            let file = entry.unwrap().path();
+            let Some(name) = file
+                .file_name()
+                .and_then(|it| it.to_str()?.strip_suffix(".rs"))
+            else {
+                continue;
+            };
+            let line = format!("mod {name};");
+            let is_module = texts.iter().any(|it| it.lines().any(|it| it == line));
+            if !is_module && !programs.contains(&name) {
+                violations.push(file.display().to_string());
+            }
+        }
+    }
+    report("files of tests that are not run", &violations);
 }
 
 #[test]

@@ -1,0 +1,36 @@
+//! What the program does, as one program of tests: these are linked once, and run beside each other.
+
+mod adp;
+mod cards;
+mod cc;
+mod color;
+mod commands;
+mod common;
+mod compare;
+mod demo;
+mod docs;
+mod explain;
+mod explain_error;
+mod fit;
+mod functions;
+mod hist;
+mod identify;
+mod json;
+mod lost;
+mod mlxreg;
+mod peers;
+mod plot;
+mod process;
+mod reg;
+mod run;
+mod serve;
+mod side_by_side;
+mod sim;
+mod snapshots;
+mod sweep;
+mod telemetry;
+mod terminal;
+mod types;
+mod watch;
+mod web;
+mod width;
