@@ -39,6 +39,7 @@ mod prometheus;
 mod rails;
 mod rdma_core;
 mod rdma_tool;
+mod reports;
 mod retry_times;
 mod rsockets;
 mod scapy;

@@ -1,6 +1,6 @@
 //! Reports of simulated runs in a real browser: what they show can be read.
 //!
-//! `FERROCE_UPDATE=1 cargo test -p ferroce-interop --test reports` makes the pictures of docs/simulator.md and
+//! `FERROCE_UPDATE=1 cargo test -p ferroce-interop --test lab reports::` makes the pictures of docs/simulator.md and
 //! docs/topologies.md again.
 
 use std::env;
