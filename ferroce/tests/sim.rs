@@ -125,14 +125,19 @@ kind = 'leaf-spine'
 leaves = 3
 spines = 4
 hosts_per_leaf = 16
+[switch]
+buffer = '1GiB'
+pfc = { priorities = [3] }
 [device]
 dcqcn = { enabled = false }
 [[job]]
-workload = 'permutation'
-bytes = '16MiB'
+workload = 'incast'
+hosts = ['h0', 'h20', 'h40']
+receiver = 'h0'
+bytes = '128MiB'
 [[fault]]
 kind = 'rate'
-link = 'leaf0-spine0'
+link = 'h0'
 at = '2ms'
 for = '1ms'
 rate = '50Gbit'

@@ -76,7 +76,8 @@ pub struct FastForward {
     pub left_out_ns: u64,
     /// How often time was left out.
     pub times: u32,
-    /// How much earlier or later things may have happened, if rates had gone on to change as they were changing.
+    /// How much earlier or later messages may be when time goes on, if rates had gone on to change as they were
+    /// changing.
     pub error_ns: u64,
 }
 

@@ -36,8 +36,8 @@ pub struct LeftOut {
     pub time: Span,
     /// How often time was left out.
     pub times: u32,
-    /// How much earlier or later things may have happened than without, if rates had gone on to change as they did
-    /// when they were looked at.
+    /// How much earlier or later messages may be when time goes on, if rates had gone on to change as they did when
+    /// they were looked at. What follows may differ by more if a moment decides, as between seeds.
     pub error: Span,
 }
 
@@ -152,7 +152,7 @@ impl FastForward {
         simulation: &mut Simulation,
         watch: &mut Watch,
         stretch: Span,
-        error: f64,
+        error: Span,
     ) {
         let now = simulation.fabric.now();
         let seen = watch.time();
@@ -170,13 +170,7 @@ impl FastForward {
         watch.left_out += stretch;
         self.left_out.time += stretch;
         self.left_out.times += 1;
-        let error = Span::from_picos((stretch.as_picos() as f64 * error).ceil() as u64);
-        // Messages may be out of step by what is in flight, and timers by the acknowledgements that start them.
-        let in_flight = watch
-            .messages()
-            .map(|it| seen / u64::from(it.arrived) * it.in_flight());
-        let out_of_step = in_flight.fold(watch.period, Span::max);
-        self.left_out.error += error + out_of_step;
+        self.left_out.error += error;
         self.at.push((now, simulation.player.left_out()));
     }
 }
@@ -242,9 +236,9 @@ impl Watch {
         })
     }
 
-    /// How many steps of time may be left out up to a limit of the fabric's time, if any are worth it, and by which
-    /// part rates may be wrong then.
-    fn stretch(&self, tolerance: f64, step: Span, limit: Time) -> Option<(Span, f64)> {
+    /// How many steps of time may be left out up to a limit of the fabric's time, if any are worth it, and by how much
+    /// times may be wrong then.
+    fn stretch(&self, tolerance: f64, step: Span, limit: Time) -> Option<(Span, Span)> {
         let seen = self.time();
         let [whole, before] = [seen, self.left_out].map(|it| it.as_picos() as f64);
         let mut rest = limit.since(self.until);
@@ -267,8 +261,20 @@ impl Watch {
             return None;
         }
         let share = (before + stretch.as_picos() as f64) / whole;
-        let errors = self.messages().map(|it| it.doubt() + it.trend() * share);
-        Some((stretch, errors.fold(0.0, f64::max)))
+        let parts = self.messages().map(|it| it.doubt() + it.trend() * share);
+        let error = stretch.as_picos() as f64 * parts.fold(0.0, f64::max);
+        let error = Span::from_picos(error.ceil() as u64) + self.out_of_step();
+        (error < stretch / 2).then_some((stretch, error))
+    }
+
+    /// How much earlier or later messages may be because what is in flight is another part of them, and timers because
+    /// of the acknowledgements that start them.
+    fn out_of_step(&self) -> Span {
+        let seen = self.time();
+        let in_flight = self
+            .messages()
+            .map(|it| seen / u64::from(it.arrived) * it.in_flight());
+        in_flight.fold(self.period, Span::max)
     }
 }
 
