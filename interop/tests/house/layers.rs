@@ -46,7 +46,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "completer unreliable window",
             "missing",
             "qp",
-            "audit datagram",
+            "audit datagram shorten",
         ],
     ),
     (

@@ -20,8 +20,8 @@ use crate::play::Flow;
 const INTERVALS: usize = 4;
 /// The first interval.
 const FIRST: Span = Span::from_micros(20);
-/// Less than so many times what has been seen is left out only if a later look could not leave out more, as more can
-/// be when more has been seen.
+/// A stretch is this many times as long as what has been seen, or else the longest one that a later look could leave
+/// out: the more has been seen, the longer it may be.
 const WORTH: u64 = 4;
 /// Packets by which two equal intervals may differ, and by which what is in flight may: one has just arrived, or is
 /// just about to.
@@ -81,7 +81,7 @@ struct Seen<'a> {
     /// Packets of it that have arrived, and intervals differ by this many.
     arrived: u32,
     unevenness: u32,
-    /// By so many packets, what is in flight has become more or less.
+    /// The change of what is in flight, packets.
     growth: u32,
 }
 
