@@ -188,10 +188,8 @@ impl Stage {
         let [a, b] = self.ends();
         let (own, peer) = if from == 0 { (a, b) } else { (b, a) };
         // Both can, or neither does.
-        let can =
-            own.hca.age(own.own.qpn, 0, 0) && peer.hca.age(peer.own.qpn, 0, 0);
-        can && own.hca.age(own.own.qpn, messages, 0)
-            && peer.hca.age(peer.own.qpn, 0, messages)
+        let can = own.hca.age(own.own.qpn, 0, 0) && peer.hca.age(peer.own.qpn, 0, 0);
+        can && own.hca.age(own.own.qpn, messages, 0) && peer.hca.age(peer.own.qpn, 0, messages)
     }
 
     /// Lives through everything up to `until`, as far as the budget reaches.
