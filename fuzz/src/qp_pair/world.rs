@@ -173,7 +173,7 @@ impl Stage {
         let is_idle = qps
             .iter()
             .all(|qp| qp.in_flight() == 0 && !qp.has_answers());
-        if !agreed || !is_idle || !self.age(from, 0) {
+        if !agreed || !is_idle || !self.make_older(from, 0) {
             return;
         }
         self.outlived = self.outlived.saturating_add(messages);
@@ -181,10 +181,10 @@ impl Stage {
             self.world.net().retain(|_, _| false);
             self.outlived = 0;
         }
-        assert!(self.age(from, messages));
+        assert!(self.make_older(from, messages));
     }
 
-    fn age(&mut self, from: usize, messages: u32) -> bool {
+    fn make_older(&mut self, from: usize, messages: u32) -> bool {
         let [a, b] = self.ends();
         let (own, peer) = if from == 0 { (a, b) } else { (b, a) };
         // Both can, or neither does.

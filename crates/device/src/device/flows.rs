@@ -43,6 +43,12 @@ pub struct LimitLook {
 }
 
 impl Hca {
+    /// Whether congestion control slows a queue pair down at `now`.
+    pub fn is_limited(&self, qpn: Qpn, now: Time) -> bool {
+        let limiter = self.qp_entry(qpn).and_then(|it| it.limiter.as_deref());
+        limiter.is_some_and(|it| limit(it, self.congestion.rp(), now).is_some())
+    }
+
     /// The queue pairs that have handled a CNP, as they are at `now`.
     pub fn look_at_flows(&self, now: Time) -> impl Iterator<Item = FlowLook> {
         let heeded = self.qps.iter().filter(|(_, entry)| entry.cnps != 0);

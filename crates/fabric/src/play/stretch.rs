@@ -74,7 +74,7 @@ impl Player {
             let look = &self.plan.connections[connection as usize].look;
             let ([src, dst], [sender, receiver]) = (look.ends, look.qpns);
             let hca = &fabric.host(src).hca;
-            let is_limited = hca.look_at_flows(fabric.now()).any(|it| it.limit.is_some());
+            let is_limited = hca.is_limited(sender, fabric.now());
             let sender = hca.qp(sender).filter(|_| !is_limited)?;
             Flow::of(connection, sender, fabric.host(dst).hca.qp(receiver)?)
         };

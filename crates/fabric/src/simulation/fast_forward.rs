@@ -20,6 +20,8 @@ use crate::play::Flow;
 const INTERVALS: usize = 4;
 /// The first interval.
 const FIRST: Span = Span::from_micros(20);
+/// What it grows to while messages do not go on: acknowledgements come more often.
+const LONGEST: Span = Span::from_millis(20);
 /// A stretch is this many times as long as what has been seen, or else the longest one that a later look could leave
 /// out: the more has been seen, the longer it may be.
 const WORTH: u64 = 4;
@@ -130,7 +132,7 @@ impl FastForward {
         };
         if !watch.goes_on(&flows) {
             // The interval may be too short for acknowledgements.
-            self.interval = self.interval * 2;
+            self.interval = (self.interval * 2).min(LONGEST);
             self.watch = Some(Watch::begin(simulation, flows, self.interval));
             return;
         }
