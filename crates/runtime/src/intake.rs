@@ -8,8 +8,10 @@ use ferroce_driver::Taken;
 use ferroce_os::{Clock, Seen, Tap};
 use ferroce_registry::{PeerLinks, rows};
 use ferroce_rings::{Arrived, Class, Kind as Sealing, Near};
-use ferroce_sockets::{Datagram, ForeignPorts, Message, Overflow, RecvBuffers, Socket};
-use ferroce_wire::{Flow, Flows, ICRC_LEN, IcrcVerifier, IdPolicy, Packet, Verdict};
+use ferroce_sockets::{Datagram, ForeignPorts, Message, Overflow, RecvBuffers, Socket, Trailers};
+use ferroce_wire::{
+    Flow, Flows, Hello, ICRC_LEN, IcrcVerifier, IdPolicy, Packet, Verdict, strip_trailer,
+};
 
 use crate::neighbours::{Forwarded, Mail, Neighbours};
 
@@ -60,6 +62,7 @@ pub(crate) struct Sorter {
     /// Of the device's ports; twice the same if there is one.
     addresses: [IpAddr; 2],
     pub(crate) flows: Flows,
+    pub(crate) trailers: Trailers,
     foreign_ports: ForeignPorts,
     verifier: IcrcVerifier,
     tap: Option<Tap>,
@@ -85,9 +88,11 @@ enum Kind<'a> {
     /// A packet for this process's device.
     Own(Packet<'a>, Verdict),
     /// A packet for another process of the device.
-    Others { slot: u8 },
+    Others { slot: u8, packet: &'a [u8] },
     /// This process wants to know where the kernel puts it.
     Probe,
+    /// A peer asks whether this process takes trailers, or says that it does.
+    Hello(Hello),
     /// Nothing to be taken, counted as this.
     Refused(Counter, Verdict),
 }
@@ -109,6 +114,7 @@ impl Intake {
                 port,
                 addresses,
                 flows: Flows::new(own),
+                trailers: Trailers::new(neighbours.as_ref().map_or(0, Neighbours::slot)),
                 foreign_ports: ForeignPorts::new(own),
                 verifier: IcrcVerifier::new(IdPolicy::AnyId),
                 tap,
@@ -220,13 +226,14 @@ impl Sorter {
             packets += 1;
             match self.sort(&arrival, &datagram, hca) {
                 Kind::Own(packet, verdict) => {
-                    self.record(&arrival, &datagram, verdict);
+                    self.record(&arrival, datagram.index, packet.bytes(), verdict);
                     arrival.deliver(self.port, &packet, hca);
                 }
-                Kind::Others { slot } => self.hand_on(&arrival, &datagram, slot, hca),
+                Kind::Others { slot, packet } => self.hand_on(&arrival, packet, slot, hca),
                 Kind::Probe => {}
+                Kind::Hello(hello) => self.trailers.take(arrival.source.ip(), hello, at),
                 Kind::Refused(counter, verdict) => {
-                    self.record(&arrival, &datagram, verdict);
+                    self.record(&arrival, datagram.index, datagram.bytes, verdict);
                     hca.count(counter, 1);
                 }
             }
@@ -250,7 +257,7 @@ impl Sorter {
         let source = message.source;
         let flow = match dest.ip().is_multicast() {
             true => Flow::between(dest, source),
-            false => self.flows.get(source),
+            false => self.flows.hear(source),
         };
         Some(Arrival {
             at,
@@ -267,7 +274,6 @@ impl Sorter {
     /// that is intact, and whose it is.
     #[inline]
     fn sort<'a>(&mut self, arrival: &Arrival, datagram: &Datagram<'a>, hca: &Hca) -> Kind<'a> {
-        let packet = Packet::new_checked(datagram.bytes);
         if arrival.is_foreign {
             let verify = |packet: Packet<'_>| {
                 let flow = &arrival.flow.from_peer;
@@ -275,23 +281,50 @@ impl Sorter {
             };
             return Kind::Refused(
                 Counter::RxForeignSource,
-                packet.map_or(Verdict::Bad, verify),
+                Packet::new_checked(datagram.bytes).map_or(Verdict::Bad, verify),
             );
         }
-        let Ok(packet) = packet else {
-            return match self.is_probe(arrival, datagram) {
-                true => Kind::Probe,
-                false => Kind::Refused(Counter::RxMalformed, Verdict::Bad),
-            };
-        };
-        let flow = &arrival.flow.from_peer;
-        let verdict = self.verifier.verify(flow, datagram.index, packet.bytes());
-        if !verdict.is_ok() {
-            return Kind::Refused(Counter::RxIcrcEncapsulated, verdict);
+        let without_trailer = strip_trailer(datagram.bytes)
+            .and_then(|bytes| self.check(arrival, datagram.index, bytes))
+            .filter(|(_, verdict)| verdict.is_ok());
+        let checked =
+            without_trailer.or_else(|| self.check(arrival, datagram.index, datagram.bytes));
+        match checked {
+            Some((_, verdict)) if !verdict.is_ok() => {
+                Kind::Refused(Counter::RxIcrcEncapsulated, verdict)
+            }
+            Some((packet, verdict)) => match self.owner(arrival, &packet, hca) {
+                Some(slot) => Kind::Others {
+                    slot,
+                    packet: packet.bytes(),
+                },
+                None => Kind::Own(packet, verdict),
+            },
+            None => self.sort_other(arrival, datagram),
         }
-        match self.owner(arrival, &packet, hca) {
-            Some(slot) => Kind::Others { slot },
-            None => Kind::Own(packet, verdict),
+    }
+
+    /// Reads bytes as a packet, and says whether it is intact; `None` if they are none.
+    #[inline]
+    fn check<'a>(
+        &mut self,
+        arrival: &Arrival,
+        index: u16,
+        bytes: &'a [u8],
+    ) -> Option<(Packet<'a>, Verdict)> {
+        let packet = Packet::new_checked(bytes).ok()?;
+        let flow = &arrival.flow.from_peer;
+        let verdict = self.verifier.verify(flow, index, packet.bytes());
+        Some((packet, verdict))
+    }
+
+    /// Finds out what a datagram is that is not a packet.
+    #[cold]
+    fn sort_other<'a>(&self, arrival: &Arrival, datagram: &Datagram<'a>) -> Kind<'a> {
+        match Hello::read(datagram.bytes) {
+            Some(hello) => Kind::Hello(hello),
+            None if self.is_probe(arrival, datagram) => Kind::Probe,
+            None => Kind::Refused(Counter::RxMalformed, Verdict::Bad),
         }
     }
 
@@ -316,14 +349,14 @@ impl Sorter {
 
     /// Keeps a packet for another process until it is handed on.
     #[cold]
-    fn hand_on(&mut self, arrival: &Arrival, datagram: &Datagram<'_>, slot: u8, hca: &mut Hca) {
+    fn hand_on(&mut self, arrival: &Arrival, packet: &[u8], slot: u8, hca: &mut Hca) {
         let Some(neighbours) = &mut self.neighbours else {
             return;
         };
         let packet = Forwarded {
             source: arrival.source,
             traffic_class: arrival.traffic_class,
-            bytes: datagram.bytes,
+            bytes: packet,
         };
         let kept = neighbours.forward(slot, &packet, arrival.at);
         neighbours.steering.missed(slot, arrival.at);
@@ -334,12 +367,12 @@ impl Sorter {
         hca.count(counter, 1);
     }
 
-    fn record(&self, arrival: &Arrival, datagram: &Datagram<'_>, verdict: Verdict) {
+    fn record(&self, arrival: &Arrival, index: u16, bytes: &[u8], verdict: Verdict) {
         if let Some(tap) = &self.tap {
             let Arrival { source, dest, .. } = *arrival;
             let tos = arrival.traffic_class;
-            let seen = Seen::arrived(source, dest, tos, None, verdict, datagram.index);
-            tap.received(&seen, datagram.bytes);
+            let seen = Seen::arrived(source, dest, tos, None, verdict, index);
+            tap.received(&seen, bytes);
         }
     }
 

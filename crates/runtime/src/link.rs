@@ -12,7 +12,7 @@ use ferroce_registry::PeerLinks;
 use ferroce_rings::{Near, Pushed};
 use ferroce_sockets::{Exit, Exits, Faults, Groups, Refused, SendError, Socket, Stage};
 
-use crate::intake::{Brought, Intake, Place};
+use crate::intake::{Brought, Intake, Place, Sorter};
 use crate::kept::KeptPlaces;
 use crate::neighbours::Neighbours;
 use crate::port::Leaving;
@@ -253,7 +253,17 @@ impl SocketLink {
             return Ok(Brought::default());
         }
         let brought = self.intake.receive(&self.socket, Place::Own, now, hca);
+        self.greet();
         brought.inspect_err(|_| self.faults.fatal())
+    }
+
+    /// Sends questions and answers about trailers. One that does not leave is as good as lost.
+    #[inline]
+    fn greet(&mut self) {
+        let port = self.socket.address().port();
+        while let Some((to, bytes)) = self.intake.sorter.trailers.poll_transmit() {
+            let _ = self.socket.send(SocketAddr::new(to, port), 0, &bytes, 0);
+        }
     }
 
     /// Packets to this destination never leave.
@@ -352,7 +362,7 @@ impl Link for SocketLink {
             socket: &self.socket,
             flows: &mut sorter.flows,
         });
-        match self.stage.push(hca, packet, exit) {
+        match self.stage.push(hca, packet, exit, &mut sorter.trailers) {
             Ok(()) => {}
             Err(Refused::NotNow) => return Err(Full),
             Err(why) => self.refuse(hca, packet, &why),
@@ -382,6 +392,7 @@ impl Link for SocketLink {
     #[inline]
     fn poll_timeout(&self) -> Option<Time> {
         let look = self.intake.overflow.look_at();
+        let look = earlier(look, self.intake.sorter.trailers.deadline());
         let Some(neighbours) = self.neighbours() else {
             return look;
         };
@@ -394,6 +405,16 @@ impl Link for SocketLink {
     }
 
     fn handle_timeout(&mut self, now: Time, hca: &mut Hca) {
+        let Sorter {
+            trailers, flows, ..
+        } = &mut self.intake.sorter;
+        if trailers.deadline().is_some_and(|at| at <= now) {
+            let port = self.socket.address().port();
+            trailers.run(now, |address| {
+                flows.has_heard(SocketAddr::new(address, port))
+            });
+            self.greet();
+        }
         if let Some(neighbours) = &mut self.intake.sorter.neighbours {
             let steering = &mut neighbours.steering;
             if steering.deadline().is_some_and(|at| at <= now) {

@@ -116,6 +116,11 @@ impl Neighbours {
         }
     }
 
+    /// The slot of this process.
+    pub(crate) fn slot(&self) -> u8 {
+        self.slot
+    }
+
     /// Gives up the places that this process keeps for others, if they are not needed any more.
     #[cold]
     pub(crate) fn look_at_places(&self, kept: &mut KeptPlaces, now: Time) {

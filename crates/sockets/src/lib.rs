@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `socket` | one UDP socket with segmentation, coalescing, traffic class; the only system calls on the packet path |
 //! | `stage` | turns packets into bytes with ICRC and collects them into batches of one system call |
+//! | `trailers` | which peers take trailers behind packets, which make those of a batch equally long |
 //! | `exits` | the sockets that packets of adaptive routing leave by |
 //! | `foreign` | packets that other users of this host have forged |
 //! | `fault` | errors on the sending path, each reported once |
@@ -21,6 +22,7 @@ mod overflow;
 #[allow(unsafe_code, reason = "system calls")]
 mod socket;
 mod stage;
+mod trailers;
 
 pub use exits::{Exit, Exits};
 pub use fault::Faults;
@@ -32,3 +34,4 @@ pub use socket::{
     RecvBuffers, Routes, SEGMENTS_MAX, SendError, Sent, Socket,
 };
 pub use stage::{Refused, Stage, WouldBlock};
+pub use trailers::Trailers;

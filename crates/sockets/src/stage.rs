@@ -4,14 +4,16 @@ use std::net::SocketAddr;
 
 use ferroce_device::{Counter, Hca, Outgoing, Path, Shape, damage};
 use ferroce_os::{Seen, Tap};
-use ferroce_wire::{Flows, ICRC_LEN, IcrcFlow};
+use ferroce_wire::{Flows, ICRC_LEN, IcrcFlow, Opcode, Service, TRAILER_LEN_MAX, fill_trailer};
 
 use crate::exits::Exit;
 use crate::fault::Faults;
 use crate::socket::{PAYLOAD_BYTES_MAX, SendError, Socket};
+use crate::trailers::{Trailers, slot_of};
 
 /// Packets that leave with one system call: as bytes, one after the other, all as long as the
-/// first but the last, which may be shorter.
+/// first but the last, which may be shorter. For a peer that takes [trailers](Trailers), shorter ones
+/// are made as long.
 ///
 /// The payload is copied here once, and the ICRC computed over the copy. Sending straight from
 /// registered memory would save the copy, but the memory belongs to the program and may change
@@ -21,9 +23,15 @@ use crate::socket::{PAYLOAD_BYTES_MAX, SendError, Socket};
 pub struct Stage {
     bytes: Box<[u8]>,
     len: usize,
-    /// Length of the first packet; 0 while empty.
+    /// Length of each packet but the last, with its trailer; 0 while empty.
     segment: usize,
-    packets: usize,
+    /// The packets' own lengths.
+    lens: Vec<u16>,
+    /// The peer takes trailers.
+    levels: bool,
+    /// Packets with trailers, and packets that are sent again, since [`Trailers`] were told last.
+    with_trailer: u32,
+    repeated: u32,
     /// A packet shorter than the first one ends the batch.
     closed: bool,
     /// The number of the socket that they leave by.
@@ -57,7 +65,10 @@ impl Stage {
             bytes: vec![0; PAYLOAD_BYTES_MAX].into_boxed_slice(),
             len: 0,
             segment: 0,
-            packets: 0,
+            lens: Vec::new(),
+            levels: false,
+            with_trailer: 0,
+            repeated: 0,
             closed: false,
             exit: 0,
             dest: own,
@@ -71,7 +82,7 @@ impl Stage {
     /// Whether nothing waits.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.packets == 0
+        self.lens.is_empty()
     }
 
     /// Bytes that wait.
@@ -91,13 +102,19 @@ impl Stage {
     pub fn clear(&mut self) {
         self.len = 0;
         self.segment = 0;
-        self.packets = 0;
+        self.lens.clear();
         self.closed = false;
     }
 
     /// Adds a packet.
     #[inline]
-    pub fn push(&mut self, hca: &Hca, packet: &Outgoing, exit: Exit<'_>) -> Result<(), Refused> {
+    pub fn push(
+        &mut self,
+        hca: &Hca,
+        packet: &Outgoing,
+        exit: Exit<'_>,
+        trailers: &mut Trailers,
+    ) -> Result<(), Refused> {
         let Exit {
             number,
             socket,
@@ -106,10 +123,12 @@ impl Stage {
         let dest = SocketAddr::new(packet.path.dest, self.dest.port());
         let shape = Shape::of(packet);
         let (icrc_at, len) = (shape.icrc_at, shape.len);
-        let slot = packet.headers.dest_qp.value() >> 16;
+        let slot = slot_of(packet.headers.dest_qp);
         if self.is_empty() {
+            self.tell(trailers);
             self.begin(dest, &packet.path, len, flows)?;
             (self.slot, self.exit) = (slot, number);
+            self.level(packet, trailers);
         } else if (slot, number) != (self.slot, self.exit)
             || !self.fits(dest, &packet.path, len, socket)
         {
@@ -120,12 +139,21 @@ impl Stage {
         if !shape.write(hca, packet, out) {
             return Err(Refused::Never);
         }
-        let icrc = flow.compute(socket.ip_id(self.packets as u16), &out[..icrc_at]);
+        let icrc = flow.compute(socket.ip_id(self.lens.len() as u16), &out[..icrc_at]);
         out[icrc_at..].copy_from_slice(&icrc.to_le_bytes());
         damage(packet, out);
         self.len += len;
-        self.packets += 1;
-        self.closed = len < self.segment;
+        self.lens.push(len as u16); // at most a datagram
+        self.repeated += u32::from(packet.is_repeated);
+        match self.segment - len {
+            0 => {}
+            missing @ 1..=TRAILER_LEN_MAX if self.levels && !packet.is_repeated => {
+                fill_trailer(&mut self.bytes[self.len..][..missing]);
+                self.len += missing;
+                self.with_trailer += 1;
+            }
+            _ => self.closed = true,
+        }
         Ok(())
     }
 
@@ -147,13 +175,40 @@ impl Stage {
         Ok(())
     }
 
+    /// Tells what has become of packets for the peer of the last batch.
+    #[inline]
+    fn tell(&mut self, trailers: &mut Trailers) {
+        if self.with_trailer + self.repeated > 0 {
+            let process = (self.dest.ip(), self.slot);
+            trailers.note(process, self.with_trailer, self.repeated);
+            (self.with_trailer, self.repeated) = (0, 0);
+        }
+    }
+
+    /// Makes room in each segment of the batch that begins with this packet for the longest of its message, if
+    /// the peer takes trailers. Unreliable services get none: nothing would tell that a peer does not take them.
+    #[inline]
+    fn level(&mut self, packet: &Outgoing, trailers: &mut Trailers) {
+        let opcode = packet.headers.opcode();
+        let is_of_several = opcode.is_first() || opcode.is_middle() || opcode.is_last();
+        if !is_of_several || opcode.service() == Service::Uc {
+            self.levels = false;
+            return;
+        }
+        let process = (self.dest.ip(), self.slot);
+        self.levels = trailers.takes(process);
+        if self.levels && !packet.is_repeated {
+            self.segment += header_len_of_first(opcode).saturating_sub(opcode.header_len());
+        }
+    }
+
     #[inline]
     fn fits(&self, dest: SocketAddr, path: &Path, len: usize, socket: &Socket) -> bool {
         !self.closed
             && (dest, path.traffic_class, path.sl) == (self.dest, self.tos, self.sl)
             && len <= self.segment
-            && self.len + len <= self.bytes.len()
-            && self.packets < socket.segments_max()
+            && self.len + if self.levels { self.segment } else { len } <= self.bytes.len()
+            && self.lens.len() < socket.segments_max()
     }
 
     /// Sends the batch. `Err` means that the socket takes nothing now and the batch waits.
@@ -168,8 +223,7 @@ impl Stage {
         while !self.is_empty() {
             let segmented = socket.segmentation();
             if let Some(tap) = tap {
-                let packets = self.bytes[..self.len].chunks(self.segment);
-                tap.leaving(self.dest.ip(), packets);
+                tap.leaving(self.dest.ip(), self.packets());
             }
             match socket.send(self.dest, self.tos, &self.bytes[..self.len], self.segment) {
                 Ok(sent) => {
@@ -183,7 +237,7 @@ impl Stage {
                 Err(_) if socket.is_out() => self.clear(),
                 // The link lost it, as links do; the transport repeats what matters.
                 Err(error) => {
-                    hca.count(Counter::TxDropped, self.packets as u64);
+                    hca.count(Counter::TxDropped, self.lens.len() as u64);
                     faults.refused(self.dest.ip(), &error);
                     self.clear();
                 }
@@ -195,8 +249,7 @@ impl Stage {
     #[inline]
     fn record(&self, socket: &Socket, tap: Option<&Tap>, datagrams: usize) {
         let Some(tap) = tap else { return };
-        let packets = self.bytes[..self.len].chunks(self.segment).take(datagrams);
-        for (index, bytes) in packets.enumerate() {
+        for (index, bytes) in self.packets().take(datagrams).enumerate() {
             let ip_id = socket.ip_id(index as u16);
             let seen = Seen {
                 source: socket.address(),
@@ -210,16 +263,25 @@ impl Stage {
         }
     }
 
+    /// The packets without their trailers.
+    #[inline]
+    fn packets(&self) -> impl Iterator<Item = &[u8]> {
+        let segments = self.bytes[..self.len].chunks(self.segment);
+        segments
+            .zip(&self.lens)
+            .map(|(segment, len)| &segment[..usize::from(*len)])
+    }
+
     /// Takes the packets off that have left.
     #[inline]
     fn drop_front(&mut self, packets: usize, bytes: usize) {
-        if packets >= self.packets {
+        if packets >= self.lens.len() {
             self.clear();
             return;
         }
         self.bytes.copy_within(bytes..self.len, 0);
         self.len -= bytes;
-        self.packets -= packets;
+        self.lens.drain(..packets);
     }
 
     /// Makes the ICRCs anew after the route turned out unable to segment: what remains was numbered
@@ -228,7 +290,9 @@ impl Stage {
     #[cold]
     fn renumber(&mut self, first: usize, socket: &Socket) {
         let Some(flow) = &self.flow else { return };
-        for (index, packet) in self.bytes[..self.len].chunks_mut(self.segment).enumerate() {
+        let segments = self.bytes[..self.len].chunks_mut(self.segment);
+        for (index, (segment, len)) in segments.zip(&self.lens).enumerate() {
+            let packet = &mut segment[..usize::from(*len)];
             if let Some((transport, icrc)) = packet.split_last_chunk_mut::<ICRC_LEN>()
                 && *icrc
                     == flow
@@ -240,6 +304,19 @@ impl Stage {
             }
         }
     }
+}
+
+/// The length of the headers of a message's first packet, the longest of those of several packets.
+fn header_len_of_first(opcode: Opcode) -> usize {
+    let first = match opcode.operation() {
+        Opcode::RcWriteMiddle | Opcode::RcWriteLast | Opcode::RcWriteLastImm => {
+            Opcode::RcWriteFirst
+        }
+        Opcode::RcReadResponseMiddle => Opcode::RcReadResponseFirst,
+        other => other,
+    };
+    let first = first.of_service(opcode.service()).unwrap_or(opcode);
+    first.header_len()
 }
 
 /// The socket takes nothing now.
@@ -265,7 +342,7 @@ mod tests {
         let flow = Flows::new(socket.address()).get(peer).unwrap().to_peer;
         let mut stage = Stage::new(socket.address());
         (stage.flow, stage.segment) = (Some(flow), LEN);
-        (stage.packets, stage.len) = (3, 3 * LEN);
+        (stage.lens, stage.len) = (vec![LEN as u16; 3], 3 * LEN);
         for (index, packet) in stage.bytes.chunks_mut(LEN).take(3).enumerate() {
             packet.fill(index as u8);
             let (transport, icrc) = packet.split_last_chunk_mut().unwrap();
@@ -281,6 +358,6 @@ mod tests {
         };
         assert!(!good(0), "a damaged packet became a good one");
         assert!(good(LEN));
-        assert_eq!((stage.packets, stage.len), (2, 2 * LEN));
+        assert_eq!((stage.lens.len(), stage.len), (2, 2 * LEN));
     }
 }

@@ -383,6 +383,7 @@ impl ReadAnswer {
         let headers = Headers::read_response(Place::new(first, last), ack);
         out.set_headers(headers.to(attr.dest_qpn, psn.psn()));
         (out.payload, out.payload_len) = (payload, len as u16); // at most an MTU
+        out.is_repeated = self.again;
         Ok(psn)
     }
 }

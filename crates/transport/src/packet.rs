@@ -27,6 +27,8 @@ pub struct Outgoing {
     /// packet to packet, and the UDP source port with it, by which switches choose the path. The device sets
     /// it.
     pub entropy: u16,
+    /// It was sent before, or answers a request that was.
+    pub is_repeated: bool,
     corrupt: Option<NonZeroU16>,
 }
 
@@ -41,6 +43,7 @@ impl Outgoing {
             payload_len: 0,
             path: Path::to(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
             entropy: 0,
+            is_repeated: false,
             corrupt: None,
         }
     }
@@ -60,6 +63,7 @@ impl Outgoing {
         self.headers = headers;
         self.payload = Payload::Empty;
         self.payload_len = 0;
+        self.is_repeated = false;
         self.corrupt = None;
     }
 

@@ -331,6 +331,7 @@ impl Requester {
             self.local_error = Some(fault);
             return false;
         }
+        out.is_repeated = self.snd.is_before(self.high);
         if self.selective.is_on() {
             out.headers.flags.insert(BthFlags::SELECTIVE);
         }

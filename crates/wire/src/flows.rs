@@ -11,6 +11,8 @@ const PLACES: usize = 256;
 #[derive(Clone, Copy, Debug)]
 pub struct Flow {
     peer: SocketAddr,
+    /// Something has come from there.
+    is_heard: bool,
     /// For packets to the peer.
     pub to_peer: IcrcFlow,
     /// For packets from the peer.
@@ -46,6 +48,22 @@ impl Flows {
         *place = Some(flow);
         Some(flow)
     }
+
+    /// The same for something that has come from `peer`.
+    #[inline]
+    pub fn hear(&mut self, peer: SocketAddr) -> Option<Flow> {
+        let flow = self.get(peer)?;
+        if let Some(flow) = &mut self.places[place_of(peer)] {
+            flow.is_heard = true;
+        }
+        Some(flow)
+    }
+
+    /// Whether something has come from `peer`, as far as it is remembered.
+    pub fn has_heard(&self, peer: SocketAddr) -> bool {
+        let flow = self.places[place_of(peer)].as_ref();
+        flow.is_some_and(|flow| flow.peer == peer && flow.is_heard)
+    }
 }
 
 impl Flow {
@@ -53,6 +71,7 @@ impl Flow {
     pub fn between(own: SocketAddr, peer: SocketAddr) -> Option<Self> {
         Some(Self {
             peer,
+            is_heard: false,
             to_peer: IcrcFlow::new(IpPair::new(own.ip(), peer.ip())?, own.port(), peer.port()),
             from_peer: IcrcFlow::new(IpPair::new(peer.ip(), own.ip())?, peer.port(), own.port()),
         })

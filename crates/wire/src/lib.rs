@@ -53,6 +53,7 @@ mod packet;
 pub mod pcapng;
 #[cfg(test)]
 mod testing;
+mod trailer;
 
 pub use aeth::{Aeth, CreditCode, NakCode, RNR_TIMER_NS, Syndrome, rnr_timer_ns};
 pub use extension::{AtomicEth, DcConnect, Dceth, Deth, ExtensionValues, Reth};
@@ -69,3 +70,4 @@ pub use lengths::{
 };
 pub use opcode::{Opcode, Service};
 pub use packet::{Packet, ParseError};
+pub use trailer::{HELLO, Hello, TRAILER_LEN_MAX, fill_trailer, strip_trailer};
