@@ -101,7 +101,7 @@ pub(crate) fn remarks(analysis: &Analysis) -> Vec<String> {
     remark(totals.other, "frames of other protocols");
     let cut = totals.cut + said.cut;
     remark(cut, "frames cut off before the end of the headers");
-    let probes = "steering probes (opcode 0xfe), which Ferroce's devices send to themselves";
+    let probes = "datagrams of Ferroce's links (opcodes 0xfd and 0xfe), which are not packets";
     remark(said.probes, probes);
     let packets = grouped(said.offloaded_packets);
     let offloaded = format!("frames of segmentation offload, split into {packets} packets");

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use ferroce_wire::cm::{Mad, Message};
 use ferroce_wire::{
-    Headers, IcrcFlow, IpPair, NakCode, Opcode, Packet, ParseError, Psn, Qpn, ROCE_V2_PORT,
+    HELLO, Headers, IcrcFlow, IpPair, NakCode, Opcode, Packet, ParseError, Psn, Qpn, ROCE_V2_PORT,
     STEERING_PROBE, Service, Syndrome,
 };
 
@@ -113,7 +113,7 @@ pub struct Conversations {
     pub packets: u64,
     /// Packets truncated before the end of their headers.
     pub cut: u64,
-    /// Steering probes of Ferroce's devices, which are not RoCEv2 packets.
+    /// Steering probes and greetings of Ferroce's devices, which are not RoCEv2 packets.
     pub probes: u64,
     /// Frames of several packets: segmentation offload.
     pub offloaded: u64,
@@ -138,29 +138,30 @@ pub struct Conversations {
 impl Conversations {
     /// Adds the next datagram of the capture, with one packet or several.
     pub fn add(&mut self, datagram: &Datagram<'_>) {
-        if datagram.bytes.first() == Some(&STEERING_PROBE) {
+        if matches!(datagram.bytes.first(), Some(&(STEERING_PROBE | HELLO))) {
             self.probes += 1;
             return;
         }
         let Some(flow) = self.flow(datagram) else {
             return;
         };
-        let whole = is_right(&flow, datagram);
+        let one = offload::without_trailer(&flow, datagram);
+        let whole = is_right(&flow, &one);
         let packets = match whole {
             Some(true) => Packets::One,
             _ => offload::packets(&flow, datagram),
         };
         let before = self.packets;
         match packets {
-            Packets::One => return self.packet(datagram, whole),
+            Packets::One => return self.packet(&one, whole),
             Packets::Cut => {
                 self.offloaded_cut += 1;
                 self.packet(&offload::first(datagram), None);
             }
             Packets::Each(length) => {
                 let captured = |packet: &Datagram<'_>| !packet.bytes.is_empty();
-                let all = offload::split(datagram, length);
-                for packet in all.take_while(captured) {
+                let all = offload::split(datagram, length).take_while(captured);
+                for packet in all.map(|packet| offload::without_trailer(&flow, &packet)) {
                     self.packet(&packet, is_right(&flow, &packet));
                 }
                 self.offloaded_cut += u64::from(datagram.is_cut());

@@ -6,7 +6,7 @@
 //! on the wire, with its own length and, over IPv4, an Identification that counts up from the frame's.
 
 use ferroce_wire::{
-    BTH_LEN, HEADERS_LEN_MAX, Headers, ICRC_LEN, IcrcFlow, Opcode, Verdict, pad_len,
+    BTH_LEN, HEADERS_LEN_MAX, Headers, ICRC_LEN, IcrcFlow, Opcode, Verdict, pad_len, strip_trailer,
 };
 
 use crate::datagram::Datagram;
@@ -72,6 +72,24 @@ pub(crate) fn split<'a>(
         })
 }
 
+/// A packet without the trailer that a link between two Ferroces has added, if it has one. The
+/// beginning of a packet does not show that: one with a trailer could as well be two short ones, and is taken for
+/// a cut frame.
+pub(crate) fn without_trailer<'a>(flow: &IcrcFlow, packet: &Datagram<'a>) -> Datagram<'a> {
+    let bytes = match packet.is_cut() {
+        true => None,
+        false => strip_trailer(packet.bytes),
+    };
+    match bytes.filter(|bytes| flow.verify(packet.ip_id, bytes).is_ok()) {
+        Some(bytes) => Datagram {
+            bytes,
+            len: bytes.len(),
+            ..*packet
+        },
+        None => *packet,
+    }
+}
+
 /// The first packet of a datagram whose capture ends within it; its length is a guess.
 pub(crate) fn first<'a>(datagram: &Datagram<'a>) -> Datagram<'a> {
     Datagram {
@@ -92,7 +110,9 @@ fn begins_packet(bytes: &[u8], at: usize) -> bool {
 /// expected Identification count twice.
 fn score(flow: &IcrcFlow, datagram: &Datagram<'_>, length: usize, packets: usize) -> usize {
     let whole = split(datagram, length).filter(|packet| !packet.is_cut());
-    let whole = whole.take(packets);
+    let whole = whole
+        .take(packets)
+        .map(|packet| without_trailer(flow, &packet));
     let scores = whole.map(|packet| match flow.verify(packet.ip_id, packet.bytes) {
         Verdict::Ok { ip_id, .. } if [packet.ip_id, datagram.ip_id].contains(&ip_id) => SCORE_MIN,
         Verdict::Ok { .. } => 1,

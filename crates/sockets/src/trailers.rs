@@ -13,8 +13,10 @@ use std::net::IpAddr;
 use ferroce_device::{Span, Time};
 use ferroce_wire::{Hello, Qpn};
 
-/// Peers remembered; further ones get packets as strangers do. Those that get nothing are forgotten.
+/// Peers remembered; further ones get packets as strangers do.
 const PEERS_MAX: usize = 1024;
+/// When a peer is forgotten that gets nothing.
+const FORGET: Span = Span::from_secs(20);
 /// How long an answer counts.
 const LEASE: Span = Span::from_secs(1);
 /// How often a peer is asked whose answer counts.
@@ -54,10 +56,13 @@ struct Peer {
     until: Time,
     /// Of the last question, if that is not answered.
     nonce: Option<u64>,
-    ask_at: Time,
+    asked_at: Time,
+    /// When something is to be done about it.
+    look_at: Time,
     pause: Span,
-    /// Something was for it since the last question.
+    /// Something was for it since it was looked at, and when that had been so last.
     is_used: bool,
+    used_at: Time,
     /// Packets with trailers since its last answer, and such as went again.
     sent: u32,
     repeated: u32,
@@ -85,7 +90,11 @@ impl Trailers {
     /// Whether a process of a peer takes trailers, which something is now sent to.
     pub(crate) fn takes(&mut self, process: Process) -> bool {
         if let Some(peer) = self.peers.get_mut(&process) {
-            peer.is_used = true;
+            if !peer.is_used {
+                peer.is_used = true;
+                peer.look_at = peer.look_at.min(peer.asked_at.after(peer.pause));
+                self.deadline = self.deadline.map(|at| at.min(peer.look_at));
+            }
             return peer.takes;
         }
         if self.peers.len() < PEERS_MAX {
@@ -115,29 +124,28 @@ impl Trailers {
     }
 
     /// Asks those whose turn it is, as far as they have been `heard` from the devices' port, and forgets those
-    /// that have got nothing.
+    /// that get nothing.
     #[cold]
     pub fn run(&mut self, now: Time, heard: impl Fn(IpAddr) -> bool) {
         self.latest = now;
         let Self { peers, outbox, .. } = self;
         peers.retain(|&(address, slot), peer| {
-            if now < peer.ask_at {
+            if now < peer.look_at {
                 return true;
             }
-            if !std::mem::take(&mut peer.is_used) {
-                return false;
-            }
             peer.takes &= now < peer.until;
+            if !std::mem::take(&mut peer.is_used) {
+                let forget_at = peer.used_at.after(FORGET);
+                peer.look_at = if peer.takes { peer.until } else { forget_at };
+                return now < forget_at;
+            }
             if heard(address) {
                 self.asked += 1;
                 let nonce = self.nonces.hash_one((now.as_picos(), self.asked));
                 peer.nonce = Some(nonce);
                 outbox.push((address, hello(self.slot, slot, nonce, false)));
             }
-            peer.ask_at = now.after(peer.pause);
-            if !peer.takes {
-                peer.pause = PAUSE_MAX.min(peer.pause * 2);
-            }
+            peer.asked(now);
             true
         });
         self.plan();
@@ -182,7 +190,7 @@ impl Trailers {
     }
 
     fn plan(&mut self) {
-        let next = self.peers.values().map(|peer| peer.ask_at).min();
+        let next = self.peers.values().map(|peer| peer.look_at).min();
         // All that are due within a while together.
         self.deadline = next.map(|at| at.max(self.latest.after(PAUSE_MIN)));
     }
@@ -195,12 +203,22 @@ impl Peer {
             takes: false,
             until: Time::ZERO,
             nonce: None,
-            ask_at: now,
+            asked_at: now,
+            look_at: now,
             pause: PAUSE_MIN,
             is_used: true,
+            used_at: now,
             sent: 0,
             repeated: 0,
             doubts: 0,
+        }
+    }
+
+    fn asked(&mut self, now: Time) {
+        (self.asked_at, self.used_at) = (now, now);
+        self.look_at = now.after(self.pause);
+        if !self.takes {
+            self.pause = PAUSE_MAX.min(self.pause * 2);
         }
     }
 
@@ -208,7 +226,7 @@ impl Peer {
         self.takes = true;
         self.nonce = None;
         (self.until, self.pause) = (now.after(LEASE), RENEW);
-        self.ask_at = now.after(RENEW);
+        self.look_at = now.after(RENEW);
         (self.sent, self.repeated) = (0, 0);
     }
 
@@ -217,7 +235,9 @@ impl Peer {
         self.takes = false;
         self.nonce = None;
         (self.sent, self.repeated) = (0, 0);
-        self.ask_at = now.after(PAUSE_MAX * (1 << self.doubts));
+        self.asked_at = now;
+        self.pause = PAUSE_MAX * (1 << self.doubts);
+        self.look_at = now.after(self.pause);
         self.doubts = (self.doubts + 1).min(6);
     }
 }
@@ -381,7 +401,9 @@ mod tests {
         }
         assert_eq!(trailers.peers.len(), PEERS_MAX);
         trailers.run(at(1), |_| true);
-        trailers.run(at(3), |_| true);
+        trailers.run(at(30), |_| true);
+        assert_eq!(trailers.deadline(), Some(at(20_001)));
+        trailers.run(at(20_001), |_| true);
         assert!(trailers.peers.is_empty(), "those that get nothing");
         assert_eq!(trailers.deadline(), None);
         while trailers.poll_transmit().is_some() {}
@@ -392,7 +414,7 @@ mod tests {
                 from: Qpn::new(0x10000),
                 nonce,
             };
-            trailers.take(PEER, question, at(4));
+            trailers.take(PEER, question, at(30_000));
         }
         assert_eq!(trailers.outbox.len(), ANSWERS_MAX);
     }
