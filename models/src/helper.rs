@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ferroce_device::Time;
+use ferroce_device::{Span, Time};
 use loom::sync::Mutex;
 use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::thread;
@@ -16,7 +16,7 @@ fn at(ns: u64) -> Option<Time> {
 /// A program comes to rest while the helper begins to wait for that: one of them sees the other.
 pub fn a_program_that_rests_is_not_missed() {
     let handshake = Arc::new(Handshake::default());
-    handshake.note_poll(Time::from_nanos(1));
+    handshake.note_poll(Time::from_nanos(1), || Span::ZERO);
     let helper = {
         let handshake = Arc::clone(&handshake);
         thread::spawn(move || handshake.await_absence())

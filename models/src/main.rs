@@ -22,6 +22,8 @@ mod doorbell {
     pub(crate) use ferroce_driver::Waiting;
 }
 
+use ferroce_driver::patience;
+
 use std::env;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;

@@ -84,6 +84,8 @@ pub struct Hca {
     second: Option<Box<Second>>,
     /// See [`Hca::take_posted`].
     pub(crate) posted: Posted,
+    /// See [`Hca::awaits_rest`].
+    awaits_rest: bool,
     /// Made when first needed.
     pub(crate) cm: OnceCell<Box<Cm>>,
     /// [`Event::ConnectionManager`] was told and its events not yet all taken.
@@ -190,6 +192,7 @@ impl Hca {
             cm: OnceCell::new(),
             cm_told: false,
             posted: Posted::default(),
+            awaits_rest: false,
             config,
         };
         hca.enforce(settings);

@@ -8,8 +8,8 @@ use crate::doorbell::{Doorbell, Ring, Waiting};
 use crate::helper::{Next, Round};
 use crate::link::{Aside, Clock, Link, Taken};
 use crate::patience::{
-    BATCH_BYTES, IDLE_AFTER, RECEIVE_CALLS_MAX, ROUND_PACKETS, STREAM_PACKETS, TRANSMIT_BYTES_MAX,
-    UNREAD,
+    BATCH_BYTES, IDLE_AFTER, RECEIVE_CALLS_MAX, REST, REST_PAUSE, ROUND_PACKETS, STREAM_PACKETS,
+    TRANSMIT_BYTES_MAX, UNREAD,
 };
 
 /// The result of [`Driver::transmit`].
@@ -76,6 +76,8 @@ pub struct Driver<L, C> {
     sent: Time,
     /// The program has posted since packets of a stream, or of a long message, last arrived.
     has_posted: bool,
+    /// What it has posted last was all that its queue pair had to do.
+    has_asked: bool,
 }
 
 impl<L: Link, C: Clock> Driver<L, C> {
@@ -94,6 +96,7 @@ impl<L: Link, C: Clock> Driver<L, C> {
             second_look: SecondLook::default(),
             sent: Time::ZERO,
             has_posted: false,
+            has_asked: false,
         }
     }
 
@@ -104,7 +107,9 @@ impl<L: Link, C: Clock> Driver<L, C> {
     /// The answers to a few packets ([`STREAM_PACKETS`]), or to more if the program posts after each such
     /// batch, wait for the next round or for the program's next request, and are sent with it in one batch,
     /// so that a reply and an acknowledgement cost one system call.
-    pub fn poll(&mut self, polled: Time) {
+    ///
+    /// Returns whether packets have been received or sent, so that it may have taken a while.
+    pub fn poll(&mut self, polled: Time) -> bool {
         self.polled = polled;
         if self.is_deferred || self.is_blocked() {
             self.transmit();
@@ -120,7 +125,37 @@ impl<L: Link, C: Clock> Driver<L, C> {
         if self.is_stream(packets) || is_due {
             self.transmit();
         }
+        if self.has_asked && packets > 0 {
+            self.receive_rest();
+        }
         self.is_deferred = self.hca.wants_transmit();
+        packets > 0 || self.sent >= polled
+    }
+
+    /// Receives the rest of a message of which the first packets have come, as long as they keep coming: the
+    /// program may now stop polling, and watch its memory for the last byte. Its reply takes the last
+    /// acknowledgement along.
+    fn receive_rest(&mut self) {
+        if !self.hca.awaits_rest() {
+            return;
+        }
+        let began = self.clock.now();
+        let mut last = began;
+        while self.hca.awaits_rest() {
+            let now = self.clock.now();
+            if now.since(last) >= REST_PAUSE || now.since(began) >= REST {
+                return;
+            }
+            let packets = self.receive_round(now).unwrap_or(0);
+            if packets > 0 {
+                last = now;
+            }
+            // The peer may be able to send no more before it is answered.
+            let is_needed = self.is_stream(packets) || packets == 0 && self.hca.wants_transmit();
+            if is_needed && self.hca.awaits_rest() {
+                self.transmit();
+            }
+        }
     }
 
     /// Whether a poll that has found a completion may return without receiving, because packets were
@@ -145,6 +180,7 @@ impl<L: Link, C: Clock> Driver<L, C> {
             return Ring::Waits; // for answers, or there is nothing
         }
         self.has_posted = true;
+        self.has_asked = posted.at_once;
         let ring = self.doorbell.ring(posted, is_watched, || self.clock.now());
         self.is_deferred |= ring == Ring::Waits;
         ring
@@ -210,9 +246,14 @@ impl<L: Link, C: Clock> Driver<L, C> {
         if received != Some(0) {
             self.stirred = began;
         }
+        let mut is_stream = self.is_stream(received.unwrap_or(0));
+        if is_around && self.has_asked && received.is_some_and(|packets| packets > 0) {
+            self.receive_rest();
+            is_stream &= self.hca.awaits_rest();
+        }
         Round {
             received,
-            is_stream: self.is_stream(received.unwrap_or(0)),
+            is_stream,
             is_due: self.run_timers(began),
             is_around,
         }

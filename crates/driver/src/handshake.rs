@@ -2,9 +2,10 @@
 //!
 //! `models/` explores the orders in which they may do so.
 
-use ferroce_device::Time;
+use ferroce_device::{Span, Time};
 
 use crate::doorbell::Waiting;
+use crate::patience::{PAUSE, PAUSES};
 use crate::sync::{AtomicBool, AtomicU64, Ordering, fence};
 
 /// [`Sleep::until_ps`] of a helper that looks at the device by itself, and soon.
@@ -30,6 +31,42 @@ pub struct Handshake {
 struct Polls {
     /// When the program polled last, in picoseconds of the devices' clock; 0 while it is at rest.
     last_ps: AtomicU64,
+    /// The program has posted since.
+    has_posted: AtomicBool,
+    /// When the program last polled after a pause in which it did something else.
+    paused_ps: AtomicU64,
+    /// When this was looked at last, and how long the program's thread had run by then.
+    checked_ps: AtomicU64,
+    ran_ps: AtomicU64,
+}
+
+impl Polls {
+    #[inline]
+    fn note(&self, before: u64, now: Time, ran: impl FnOnce() -> Span) {
+        let has_posted = self.has_posted.load(Ordering::Relaxed);
+        if has_posted {
+            self.has_posted.store(false, Ordering::Relaxed);
+        }
+        let gap = now.since(Time::from_picos(before));
+        if before != 0 && gap >= PAUSE && !has_posted {
+            self.check(gap, now, ran());
+        }
+    }
+
+    /// Notes a pause if the program's thread has run in this gap between two polls. Otherwise its core had other
+    /// work, and it polls as fast as it can.
+    #[cold]
+    fn check(&self, gap: Span, now: Time, ran: Span) {
+        let order = Ordering::Relaxed;
+        let since = Time::from_picos(self.checked_ps.swap(now.as_picos(), order));
+        let before = Span::from_picos(self.ran_ps.swap(ran.as_picos(), order));
+        // Another thread may have polled last: then this is only a guess.
+        let has_run = ran - before;
+        let has_not_run = now.since(since) - has_run;
+        if gap - has_not_run >= PAUSE {
+            self.paused_ps.store(now.as_picos(), order);
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -57,22 +94,57 @@ struct WatchFlags {
 
 /// Polls of the program.
 impl Handshake {
-    /// The program polls.
+    /// The program polls. `ran` tells how long its thread has had a core so far.
     #[inline]
-    pub fn note_poll(&self, now: Time) {
-        self.polls.last_ps.store(now.as_picos(), Ordering::Relaxed);
+    pub fn note_poll(&self, now: Time, ran: impl FnOnce() -> Span) {
+        let (last, order) = (&self.polls.last_ps, Ordering::Relaxed);
+        let before = last.load(order);
+        last.store(now.as_picos(), order);
+        self.polls.note(before, now, ran);
         self.note_rest(false);
+    }
+
+    /// The program has posted something that waits.
+    #[inline]
+    pub fn note_post(&self) {
+        self.polls.has_posted.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the program did something else between polls when it polled last, such as watching memory that its
+    /// peers write, so that packets wait for the helper.
+    #[inline]
+    pub fn pauses(&self) -> bool {
+        let (paused, last) = (&self.polls.paused_ps, &self.polls.last_ps);
+        let [paused, last] = [paused, last].map(|ps| ps.load(Ordering::Relaxed));
+        paused != 0 && Time::from_picos(last).since(Time::from_picos(paused)) < PAUSES
     }
 
     /// What a program does that polls, and others do not only then. One that has come to rest, also
     /// in this moment, stays there.
     #[inline]
-    pub fn note_poll_unless_at_rest(&self, now: impl FnOnce() -> Time) {
+    pub fn note_poll_unless_at_rest(&self, now: impl FnOnce() -> Time, ran: impl FnOnce() -> Span) {
+        if let Some((before, now)) = self.postpone(now) {
+            self.polls.note(before, now, ran);
+        }
+    }
+
+    /// What the program or the helper has just done for the program has lasted until now.
+    #[inline]
+    pub fn note_end(&self, now: impl FnOnce() -> Time) {
+        self.postpone(now);
+    }
+
+    /// Sets the time of the last poll, unless the program is at rest; returns what it was, and what it is.
+    #[inline]
+    fn postpone(&self, now: impl FnOnce() -> Time) -> Option<(u64, Time)> {
         let (last, order) = (&self.polls.last_ps, Ordering::Relaxed);
         let seen = last.load(order);
-        if seen != 0 {
-            let _ = last.compare_exchange(seen, now().as_picos(), order, order);
+        if seen == 0 {
+            return None;
         }
+        let now = now();
+        let outcome = last.compare_exchange(seen, now.as_picos(), order, order);
+        outcome.is_ok().then_some((seen, now))
     }
 
     /// When the program polled last; `None` if it is at rest.

@@ -3,7 +3,9 @@
 use ferroce_device::{Span, Time};
 
 use crate::Sent;
-use crate::patience::{AROUND, LOOK_AGAIN, POLLING, SPARED_MAX, SPIN, STAND_BACK};
+use crate::patience::{
+    AROUND, LOOK_AGAIN, LOOK_SOON, PAUSE, POLLING, SPARED_MAX, SPIN, STAND_BACK,
+};
 
 /// Decisions of the thread that serves a device while its program does not: which of the two drives the
 /// device, and when this one sleeps. The thread itself belongs to the host.
@@ -36,7 +38,7 @@ pub enum Look {
 /// How [`Look::AwaitAbsence`] ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Waited {
-    /// Packets have arrived. The host gives the program [`POLLING`] to receive them.
+    /// Packets have arrived. The host gives the program [`POLLING`] to receive them, unless it pauses.
     Arrived,
     /// Another thread has woken the helper.
     Woken,
@@ -80,18 +82,24 @@ impl Helper {
         }
     }
 
-    /// Begins a round. `polled` is when the program polled last; `None` if it is at rest.
-    pub fn look(&mut self, now: Time, polled: Option<Time>) -> Look {
+    /// Begins a round. `polled` is when the program polled last; `None` if it is at rest. `pauses` says whether it
+    /// [does something else](crate::Handshake::pauses) between polls: the helper then takes what arrives as soon
+    /// as the program does not poll.
+    pub fn look(&mut self, now: Time, polled: Option<Time>, pauses: bool) -> Look {
+        let (polling, stand_back, look_again) = match pauses {
+            true => (PAUSE, POLLING, LOOK_SOON),
+            false => (POLLING, STAND_BACK, LOOK_AGAIN),
+        };
         let absent = polled.map_or(Span::NEVER, |polled| now.since(polled));
-        if self.stands_back && absent < STAND_BACK {
-            return Look::StandBack(LOOK_AGAIN);
+        if self.stands_back && absent < stand_back {
+            return Look::StandBack(look_again);
         }
         self.stands_back = false;
-        if absent < POLLING {
+        if absent < polling {
             self.spared += 1;
             self.stands_back = self.spared > SPARED_MAX;
             return match self.stands_back {
-                true => Look::StandBack(LOOK_AGAIN),
+                true => Look::StandBack(look_again),
                 false => Look::AwaitAbsence(LOOK_AGAIN),
             };
         }

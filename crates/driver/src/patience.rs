@@ -14,6 +14,13 @@ pub const STREAM_PACKETS: usize = 4;
 /// window. One acknowledgement covers all of them, because sending costs more than receiving.
 pub const ROUND_PACKETS: usize = 32;
 
+/// How long a poll takes at most that receives the rest of a message, for a program that has one request under way
+/// and waits for its peer: a message of 1 MiB takes so long.
+pub const REST: Span = Span::from_micros(250);
+
+/// How soon the next packets of that message must come: a peer on the same host needs this long to make a batch.
+pub const REST_PAUSE: Span = Span::from_micros(20);
+
 /// Receive calls before a timer expires: more than the packets that fit into a receive buffer of 4 MiB.
 pub const RECEIVE_CALLS_MAX: usize = 1 << 13;
 
@@ -37,6 +44,16 @@ pub const WAIT_SPIN: Span = Span::from_micros(100);
 
 /// A program that has polled within this time is polling: a loop polls far more often.
 pub const POLLING: Span = Span::from_micros(20);
+
+/// A program that runs for so long without a poll does something else: a loop polls far more often.
+pub const PAUSE: Span = Span::from_micros(5);
+
+/// How long a pause counts. A program that pauses again within this time does so on purpose, for example to watch
+/// memory that its peers write.
+pub const PAUSES: Span = Span::from_micros(500);
+
+/// How long the helper stands back from a program that pauses, because it polls at this moment.
+pub const LOOK_SOON: Span = Span::from_micros(50);
 
 /// How long after the program's last poll the helper, once it stands back, leaves the device alone.
 pub const STAND_BACK: Span = Span::from_micros(200);

@@ -1,14 +1,17 @@
 //! Which thread drives a device, and when the helper sleeps: scripts in virtual time.
 
 use ferroce_device::{Span, Time};
-use ferroce_driver::patience::{AROUND, LOOK_AGAIN, POLLING, SPARED_MAX, SPIN, STAND_BACK};
-use ferroce_driver::{Helper, Look, Next, Round, Sent, Waited};
+use ferroce_driver::patience::{
+    AROUND, LOOK_AGAIN, LOOK_SOON, PAUSE, PAUSES, POLLING, SPARED_MAX, SPIN, STAND_BACK,
+};
+use ferroce_driver::{Handshake, Helper, Look, Next, Round, Sent, Waited};
 
 /// A helper, the time, and when the program polled last.
 struct Scene {
     helper: Helper,
     now: Time,
     polled: Option<Time>,
+    pauses: bool,
 }
 
 impl Scene {
@@ -18,6 +21,7 @@ impl Scene {
             helper: Helper::new(now),
             now,
             polled: None,
+            pauses: false,
         }
     }
 
@@ -30,7 +34,7 @@ impl Scene {
     }
 
     fn look(&mut self) -> Look {
-        self.helper.look(self.now, self.polled)
+        self.helper.look(self.now, self.polled, self.pauses)
     }
 
     /// Drives the device, which takes this many packets and sends all it has.
@@ -104,6 +108,102 @@ fn a_program_that_polls_is_left_alone() {
     assert_eq!(scene.look(), Look::StandBack(LOOK_AGAIN));
     scene.pass(MICROSECOND);
     assert_eq!(scene.look(), Look::Drive { is_around: true });
+}
+
+#[test]
+fn packets_wait_only_briefly_for_a_program_that_pauses() {
+    let mut scene = Scene::begin();
+    scene.pauses = true;
+    scene.poll();
+    for _ in 0..SPARED_MAX {
+        assert_eq!(scene.look(), Look::AwaitAbsence(LOOK_AGAIN));
+        scene.helper.has_waited(Waited::Arrived);
+    }
+    assert_eq!(scene.look(), Look::StandBack(LOOK_SOON));
+    scene.pass(POLLING);
+    assert_eq!(scene.look(), Look::Drive { is_around: true });
+    scene.helper.has_begun();
+    scene.poll();
+    scene.pass(PAUSE);
+    assert_eq!(scene.look(), Look::Drive { is_around: true });
+}
+
+/// A program's thread, which polls.
+#[derive(Default)]
+struct Thread {
+    handshake: Handshake,
+    now: Time,
+    ran: Span,
+}
+
+impl Thread {
+    /// Runs for so long, and polls then; returns whether it pauses.
+    fn poll_after(&mut self, time: Span) -> bool {
+        self.now = self.now.after(time);
+        self.ran += time;
+        self.handshake.note_poll(self.now, || self.ran);
+        self.handshake.pauses()
+    }
+
+    /// Has no core for so long.
+    fn stalls(&mut self, time: Span) {
+        self.now = self.now.after(time);
+    }
+}
+
+#[test]
+fn a_program_pauses_if_it_runs_between_polls() {
+    let mut thread = Thread::default();
+    thread.stalls(Span::from_secs(1));
+    // A loop that loses its core now and then, also to its helper.
+    for _ in 0..100 {
+        for _ in 0..2000 {
+            assert!(!thread.poll_after(MICROSECOND / 2));
+        }
+        thread.stalls(PAUSE * 4);
+        assert!(!thread.poll_after(MICROSECOND));
+        thread.stalls(PAUSE * 1000);
+    }
+    // It does something else after some polls, and the helper takes the core for most of that.
+    for _ in 0..10 {
+        for _ in 0..100 {
+            thread.poll_after(MICROSECOND);
+        }
+        thread.stalls(PAUSE * 8);
+        assert!(thread.poll_after(PAUSE));
+    }
+    // It polls in a loop again.
+    let polls = PAUSES / MICROSECOND;
+    for _ in 0..polls {
+        thread.poll_after(MICROSECOND);
+    }
+    assert!(!thread.poll_after(MICROSECOND));
+}
+
+#[test]
+fn posts_and_long_polls_are_no_pauses() {
+    let mut thread = Thread::default();
+    thread.stalls(Span::from_secs(1));
+    thread.poll_after(MICROSECOND);
+    // Posts that wait for more.
+    thread.handshake.note_post();
+    assert!(!thread.poll_after(PAUSE * 2));
+    // A poll that sends a window.
+    thread.now = thread.now.after(PAUSE * 4);
+    thread.ran += PAUSE * 4;
+    thread.handshake.note_end(|| thread.now);
+    assert!(!thread.poll_after(MICROSECOND));
+    // From the first time on it is known how long the thread has run.
+    thread.poll_after(PAUSE);
+    assert!(thread.poll_after(PAUSE));
+    let (now, ran) = (thread.now.after(PAUSES), thread.ran + PAUSES);
+    thread.handshake.note_poll_unless_at_rest(|| now, || ran);
+    assert!(thread.handshake.pauses());
+    // One that has come to rest stays there.
+    let _ = thread.handshake.rest();
+    thread.handshake.note_poll_unless_at_rest(|| now, || ran);
+    thread.handshake.note_end(|| now);
+    assert_eq!(thread.handshake.last_poll(), None);
 }
 
 #[test]

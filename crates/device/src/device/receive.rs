@@ -25,6 +25,12 @@ impl Hca {
         self.release_received();
     }
 
+    /// Whether the last packet was not the last of a message that a peer sends, so that more are to follow.
+    #[inline]
+    pub fn awaits_rest(&self) -> bool {
+        self.awaits_rest
+    }
+
     fn receive_impaired(&mut self, packet: &Received<'_>) {
         let bytes = frame_bytes(packet.headers, packet.data.len());
         let (now, number) = (self.common.now, self.came_by(packet));
@@ -73,7 +79,9 @@ impl Hca {
     fn deliver(&mut self, packet: &Received<'_>) {
         let qpn = packet.headers.dest_qp;
         self.common.port = packet.port;
-        if packet.headers.opcode() == Opcode::Cnp {
+        let opcode = packet.headers.opcode();
+        self.awaits_rest = opcode.is_request() && (opcode.is_first() || opcode.is_middle());
+        if opcode == Opcode::Cnp {
             self.deliver_cnp(packet);
         } else if qpn == Qpn::MULTICAST {
             self.deliver_to_group(packet);

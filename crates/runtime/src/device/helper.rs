@@ -32,9 +32,7 @@ impl Shared {
             program => {
                 let engine = self.try_lock_for_helper(program);
                 if engine.is_none() {
-                    self.engine
-                        .handshake
-                        .note_poll_unless_at_rest(|| Clock.now());
+                    self.engine.handshake.note_end(|| Clock.now());
                 }
                 engine
             }
@@ -57,7 +55,8 @@ impl Shared {
             if self.engine.handshake.is_watch_wanted() {
                 self.keep_watch(program);
             }
-            match helper.look(Clock.now(), self.engine.handshake.last_poll()) {
+            let handshake = &self.engine.handshake;
+            match helper.look(Clock.now(), handshake.last_poll(), handshake.pauses()) {
                 Look::StandBack(pause) => thread::park_timeout(pause.into()),
                 Look::AwaitAbsence(limit) => {
                     helper.has_waited(self.await_absence(&mut waiter, limit.into()));
@@ -183,7 +182,9 @@ impl Shared {
         }
         match woken {
             Ok(wake) if wake.readable || has_near => {
-                thread::park_timeout(POLLING.into());
+                if !self.engine.handshake.pauses() {
+                    thread::park_timeout(POLLING.into());
+                }
                 Waited::Arrived
             }
             Ok(wake) if wake.woken => Waited::Woken,

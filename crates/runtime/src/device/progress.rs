@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{self, Thread};
 
 use ferroce_device::{DeviceState, Hca, HcaConfig, Limits, Span, Time};
-use ferroce_os::{Clock, Epoll, Waker};
+use ferroce_os::{Clock, Epoll, Waker, thread_cpu_ns};
 use ferroce_sockets::Socket;
 
 use super::events::EventQueue;
@@ -118,6 +118,11 @@ fn hand_over(engine: &mut Engine, number: u8, leaving: &Leaving<'_>) -> bool {
     engine.link.hand_over(number, leaving)
 }
 
+/// How long the present thread has had a core so far.
+pub(super) fn ran() -> Span {
+    Span::from_nanos(thread_cpu_ns())
+}
+
 impl Shared {
     /// A device without anything, to stand in for one that has ended.
     pub(super) fn empty(socket: &Arc<Socket>, groups: &Arc<Epoll>) -> Engine {
@@ -192,7 +197,7 @@ impl Shared {
     /// The program polls; returns the time.
     pub(super) fn note_poll(&self) -> Time {
         let now = Clock.now();
-        self.engine.handshake.note_poll(now);
+        self.engine.handshake.note_poll(now, ran);
         now
     }
 
@@ -345,7 +350,9 @@ impl Shared {
 
     /// One round of a program that polls, as it has noted.
     pub(super) fn poll_once(&self, polled: Time, engine: &mut Engine) {
-        engine.poll(polled);
+        if engine.poll(polled) {
+            self.engine.handshake.note_end(|| Clock.now());
+        }
         self.publish(engine);
         self.rouse_helper(engine);
     }

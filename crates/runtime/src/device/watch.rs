@@ -5,7 +5,7 @@ use std::thread;
 use ferroce_driver::{Ring, Watch, Watched};
 use ferroce_os::Clock;
 
-use super::progress::Shared;
+use super::progress::{Shared, ran};
 use super::stoppable::Stoppable;
 use crate::links::Engine;
 
@@ -19,20 +19,22 @@ impl Shared {
     /// Sends what the program has posted, unless that waits for more.
     pub(super) fn answer(&self, engine: &mut Engine, ring: Ring) {
         match ring {
-            Ring::Waits => {}
+            Ring::Waits => self.engine.handshake.note_post(),
             Ring::Fill => {
                 self.engine
                     .handshake
-                    .note_poll_unless_at_rest(|| Clock.now());
+                    .note_poll_unless_at_rest(|| Clock.now(), ran);
                 engine.send_batches();
+                self.engine.handshake.note_end(|| Clock.now());
                 self.publish(engine);
             }
             Ring::Leaves { wants_watch } => {
                 // Who posts goes on to poll.
                 self.engine
                     .handshake
-                    .note_poll_unless_at_rest(|| Clock.now());
+                    .note_poll_unless_at_rest(|| Clock.now(), ran);
                 self.send(engine);
+                self.engine.handshake.note_end(|| Clock.now());
                 let polls = self.engine.handshake.last_poll().is_some();
                 if wants_watch && polls && self.engine.handshake.ask_for_watch() {
                     self.helper.wake();
