@@ -3,7 +3,8 @@
 use ferroce_device::{Posted, Span, Time};
 
 use crate::patience::{
-    BATCH_BYTES, BATCH_REQUESTS, CALL_REQUESTS, CLOSE, LATE, SUCCESSION, WATCH, WATCH_WAITS,
+    BATCH_BYTES, BATCH_REQUESTS, CALL_REQUESTS, CLOSE, LATE, SUCCESSION, TRUST_MAX, TRUST_MIN,
+    WATCH, WATCH_WAITS,
 };
 
 /// What to do with requests that were posted.
@@ -24,17 +25,23 @@ pub enum Ring {
 ///
 /// A system call costs as much as twenty packets in a batch. So a request that comes while others of
 /// its queue pair wait for their answers waits itself: the program will poll for those, and then it
-/// leaves. It waits only while the helper keeps [watch](Watch), which sends it if the program turns
-/// to something else instead; and only after some have come in quick succession, so that a program which
-/// posts now and then needs no watch.
-#[derive(Debug, Default)]
+/// leaves. It waits only after some have come in quick succession, so that a program which posts now and then
+/// needs no watch; and while the helper keeps [watch](Watch), which sends it if the program turns to something
+/// else instead. A program that has not done so for many batches is trusted, and its requests wait without a watch.
+#[derive(Debug)]
 pub(crate) struct Doorbell {
     /// When the first of the waiting requests was posted.
     since: Option<Time>,
     requests: u32,
     bytes: u32,
-    /// Batches that have begun to wait so far.
+    /// The helper watches over them.
+    is_watched: bool,
+    /// Batches that have begun to wait under a watch so far.
     batches: u64,
+    /// Batches that need one before the program is trusted.
+    untrusted: u32,
+    /// As many are needed after its next pause.
+    penalty: u32,
     /// Those of the requests that are about to leave that could have waited for a watch.
     alone: u32,
     /// How many of these have left in quick succession, up to [`CALL_REQUESTS`].
@@ -43,7 +50,33 @@ pub(crate) struct Doorbell {
     left: Time,
 }
 
+impl Default for Doorbell {
+    fn default() -> Self {
+        Self {
+            since: None,
+            requests: 0,
+            bytes: 0,
+            is_watched: false,
+            batches: 0,
+            untrusted: TRUST_MIN,
+            penalty: TRUST_MIN,
+            alone: 0,
+            succession: 0,
+            left: Time::ZERO,
+        }
+    }
+}
+
 impl Doorbell {
+    /// The program has done something else than to post and to poll.
+    #[cold]
+    pub(crate) fn note_pause(&mut self) {
+        if self.untrusted == 0 {
+            self.penalty = TRUST_MAX.min(self.penalty * 2);
+        }
+        self.untrusted = self.penalty;
+    }
+
     /// Decides about requests that have just been posted.
     #[inline]
     pub(crate) fn ring(
@@ -77,7 +110,7 @@ impl Doorbell {
         // Of what is not answered only the clock tells whether it follows on something.
         let follows = posted.requests > 0 && (posted.is_answered || pause < CLOSE);
         let may_wait = follows && self.succession >= CALL_REQUESTS;
-        if may_wait && is_watched {
+        if may_wait && (is_watched || self.untrusted == 0) {
             self.keep(now);
             return Ring::Waits;
         }
@@ -92,7 +125,11 @@ impl Doorbell {
     /// Something waits from now on.
     pub(crate) fn keep(&mut self, now: Time) {
         self.since = Some(now);
-        self.batches += 1;
+        self.is_watched = self.untrusted > 0;
+        if self.is_watched {
+            self.untrusted -= 1;
+            self.batches += 1;
+        }
     }
 
     /// Everything that could leave has left: packets, or nothing, as for a queue pair that first wants
@@ -115,12 +152,13 @@ impl Doorbell {
 
     #[inline]
     pub(crate) fn waiting(&self) -> Waiting {
-        Waiting(self.batches << 1 | u64::from(self.since.is_some()))
+        let is_some = self.is_watched && self.since.is_some();
+        Waiting(self.batches << 1 | u64::from(is_some))
     }
 }
 
-/// Identifies the batch of requests that waits, for a thread that checks without locking the device. Each
-/// batch has a different value, and so has the state without one.
+/// Identifies the batch of requests that waits under a watch, for a thread that checks without locking the device.
+/// Each batch has a different value, and so has the state without one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Waiting(u64);
 

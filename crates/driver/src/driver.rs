@@ -172,9 +172,13 @@ impl<L: Link, C: Clock> Driver<L, C> {
     }
 
     /// To be called at the end of a verb that posts: decides whether the posted requests are sent
-    /// immediately, by [`Self::send`]. `is_watched` says whether the helper keeps watch over waiting ones.
+    /// immediately, by [`Self::send`]. `is_watched` says whether the helper keeps watch over waiting ones, and
+    /// `has_paused` whether the program has [done something else](crate::Handshake::take_pause) meanwhile.
     #[inline]
-    pub fn ring(&mut self, is_watched: bool) -> Ring {
+    pub fn ring(&mut self, is_watched: bool, has_paused: bool) -> Ring {
+        if has_paused {
+            self.doorbell.note_pause();
+        }
         let posted = self.hca.take_posted();
         if posted == Posted::default() {
             return Ring::Waits; // for answers, or there is nothing

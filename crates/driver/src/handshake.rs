@@ -5,7 +5,7 @@
 use ferroce_device::{Span, Time};
 
 use crate::doorbell::Waiting;
-use crate::patience::{PAUSE, PAUSES};
+use crate::patience::{LATE, LONG_PAUSE, PAUSE, PAUSES};
 use crate::sync::{AtomicBool, AtomicU64, Ordering, fence};
 
 /// [`Sleep::until_ps`] of a helper that looks at the device by itself, and soon.
@@ -35,6 +35,8 @@ struct Polls {
     has_posted: AtomicBool,
     /// When the program last polled after a pause in which it did something else.
     paused_ps: AtomicU64,
+    /// It has paused for long since that was asked for.
+    has_paused: AtomicBool,
     /// When this was looked at last, and how long the program's thread had run by then.
     checked_ps: AtomicU64,
     ran_ps: AtomicU64,
@@ -48,7 +50,9 @@ impl Polls {
             self.has_posted.store(false, Ordering::Relaxed);
         }
         let gap = now.since(Time::from_picos(before));
-        if before != 0 && gap >= PAUSE && !has_posted {
+        // To post some requests that wait takes a while as well, but not for long.
+        let limit = if has_posted { LATE } else { PAUSE };
+        if before != 0 && gap >= limit {
             self.check(gap, now, ran());
         }
     }
@@ -63,8 +67,12 @@ impl Polls {
         // Another thread may have polled last: then this is only a guess.
         let has_run = ran - before;
         let has_not_run = now.since(since) - has_run;
-        if gap - has_not_run >= PAUSE {
+        let pause = gap - has_not_run;
+        if pause >= PAUSE {
             self.paused_ps.store(now.as_picos(), order);
+        }
+        if pause >= LONG_PAUSE {
+            self.has_paused.store(true, order);
         }
     }
 }
@@ -102,6 +110,17 @@ impl Handshake {
         last.store(now.as_picos(), order);
         self.polls.note(before, now, ran);
         self.note_rest(false);
+    }
+
+    /// Whether the program has paused for [`LONG_PAUSE`] since the last call.
+    #[inline]
+    pub fn take_pause(&self) -> bool {
+        let has_paused = &self.polls.has_paused;
+        let is_so = has_paused.load(Ordering::Relaxed);
+        if is_so {
+            has_paused.store(false, Ordering::Relaxed);
+        }
+        is_so
     }
 
     /// The program has posted something that waits.

@@ -48,6 +48,9 @@ pub const POLLING: Span = Span::from_micros(20);
 /// A program that runs for so long without a poll does something else: a loop polls far more often.
 pub const PAUSE: Span = Span::from_micros(5);
 
+/// A pause in which requests would wait too long that wait for the program. Interrupts can take half as long.
+pub const LONG_PAUSE: Span = Span::from_micros(50);
+
 /// How long a pause counts. A program that pauses again within this time does so on purpose, for example to watch
 /// memory that its peers write.
 pub const PAUSES: Span = Span::from_micros(500);
@@ -91,6 +94,13 @@ pub const SUCCESSION: Span = Span::from_micros(100);
 
 /// An unacknowledged request waits for others only if some were sent within this time.
 pub const CLOSE: Span = Span::from_micros(10);
+
+/// After so many batches that waited, without a pause of the program, later ones need no watch: a few milliseconds
+/// of a stream. Each [long pause](LONG_PAUSE) after that doubles the number, up to [`TRUST_MAX`].
+pub const TRUST_MIN: u32 = 256;
+/// Requests that wait when a trusted program pauses leave when the helper [looks again](LOOK_AGAIN), which takes a
+/// fiftieth of as many batches.
+pub const TRUST_MAX: u32 = 1 << 12;
 
 /// How long requests wait until the watch sends them. An active program fills a batch, or finds nothing in
 /// a poll, sooner.

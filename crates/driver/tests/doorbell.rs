@@ -5,7 +5,8 @@ mod common;
 use common::{A, B, World};
 use ferroce_device::{Counter, Psn, Span, Time};
 use ferroce_driver::patience::{
-    BATCH_BYTES, BATCH_REQUESTS, CALL_REQUESTS, LATE, SUCCESSION, WATCH, WATCH_WAITS,
+    BATCH_BYTES, BATCH_REQUESTS, CALL_REQUESTS, LATE, SUCCESSION, TRUST_MAX, TRUST_MIN, WATCH,
+    WATCH_WAITS,
 };
 use ferroce_driver::{Ring, Waiting, Watch, Watched};
 
@@ -78,6 +79,51 @@ fn requests_that_cannot_leave_need_no_watch() {
         world.poll(side);
     }
     assert_eq!(world.lying(B), 4, "the next ones");
+}
+
+/// Batches of two requests that wait and leave with a poll, until one needs no watch; returns their number.
+fn batches_until_trusted(world: &mut World) -> u32 {
+    for batches in 0.. {
+        // Each of these tries is a batch without a watch as well, if it may wait.
+        if world.post(A, 8, false) == Ring::Waits {
+            return batches;
+        }
+        assert_eq!(world.post(A, 8, true), Ring::Waits);
+        world.poll(A);
+        world.pass(MICROSECOND);
+        if batches % 32 == 0 {
+            world.poll(B);
+            world.poll(B);
+        }
+    }
+    unreachable!()
+}
+
+#[test]
+fn a_program_that_only_posts_and_polls_needs_no_watch() {
+    let mut world = stream();
+    assert_eq!(batches_until_trusted(&mut world), TRUST_MIN);
+    // The watch sees nothing that waits, and ends.
+    let waiting = world.waiting(A);
+    for _ in 0..10 {
+        world.poll(A);
+        assert_eq!(world.post(A, 8, false), Ring::Waits);
+        assert_eq!(world.waiting(A), waiting);
+    }
+    // Each pause makes it need one for longer.
+    for needed in [2, 4] {
+        world.has_paused = true;
+        world.poll(A);
+        assert_eq!(batches_until_trusted(&mut world), needed * TRUST_MIN);
+    }
+    for _ in 0..20 {
+        world.has_paused = true;
+        world.poll(A);
+        assert!(batches_until_trusted(&mut world) <= TRUST_MAX);
+        world.poll(B);
+        world.poll(B);
+        world.poll(A);
+    }
 }
 
 #[test]

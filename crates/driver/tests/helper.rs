@@ -2,7 +2,8 @@
 
 use ferroce_device::{Span, Time};
 use ferroce_driver::patience::{
-    AROUND, LOOK_AGAIN, LOOK_SOON, PAUSE, PAUSES, POLLING, SPARED_MAX, SPIN, STAND_BACK,
+    AROUND, LATE, LONG_PAUSE, LOOK_AGAIN, LOOK_SOON, PAUSE, PAUSES, POLLING, SPARED_MAX, SPIN,
+    STAND_BACK,
 };
 use ferroce_driver::{Handshake, Helper, Look, Next, Round, Sent, Waited};
 
@@ -196,6 +197,13 @@ fn posts_and_long_polls_are_no_pauses() {
     // From the first time on it is known how long the thread has run.
     thread.poll_after(PAUSE);
     assert!(thread.poll_after(PAUSE));
+    assert!(!thread.handshake.take_pause());
+    thread.poll_after(LONG_PAUSE);
+    assert!(thread.handshake.take_pause() && !thread.handshake.take_pause());
+    // Nor do posts take so long.
+    thread.handshake.note_post();
+    thread.poll_after(LATE);
+    assert!(thread.handshake.take_pause());
     let (now, ran) = (thread.now.after(PAUSES), thread.ran + PAUSES);
     thread.handshake.note_poll_unless_at_rest(|| now, || ran);
     assert!(thread.handshake.pauses());

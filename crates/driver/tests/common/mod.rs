@@ -132,6 +132,8 @@ pub(crate) struct Side {
 pub(crate) struct World {
     sides: [Side; 2],
     now: Rc<Cell<Time>>,
+    /// The program has paused since it posted last.
+    pub(crate) has_paused: bool,
 }
 
 impl Index<usize> for World {
@@ -161,7 +163,11 @@ impl World {
         let clock = VirtualClock(Rc::clone(&now));
         let side = |own| Side::new(own, &ways, &clock, queue_pairs, first);
         let sides = [A, B].map(side);
-        Self { sides, now }
+        Self {
+            sides,
+            now,
+            has_paused: false,
+        }
     }
 
     pub(crate) fn now(&self) -> Time {
@@ -225,8 +231,9 @@ impl World {
     }
 
     fn ring(&mut self, side: usize, is_watched: bool) -> Ring {
+        let has_paused = std::mem::take(&mut self.has_paused);
         let driver = &mut self[side].driver;
-        let ring = driver.ring(is_watched);
+        let ring = driver.ring(is_watched, has_paused);
         match ring {
             Ring::Waits => {}
             Ring::Fill => drop(driver.send_batches()),

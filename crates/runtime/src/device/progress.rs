@@ -167,8 +167,16 @@ impl Shared {
     pub(super) fn lock(&self) -> EngineGuard<'_> {
         match self.try_lock() {
             Some(engine) => engine,
-            None => self.engine.wait().unwrap_or_else(|_| self.lock_failed()),
+            None => self.wait(),
         }
+    }
+
+    #[cold]
+    fn wait(&self) -> EngineGuard<'_> {
+        let engine = self.engine.wait().unwrap_or_else(|_| self.lock_failed());
+        // A program that waits for the device does nothing else.
+        self.engine.handshake.note_end(|| Clock.now());
+        engine
     }
 
     #[inline]

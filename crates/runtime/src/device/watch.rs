@@ -13,13 +13,18 @@ impl Shared {
     /// Whether what the program has posted leaves now.
     #[inline]
     pub(super) fn ring(&self, engine: &mut Engine) -> Ring {
-        engine.ring(self.engine.handshake.is_watched())
+        let handshake = &self.engine.handshake;
+        let ring = engine.ring(handshake.is_watched(), handshake.take_pause());
+        if ring == Ring::Waits {
+            handshake.note_post();
+        }
+        ring
     }
 
     /// Sends what the program has posted, unless that waits for more.
     pub(super) fn answer(&self, engine: &mut Engine, ring: Ring) {
         match ring {
-            Ring::Waits => self.engine.handshake.note_post(),
+            Ring::Waits => {}
             Ring::Fill => {
                 self.engine
                     .handshake
