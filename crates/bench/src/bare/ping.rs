@@ -12,22 +12,61 @@ use serde::Serialize;
 use super::{Contention, Error, idle, two_cores};
 
 /// What [`ping_pong`] measures.
-#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PingPong {
-    /// UDP payload of a datagram.
-    pub datagram_bytes: usize,
+    /// Length of a message: UDP payload of a datagram, or bytes of a WRITE.
+    pub message_bytes: usize,
     /// Round trips measured.
     pub rounds: u32,
     /// Round trips before that.
     pub warm_up_rounds: u32,
+    /// When to end with fewer round trips, in seconds. At least one is measured.
+    pub seconds_max: Option<f64>,
+}
+
+/// Which round trips of a ping-pong are measured, and when it is over.
+pub(crate) struct Course {
+    warm_up_rounds: u64,
+    rounds: u64,
+    until: Option<Instant>,
+}
+
+impl PingPong {
+    /// From now on.
+    pub(crate) fn course(&self) -> Course {
+        let warm_up_rounds = u64::from(self.warm_up_rounds);
+        let length = self.seconds_max.map(Duration::from_secs_f64);
+        Course {
+            warm_up_rounds,
+            rounds: warm_up_rounds + u64::from(self.rounds),
+            until: length.map(|length| Instant::now() + length),
+        }
+    }
+}
+
+impl Course {
+    /// Whether a round trip, counted from 0, is not made any more.
+    pub(crate) fn is_over(&self, round: u64, now: Instant) -> bool {
+        let is_late = self.until.is_some_and(|until| now > until);
+        round >= self.rounds || (is_late && round > self.warm_up_rounds)
+    }
+
+    /// Notes a round trip that began at `started` and has just ended, unless it is of the warm-up.
+    pub(crate) fn note(&self, round: u64, started: Instant, histogram: &mut Histogram<u64>) {
+        if round >= self.warm_up_rounds {
+            let nanos = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            histogram.saturating_record(nanos);
+        }
+    }
 }
 
 impl Default for PingPong {
     fn default() -> Self {
         Self {
-            datagram_bytes: 64,
+            message_bytes: 64,
             rounds: 100_000,
             warm_up_rounds: 10_000,
+            seconds_max: None,
         }
     }
 }
@@ -105,9 +144,13 @@ pub fn ping_pong(config: &PingPong) -> Result<Latency, Error> {
         let contention = Contention::begin();
         let measured = || -> io::Result<()> {
             let mut buffer = vec![0; 1 << 16];
-            let payload = vec![0x5a; config.datagram_bytes];
-            for round in 0..config.warm_up_rounds + config.rounds {
+            let payload = vec![0x5a; config.message_bytes];
+            let course = config.course();
+            for round in 0.. {
                 let start = Instant::now();
+                if course.is_over(round, start) {
+                    break;
+                }
                 ping.send_to(&payload, target)?;
                 let mut looks = 0u32;
                 loop {
@@ -121,9 +164,7 @@ pub fn ping_pong(config: &PingPong) -> Result<Latency, Error> {
                         return Err(ErrorKind::TimedOut.into());
                     }
                 }
-                if round >= config.warm_up_rounds {
-                    histogram.saturating_record(start.elapsed().as_nanos() as u64);
-                }
+                course.note(round, start, &mut histogram);
             }
             Ok(())
         }();

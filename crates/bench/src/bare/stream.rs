@@ -54,6 +54,19 @@ impl Default for Stream {
 }
 
 impl Stream {
+    /// WRITEs of a length, 128 outstanding, with room for all of them in the window if they are short.
+    #[must_use]
+    pub fn writes(message_bytes: usize, seconds: f64) -> Self {
+        let default = Self::default();
+        let short = default.outstanding * message_bytes.min(default.mtu_bytes);
+        Self {
+            message_bytes,
+            seconds,
+            window_bytes: default.window_bytes.max(short),
+            ..default
+        }
+    }
+
     /// The workloads the device is compared on: long and short WRITEs at two path MTUs.
     pub fn standard() -> Vec<Self> {
         [4096, 1024]
