@@ -8,6 +8,8 @@ use std::fs;
 use std::thread;
 use std::time::Duration;
 
+use crate::BARE_CONTENTION_MAX;
+
 /// Processor time of the whole machine since it started, in ticks (proc_stat(5)).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Ticks {
@@ -77,11 +79,12 @@ impl Left {
 }
 
 /// What was seen of others in a series of measurements.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Noise {
     /// Idle processors between the measurements, on average; `None` if the system does not say.
     pub idle: Option<f64>,
-    /// The share of its time that a thread waited for a processor; the median of all measurements.
+    /// The share of its time that a thread of the bare programs waited for a processor; the median of all
+    /// their measurements.
     pub waited: f64,
     /// The median over the bare measurements of how far apart their figures of several rounds are: the
     /// largest less the smallest, as a share of the median.
@@ -91,7 +94,7 @@ pub struct Noise {
 /// Measurements need this many idle processors: two, but for 5 % of each.
 pub const IDLE_MIN: f64 = 1.9;
 /// The largest `waited` of a quiet machine.
-pub const WAITED_MAX: f64 = 0.02;
+pub const WAITED_MAX: f64 = BARE_CONTENTION_MAX;
 /// The largest `spread` of a quiet machine.
 pub const SPREAD_MAX: f64 = 0.25;
 
@@ -120,6 +123,16 @@ impl Noise {
         .into_iter()
         .flatten()
         .collect()
+    }
+
+    /// By what share a ratio may be off; of a quiet machine, 0.
+    #[must_use]
+    pub fn error(&self) -> f64 {
+        if self.reasons().is_empty() {
+            return 0.0;
+        }
+        let taken = self.idle.map_or(0.0, |idle| (1.0 - idle / 2.0).max(0.0));
+        self.spread.max(self.waited).max(taken)
     }
 }
 
@@ -194,7 +207,7 @@ mod tests {
             waited: WAITED_MAX,
             spread: SPREAD_MAX,
         };
-        assert_eq!(quiet.reasons(), []);
+        assert_eq!((quiet.reasons(), quiet.error()), (vec![], 0.0));
         let unknown = Noise {
             idle: None,
             ..quiet
@@ -207,5 +220,11 @@ mod tests {
         };
         let expected = [Reason::Idle(1.2), Reason::Waited(0.3), Reason::Spread(0.5)];
         assert_eq!(loud.reasons(), expected);
+        assert_eq!(loud.error(), 0.5);
+        let crowded = Noise {
+            idle: Some(0.5),
+            ..quiet
+        };
+        assert_eq!(crowded.error(), 0.75);
     }
 }

@@ -54,15 +54,18 @@ impl Default for Stream {
 }
 
 impl Stream {
-    /// WRITEs of a length, 128 outstanding, with room for all of them in the window if they are short.
+    /// WRITEs of a length, 128 outstanding, of which the window takes all if they are short.
     #[must_use]
     pub fn writes(message_bytes: usize, seconds: f64) -> Self {
         let default = Self::default();
-        let short = default.outstanding * message_bytes.min(default.mtu_bytes);
+        let window_bytes = match message_bytes < default.mtu_bytes {
+            true => default.outstanding * default.mtu_bytes,
+            false => default.window_bytes,
+        };
         Self {
             message_bytes,
             seconds,
-            window_bytes: default.window_bytes.max(short),
+            window_bytes,
             ..default
         }
     }
