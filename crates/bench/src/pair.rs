@@ -12,7 +12,6 @@ use ferroce_device::{
 use ferroce_registry::{DeviceSpec, LinkSetting, Registry, RegistryError};
 use ferroce_runtime::{AttachOptions, Device, DeviceConfig, Endpoint, OpenError};
 use ferroce_wire::{Psn, Qpn};
-use hdrhistogram::Histogram;
 
 use crate::bare::{Contention, Latency, PingPong, Stream, Throughput};
 use crate::private_directory;
@@ -453,7 +452,6 @@ pub fn ping_pong(carrier: Carrier, config: &PingPong) -> Result<Latency, Error> 
     // The halves of a buffer are what its side sends and what arrives.
     let pair = pair(carrier, 2 * bytes, Mtu::Mtu4096, 64)?;
     let (near, far) = (&pair.near, &pair.far);
-    let mut histogram = Histogram::<u64>::new_with_max(60_000_000_000, 3).expect("bounds in order");
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let echo = scope.spawn(|| {
@@ -468,7 +466,7 @@ pub fn ping_pong(carrier: Carrier, config: &PingPong) -> Result<Latency, Error> 
             (answered, contention.end())
         });
         let contention = Contention::begin();
-        let course = config.course();
+        let mut course = config.course();
         let sent = (0..).try_for_each(|round| {
             let started = Instant::now();
             if course.is_over(round, started) {
@@ -476,7 +474,7 @@ pub fn ping_pong(carrier: Carrier, config: &PingPong) -> Result<Latency, Error> 
             }
             write_word(near, far, round + 1)?;
             await_word(near, round + 1, &stop)?;
-            course.note(round, started, &mut histogram);
+            course.note(round, started);
             Ok(())
         });
         stop.store(true, Ordering::Relaxed);
@@ -488,10 +486,7 @@ pub fn ping_pong(carrier: Carrier, config: &PingPong) -> Result<Latency, Error> 
             .find(|error| !matches!(error, Error::Stopped))
         {
             Some(error) => Err(error),
-            None => Ok(Latency::of_round_trips(
-                &histogram,
-                contention.end().max(waited),
-            )),
+            None => Ok(course.latency(contention.end().max(waited))),
         }
     })
 }

@@ -149,7 +149,7 @@ impl Bench {
         link: &str,
         tool: &str,
         bytes: usize,
-        rounds: u32,
+        rounds: u64,
     ) -> Result<f64, Error> {
         let (size, rounds) = (bytes.to_string(), rounds.to_string());
         let text = self.run_perftest(link, tool, &["-F", "-n", &rounds, "-s", &size])?;

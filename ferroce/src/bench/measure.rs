@@ -23,6 +23,8 @@ pub(super) struct Bench {
     programs: Option<programs::Bench>,
     /// Why there are no figures of a program.
     absent: BTreeMap<&'static str, String>,
+    /// Messages a second in the last round.
+    rates: BTreeMap<(&'static str, String), f64>,
 }
 
 /// A figure in the unit of its row.
@@ -35,6 +37,8 @@ pub(super) struct Figure {
 
 /// Round trips before those that are measured.
 const WARM_UP_ROUNDS: u32 = 1000;
+/// The least that programs are asked for.
+const MESSAGES_MIN: u64 = 100;
 
 impl Bench {
     pub(super) fn new(is_perftest: bool, seconds: f64, plan: &Plan) -> Result<Self, Failure> {
@@ -89,6 +93,7 @@ impl Bench {
             seconds,
             programs,
             absent,
+            rates: BTreeMap::new(),
         })
     }
 
@@ -109,7 +114,11 @@ impl Bench {
             return Ok(None);
         }
         match self.figure(cell) {
-            Ok(figure) => Ok(Some(figure)),
+            Ok(figure) => {
+                let rate = row.messages_per_second(figure.value);
+                self.rates.insert((column.key(), row.to_string()), rate);
+                Ok(Some(figure))
+            }
             Err(error) if matches!(column, Column::Iperf3 | Column::UcxTcp) => {
                 let reason = format!("not measured: {row}: {error}");
                 self.absent.insert(column.key(), reason);
@@ -135,19 +144,19 @@ impl Bench {
                 Ok(latency(&bare::ring_ping_pong(&self.ping_pong(row.bytes))?))
             }
             (Column::Udp, Some(programs)) if self.is_perftest => {
-                self.perftest(programs, "udp", row)
+                self.perftest(programs, "udp", (row, column))
             }
             (Column::Shm, Some(programs)) if self.is_perftest => {
-                self.perftest(programs, "shm", row)
+                self.perftest(programs, "shm", (row, column))
             }
             (Column::Udp, _) => self.pair(Carrier::Udp, row, &stream),
             (Column::Shm, _) => self.pair(Carrier::Shm, row, &stream),
             (Column::Iperf3, Some(programs)) => {
-                let gbps = programs.iperf3(row.bytes, messages(row.bytes, self.seconds))?;
+                let gbps = programs.iperf3(row.bytes, self.messages((row, column)))?;
                 let messages = gbps * 1e9 / 8.0 / row.bytes as f64;
                 Ok(rate(row, Rate { gbps, messages }))
             }
-            (Column::UcxTcp, Some(programs)) => self.ucx(programs, row),
+            (Column::UcxTcp, Some(programs)) => self.ucx(programs, (row, column)),
             (Column::Iperf3 | Column::UcxTcp, None) => Err("there is no place for it".into()),
         }
     }
@@ -169,39 +178,47 @@ impl Bench {
         &self,
         programs: &programs::Bench,
         link: &str,
-        row: Row,
+        cell: Cell,
     ) -> Result<Figure, Box<dyn Error>> {
+        let (row, messages) = (cell.0, self.messages(cell));
         let tool = match row.work {
             Work::Write => "ib_write_bw",
             Work::Read => "ib_read_bw",
             Work::FetchAdd => "ib_atomic_bw",
             Work::Latency => {
-                let rounds = self.round_trips(row);
-                let us = programs.perftest_latency(link, "ib_write_lat", row.bytes, rounds)?;
+                let tool = "ib_write_lat";
+                let us = programs.perftest_latency(link, tool, row.bytes, messages)?;
                 return Ok(unwatched(us));
             }
         };
-        let messages = messages(row.bytes, self.seconds);
-        Ok(rate(
-            row,
-            programs.perftest(link, tool, row.bytes, messages)?,
-        ))
+        let found = programs.perftest(link, tool, row.bytes, messages)?;
+        Ok(rate(row, found))
     }
 
-    fn ucx(&self, programs: &programs::Bench, row: Row) -> Result<Figure, Box<dyn Error>> {
-        let messages = messages(row.bytes, self.seconds);
-        let (test, messages) = match row.work {
-            Work::Write => ("ucp_put_bw", messages),
-            // These have fewer under way at once, or one.
-            Work::Read => ("ucp_get", messages.div_ceil(10)),
-            Work::FetchAdd => ("ucp_fadd", messages.div_ceil(10)),
-            Work::Latency => ("ucp_put_lat", self.round_trips(row).into()),
+    fn ucx(&self, programs: &programs::Bench, cell: Cell) -> Result<Figure, Box<dyn Error>> {
+        let row = cell.0;
+        let test = match row.work {
+            Work::Write => "ucp_put_bw",
+            Work::Read => "ucp_get",
+            Work::FetchAdd => "ucp_fadd",
+            Work::Latency => "ucp_put_lat",
         };
-        let found = programs.ucx_tcp(test, row.bytes, messages)?;
+        let found = programs.ucx_tcp(test, row.bytes, self.messages(cell))?;
         Ok(match row.work {
             Work::Latency => unwatched(found.latency_us),
             _ => rate(row, found.rate),
         })
+    }
+
+    /// Messages for a program that counts them instead of the time: as many as take as long as is asked
+    /// for at the rate of the round before. In the first round, a few.
+    fn messages(&self, cell: Cell) -> u64 {
+        let (row, column) = cell;
+        match self.rates.get(&(column.key(), row.to_string())) {
+            Some(rate) => ((rate * self.seconds) as u64).max(MESSAGES_MIN),
+            None if row.work == Work::Write => messages(row.bytes, self.seconds / 10.0),
+            None => MESSAGES_MIN,
+        }
     }
 
     fn ping_pong(&self, message_bytes: usize) -> PingPong {
@@ -211,12 +228,6 @@ impl Bench {
             warm_up_rounds: WARM_UP_ROUNDS,
             seconds_max: Some(self.seconds),
         }
-    }
-
-    /// Round trips of programs that count them, which take about as long as is asked for.
-    fn round_trips(&self, row: Row) -> u32 {
-        let per_second = if row.bytes == 8 { 1e5 } else { 2e4 };
-        (self.seconds * per_second).max(10.0) as u32
     }
 }
 

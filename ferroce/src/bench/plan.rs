@@ -78,6 +78,15 @@ impl Row {
             _ => Unit::Gbps,
         }
     }
+
+    /// Messages, or round trips, of a second at this figure.
+    pub(super) fn messages_per_second(self, figure: f64) -> f64 {
+        match self.unit() {
+            Unit::Gbps => figure * 1e9 / 8.0 / self.bytes as f64,
+            Unit::MillionPerSecond => figure * 1e6,
+            Unit::Us => 1e6 / (2.0 * figure),
+        }
+    }
 }
 
 impl fmt::Display for Row {
@@ -85,7 +94,7 @@ impl fmt::Display for Row {
         let work = match self.work {
             Work::Write => "WRITE",
             Work::Read => "READ",
-            Work::FetchAdd => "FETCH_ADD",
+            Work::FetchAdd => "atomic",
             Work::Latency => "latency",
         };
         match self.bytes {
@@ -121,9 +130,9 @@ impl Column {
     pub(super) fn title(self) -> &'static str {
         match self {
             Self::BareUdp => "bare UDP",
-            Self::Udp => "Ferroce UDP",
+            Self::Udp => "UDP",
             Self::BareRing => "bare ring",
-            Self::Shm => "Ferroce shm",
+            Self::Shm => "shm",
             Self::Iperf3 => "iperf3",
             Self::UcxTcp => "UCX TCP",
         }

@@ -103,11 +103,11 @@ pub(super) fn text(document: &json::Bench) -> String {
         rounds => format!("Medians of {rounds} rounds"),
     };
     let driver = match document.driver {
-        "perftest" => "perftest on Ferroce's devices",
-        _ => "two threads with a device each",
+        "perftest" => "driven by perftest",
+        _ => "driven by two threads",
     };
     let mut text = lines(&format!(
-        "{settings}, {} s for each figure; Ferroce {}: {driver}",
+        "{settings} of {} s a figure. UDP and shm (shared memory) are Ferroce {}, {driver}.",
         document.measurement_s, document.ferroce_version
     ));
     text += &format!("\n{}", figures(document));
@@ -155,19 +155,12 @@ fn figures(document: &json::Bench) -> Table {
 }
 
 fn goals(document: &json::Bench) -> Table {
-    let mut table = Table::new(&[
-        "workload",
-        "of",
-        "goal",
-        ">ratio",
-        ">90 % interval",
-        "verdict",
-    ]);
+    let mut table = Table::new(&["workload", "of", "goal", ">ratio", ">interval", "verdict"]);
     for goal in &document.goals {
         let beside = title(goal.beside);
         let beside = match goal.beside_workload == goal.workload {
             true => beside.to_owned(),
-            false => format!("{beside}, {}", goal.beside_workload),
+            false => format!("{beside} {}", goal.beside_workload),
         };
         let wanted = match (goal.at_least, goal.at_most) {
             (Some(least), _) => format!(">= {least} of {beside}"),
@@ -178,7 +171,7 @@ fn goals(document: &json::Bench) -> Table {
             title(goal.of).to_owned(),
             wanted,
             digits(goal.ratio),
-            format!("{} - {}", digits(goal.low), digits(goal.high)),
+            format!("{}-{}", digits(goal.low), digits(goal.high)),
             match goal.verdict {
                 json::Verdict::Met => "met",
                 json::Verdict::Missed => "missed",

@@ -7,7 +7,6 @@ use std::thread;
 use std::time::Instant;
 
 use ferroce_rings::{Class, Consumer, Kind, Memory, PACKET_BYTES_MAX, Producer};
-use hdrhistogram::Histogram;
 
 use super::{Contention, Latency, PingPong};
 
@@ -18,7 +17,6 @@ use super::{Contention, Latency, PingPong};
 pub fn ring_ping_pong(config: &PingPong) -> io::Result<Latency> {
     let ((mut there, mut at_far), (mut back, mut at_near)) = (ring()?, ring()?);
     let stop = AtomicBool::new(false);
-    let mut histogram = Histogram::<u64>::new_with_max(60_000_000_000, 3).expect("bounds in order");
     thread::scope(|scope| {
         let stop = &stop;
         let echo = scope.spawn(move || {
@@ -29,7 +27,7 @@ pub fn ring_ping_pong(config: &PingPong) -> io::Result<Latency> {
             contention.end()
         });
         let contention = Contention::begin();
-        let course = config.course();
+        let mut course = config.course();
         for round in 0.. {
             let started = Instant::now();
             if course.is_over(round, started) {
@@ -37,12 +35,11 @@ pub fn ring_ping_pong(config: &PingPong) -> io::Result<Latency> {
             }
             put(&mut there);
             take(&mut at_near, stop);
-            course.note(round, started, &mut histogram);
+            course.note(round, started);
         }
         stop.store(true, Ordering::Relaxed);
         let waited = echo.join().expect("the echo does not panic");
-        let contention = contention.end().max(waited);
-        Ok(Latency::of_round_trips(&histogram, contention))
+        Ok(course.latency(contention.end().max(waited)))
     })
 }
 
