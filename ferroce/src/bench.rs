@@ -19,7 +19,7 @@ use clap::Args;
 use self::measure::Bench;
 use self::plan::Plan;
 use self::rounds::Figures;
-use self::verdict::Verdicts;
+use crate::output::lines::lines;
 use crate::output::{Failure, Output};
 
 const EXIT_CODES: &str = "Exit codes:
@@ -68,13 +68,18 @@ impl Command {
         let plan = Plan::new(&self.only)?;
         let mut bench = Bench::new(self.perftest, self.seconds, &plan)?;
         let figures = Figures::measure(&plan, &mut bench, self.rounds)?;
-        let verdicts = Verdicts::of(&plan, &figures);
-        let document = report::document(&self, &plan, &bench, &figures, &verdicts);
+        let judged = verdict::judge(&plan, &figures);
+        let document = report::document(&self, &plan, &bench, &figures, &judged);
         match self.json {
             true => to.document(&document)?,
             false => to.text(&report::text(&document))?,
         }
-        match verdicts.is_too_noisy() {
+        if let Some(remark) = report::remark(&document) {
+            // Below the tables it is about.
+            to.out.flush()?;
+            to.remark(lines(&remark).trim_end())?;
+        }
+        match report::is_too_noisy(&document) {
             true => Err(Failure::TooBusy),
             false => Ok(()),
         }

@@ -254,14 +254,17 @@ impl Bench {
         server
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(Stdio::null());
+            .stderr(Stdio::piped());
         client
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        let server = Process::start(name, &mut server)?;
+        let mut server = Process::start(name, &mut server)?;
         let until = Instant::now() + LISTENS_WITHIN;
         while !self.enclosure.has_listener(port)? {
+            if server.0.try_wait()?.is_some() {
+                text_of(name, &server.output()?)?;
+            }
             if Instant::now() > until {
                 return Err(Error::Slow(format!("the server of {name}")));
             }
@@ -347,7 +350,9 @@ fn text_of(name: &str, output: &Output) -> Result<String, Error> {
     }
     Err(Error::Failed {
         program: name.to_owned(),
-        says: text + &String::from_utf8_lossy(&output.stderr),
+        says: (text + &String::from_utf8_lossy(&output.stderr))
+            .trim_end()
+            .to_owned(),
     })
 }
 

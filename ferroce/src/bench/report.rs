@@ -8,7 +8,7 @@ use super::Command;
 use super::measure::Bench;
 use super::plan::{Column, Plan, Row, Unit};
 use super::rounds::Figures;
-use super::verdict::{Judged, Verdicts};
+use super::verdict::Judged;
 use crate::json::bench as json;
 use crate::output::Table;
 use crate::output::lines::lines;
@@ -19,7 +19,7 @@ pub(super) fn document(
     plan: &Plan,
     bench: &Bench,
     figures: &Figures,
-    verdicts: &Verdicts,
+    judged: &[Judged],
 ) -> json::Bench {
     let absent = bench.absent().map(|(program, reason)| json::Absent {
         program,
@@ -35,7 +35,7 @@ pub(super) fn document(
             "threads"
         },
         workloads: plan.rows().map(|row| workload(row, figures)).collect(),
-        goals: verdicts.0.iter().map(goal).collect(),
+        goals: judged.iter().map(goal).collect(),
         noise: json::Noise {
             idle_processors: figures.noise.idle,
             waited: figures.noise.waited,
@@ -96,7 +96,7 @@ fn goal(judged: &Judged) -> json::Goal {
     }
 }
 
-/// The tables, what is missing in them, and what they are worth.
+/// The tables, and what is missing in them.
 pub(super) fn text(document: &json::Bench) -> String {
     let settings = match document.rounds {
         1 => "One round".to_owned(),
@@ -116,10 +116,6 @@ pub(super) fn text(document: &json::Bench) -> String {
     }
     if !document.goals.is_empty() {
         text += &format!("\n{}", goals(document));
-    }
-    let remarks = remarks(document);
-    if !remarks.is_empty() {
-        text += &format!("\n{}", lines(&remarks));
     }
     text
 }
@@ -183,30 +179,44 @@ fn goals(document: &json::Bench) -> Table {
     table
 }
 
-/// What the verdicts are worth, and how to have more of them.
-fn remarks(document: &json::Bench) -> String {
+/// Goals without a verdict.
+fn open(document: &json::Bench) -> usize {
     let is_open = |goal: &&json::Goal| goal.verdict == json::Verdict::CannotTell;
-    let open = document.goals.iter().filter(is_open).count();
-    let noise = &document.noise.reasons;
-    if !noise.is_empty() {
-        return format!(
-            "warning: this machine is too noisy to tell: {}. A verdict that this may turn is \"cannot \
-             tell\". End other programs, or move them to other processors, and measure again; quote no \
-             figure of this run.",
-            noise.join("; ")
-        );
+    document.goals.iter().filter(is_open).count()
+}
+
+/// Whether other programs may have turned a verdict.
+pub(super) fn is_too_noisy(document: &json::Bench) -> bool {
+    !document.noise.reasons.is_empty() && open(document) > 0
+}
+
+/// What the verdicts are worth, and how to have more of them.
+pub(super) fn remark(document: &json::Bench) -> Option<String> {
+    let (goals, open) = (document.goals.len(), open(document));
+    let reasons = document.noise.reasons.join("; ");
+    if is_too_noisy(document) {
+        return Some(format!(
+            "warning: this machine is too noisy to tell: {reasons}. Verdicts that this may turn are \
+             \"cannot tell\". End other programs, or move them to other processors, and run again; \
+             quote no figure of this run."
+        ));
     }
-    match open {
-        0 => String::new(),
-        _ if document.rounds < 5 => {
-            "Verdicts need 5 rounds or more: run again with --rounds 5.".to_owned()
+    if !reasons.is_empty() {
+        return Some(format!(
+            "warning: this machine is noisy: {reasons}. This turns no verdict, but quote no figure of \
+             this run."
+        ));
+    }
+    match (open, document.rounds) {
+        (0, _) => None,
+        (_, ..5) => {
+            Some("note: verdicts need 5 rounds or more; run again with --rounds 5".to_owned())
         }
-        open => format!(
-            "{open} of {} intervals contain the goal; more rounds make them narrower: run again with \
-             --rounds {}.",
-            document.goals.len(),
-            4 * document.rounds
-        ),
+        (_, rounds) => Some(format!(
+            "note: {open} of {goals} intervals contain their goals; more rounds make them narrower, as \
+             with --rounds {}",
+            4 * rounds
+        )),
     }
 }
 

@@ -13,36 +13,26 @@ pub(super) struct Judged {
     /// As measured.
     pub(super) ratio: Ratio,
     pub(super) verdict: Verdict,
-    /// Whether there would be a verdict on a quiet machine with the same figures.
-    is_lost_in_noise: bool,
 }
 
-/// What is said of all goals.
-#[derive(Debug)]
-pub(super) struct Verdicts(pub(super) Vec<Judged>);
-
-impl Verdicts {
-    pub(super) fn of(plan: &Plan, figures: &Figures) -> Self {
-        let judged = plan.targets.iter().filter_map(|target| {
-            let pairs = figures.of(target.of).zip(figures.of(target.beside));
-            Some(judge(*target, Ratio::of(pairs)?, &figures.noise))
-        });
-        Self(judged.collect())
-    }
-
-    /// Whether other programs may have turned a verdict.
-    pub(super) fn is_too_noisy(&self) -> bool {
-        self.0.iter().any(|it| it.is_lost_in_noise)
-    }
+/// Judges all ratios that have goals, as far as they could be measured.
+///
+/// A ratio may be off by the error of a noisy machine: its interval is widened by it.
+pub(super) fn judge(plan: &Plan, figures: &Figures) -> Vec<Judged> {
+    let judged = plan.targets.iter().filter_map(|target| {
+        let pairs = figures.of(target.of).zip(figures.of(target.beside));
+        Some(Judged::of(*target, Ratio::of(pairs)?, &figures.noise))
+    });
+    judged.collect()
 }
 
-fn judge(target: Target, ratio: Ratio, noise: &Noise) -> Judged {
-    let verdict = target.goal.verdict(&ratio.widened(noise.error()));
-    Judged {
-        target,
-        ratio,
-        verdict,
-        is_lost_in_noise: verdict != target.goal.verdict(&ratio),
+impl Judged {
+    fn of(target: Target, ratio: Ratio, noise: &Noise) -> Self {
+        Self {
+            target,
+            ratio,
+            verdict: target.goal.verdict(&ratio.widened(noise.error())),
+        }
     }
 }
 
@@ -62,16 +52,15 @@ mod tests {
             ..quiet
         };
         let target = Plan::new(&["WRITE 64".to_owned()]).unwrap().targets[0];
-        let judged = |value: f64, noise: &Noise| {
+        let verdict = |value: f64, noise: &Noise| {
             let ratio = Ratio::of([(value, 1.0); 5]).unwrap();
-            let judged = judge(target, ratio, noise);
-            (judged.verdict, judged.is_lost_in_noise)
+            Judged::of(target, ratio, noise).verdict
         };
-        // The goal is 0.85, and half of a processor is gone.
-        assert_eq!(judged(0.9, &quiet), (Verdict::Met, false));
-        assert_eq!(judged(0.9, &loud), (Verdict::CannotTell, true));
-        assert_eq!(judged(0.7, &loud), (Verdict::CannotTell, true));
-        assert_eq!(judged(0.5, &loud), (Verdict::Missed, false));
-        assert_eq!(judged(1.4, &loud), (Verdict::Met, false));
+        // The goal is 0.85, and half of each processor is gone.
+        assert_eq!(verdict(0.9, &quiet), Verdict::Met);
+        assert_eq!(verdict(0.9, &loud), Verdict::CannotTell);
+        assert_eq!(verdict(0.7, &loud), Verdict::CannotTell);
+        assert_eq!(verdict(0.5, &loud), Verdict::Missed);
+        assert_eq!(verdict(1.4, &loud), Verdict::Met);
     }
 }
