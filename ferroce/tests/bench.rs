@@ -122,7 +122,7 @@ fn five_rounds_have_a_table_of_verdicts() {
 
 #[test]
 fn other_programs_are_measured_beside_it() {
-    let mut command = bench("--rounds 1 --seconds 0.01 -j");
+    let mut command = bench("--rounds 1 --seconds 0.01");
     let document = document(command.args(["--only", "WRITE 64 KiB"]));
     let absent = document["absent"].as_array().unwrap();
     if let Some(absent) = absent.first() {

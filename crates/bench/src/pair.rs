@@ -394,7 +394,8 @@ fn send_stream(config: &Stream, requests: &mut Requests<'_>) -> Result<Throughpu
         let started = Instant::now();
         let length = Duration::from_secs_f64(seconds);
         let mut done = 0;
-        while started.elapsed() < length {
+        // One message at least, or there is no rate.
+        while done == 0 || started.elapsed() < length {
             let room = config.outstanding - *posted;
             if room > 0 {
                 source
