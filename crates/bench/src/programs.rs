@@ -199,7 +199,9 @@ impl Bench {
         let text = self.pair("iperf3", command(&["-s", "-1"]), client, port)?;
         let bits = serde_json::from_str::<serde_json::Value>(&text)
             .ok()
-            .and_then(|report| report["end"]["sum_received"]["bits_per_second"].as_f64());
+            .and_then(|report| report["end"]["sum_received"]["bits_per_second"].as_f64())
+            // It counts nothing in a time that is too short for it.
+            .filter(|bits| *bits > 0.0);
         Ok(bits.ok_or_else(|| unreadable("iperf3", &text))? / 1e9)
     }
 

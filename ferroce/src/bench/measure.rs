@@ -211,12 +211,12 @@ impl Bench {
     }
 
     /// Messages for a program that counts them instead of the time: as many as take as long as is asked
-    /// for at the rate of the round before. In the first round, a few.
+    /// for at the rate of the round before. In the first round, a guess.
     fn messages(&self, cell: Cell) -> u64 {
         let (row, column) = cell;
         match self.rates.get(&(column.key(), row.to_string())) {
             Some(rate) => ((rate * self.seconds) as u64).max(MESSAGES_MIN),
-            None if row.work == Work::Write => messages(row.bytes, self.seconds / 10.0),
+            None if row.work == Work::Write => messages(row.bytes, self.seconds),
             None => MESSAGES_MIN,
         }
     }
