@@ -99,7 +99,7 @@ fn each_workload_is_measured_and_judged() {
 
 #[test]
 fn five_rounds_have_a_table_of_verdicts() {
-    let (out, _) = measured(&mut bench("--rounds 5 --seconds 0.005 --only 16").env("PATH", ""));
+    let (out, _) = measured(bench("--rounds 5 --seconds 0.005 --only 16").env("PATH", ""));
     has(
         &out,
         [

@@ -48,7 +48,7 @@ struct Args {
 const SIZES: [usize; 6] = [8, 512, 4 << 10, 16 << 10, 64 << 10, 1 << 20];
 const LATENCY_ROUNDS: u64 = 50_000;
 
-/// Gb/s with messages of a size, in so many seconds.
+/// Gb/s with messages of a size, measured for some seconds.
 type Measure = fn(&Bench, usize, f64) -> Result<f64, Box<dyn Error>>;
 const MEASURES: [(&str, Measure); 7] = [
     ("Ferroce, shared memory", |bench, bytes, seconds| {

@@ -19,6 +19,7 @@ pub mod pair;
 pub mod programs;
 pub mod ratio;
 
+use std::env;
 use std::fs::Permissions;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -87,12 +88,14 @@ pub fn median(values: impl Iterator<Item = f64>) -> f64 {
     )
 }
 
-/// A directory for the devices of a measurement, in memory where the system has it. It goes with the value.
+/// A directory for the devices of a measurement: below `FERROCE_DIR` if that is set, or in memory where the
+/// system has it. It goes with the value.
 pub(crate) fn private_directory() -> io::Result<TempDir> {
     let memory = Path::new("/dev/shm");
-    let base = match memory.is_dir() {
-        true => memory.to_owned(),
-        false => std::env::temp_dir(),
+    let base = match env::var_os("FERROCE_DIR") {
+        Some(directory) => directory.into(),
+        None if memory.is_dir() => memory.to_owned(),
+        None => env::temp_dir(),
     };
     tempfile::Builder::new()
         .prefix(&format!("ferroce-bench-{}-", std::process::id()))

@@ -91,7 +91,7 @@ pub struct Noise {
     pub spread: f64,
 }
 
-/// Measurements need this many idle processors: two, but for 5 % of each.
+/// Measurements need this many idle processors: each of the two threads then loses at most 5 % of its time.
 pub const IDLE_MIN: f64 = 1.9;
 /// The largest `waited` of a quiet machine.
 pub const WAITED_MAX: f64 = BARE_CONTENTION_MAX;

@@ -27,7 +27,9 @@ pub enum Error {
     #[error(transparent)]
     Registry(#[from] RegistryError),
     /// No room for one.
-    #[error("cannot make a directory: {0}")]
+    #[error(
+        "cannot make a directory for the devices: {0}; set FERROCE_DIR to a writable one of yours"
+    )]
     Directory(#[source] std::io::Error),
     /// A verb was refused.
     #[error(transparent)]
