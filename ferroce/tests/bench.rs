@@ -173,6 +173,7 @@ fn a_signal_ends_it_and_nothing_is_left() {
         let mut command = bench("--rounds 1000 --only WRITE");
         command
             .env(MARK, &mark)
+            .env_remove("FERROCE_DIR")
             .stdout(Stdio::null())
             .stderr(Stdio::null());
         let mut child = command.spawn().unwrap();
