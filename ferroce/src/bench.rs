@@ -67,7 +67,7 @@ impl Command {
     pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
         let plan = Plan::new(&self.only)?;
         let mut bench = Bench::new(self.perftest, self.seconds, &plan)?;
-        let figures = Figures::measure(&plan, &mut bench, self.rounds)?;
+        let figures = Figures::measure(&plan, &mut bench, self.rounds, to)?;
         let judged = verdict::judge(&plan, &figures);
         let document = report::document(&self, &plan, &bench, &figures, &judged);
         match self.json {

@@ -140,7 +140,7 @@ fn other_programs_are_measured_beside_it() {
 }
 
 #[test]
-fn what_cannot_be_measured_is_refused() {
+fn bad_requests_are_refused() {
     let no_such = bad("bench --only WRITES");
     has(
         &no_such,

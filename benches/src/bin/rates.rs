@@ -58,7 +58,7 @@ const MEASURES: [(&str, Measure); 7] = [
         ferroce(bench, "udp", bytes, seconds)
     }),
     ("bare UDP", |_, bytes, seconds| {
-        Ok(bare::stream(&Stream::writes(bytes, seconds))?.gbps)
+        Ok(bare::stream(&Stream::of_messages(bytes, seconds))?.gbps)
     }),
     ("UCX, posix shared memory", |bench, bytes, seconds| {
         let messages = messages(bytes, seconds);

@@ -66,6 +66,12 @@ impl Left {
         Self::between(before, Ticks::now()?)
     }
 
+    /// Why these are too few processors for a measurement, if they are.
+    #[must_use]
+    pub fn shortage(self) -> Option<Reason> {
+        (self.idle < IDLE_MIN).then_some(Reason::Idle(self.idle))
+    }
+
     fn between(before: Ticks, after: Ticks) -> Option<Self> {
         let passed = after.all.checked_sub(before.all).filter(|it| *it > 0)?;
         // The kernel may take time for idle that it has counted otherwise before.
@@ -191,6 +197,7 @@ mod tests {
         };
         let left = Left::between(before, after).unwrap();
         assert_eq!((left.processors, left.idle), (2.0, 1.5));
+        assert_eq!(left.shortage(), Some(Reason::Idle(1.5)));
         assert_eq!(Left::between(before, before), None, "no time has passed");
     }
 

@@ -132,7 +132,7 @@ impl Bench {
     }
 
     fn figure(&self, (row, column): Cell) -> Result<Figure, Box<dyn Error>> {
-        let stream = Stream::writes(row.bytes, self.seconds);
+        let stream = Stream::of_messages(row.bytes, self.seconds);
         let is_latency = row.work == Work::Latency;
         match (column, &self.programs) {
             (Column::BareUdp, _) if is_latency => {

@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_workload_is_compared_with_is_measured_too() {
+    fn references_of_workloads_are_measured_too() {
         let plan = only("16 kib");
         assert!(plan.rows().eq([WRITE_4K, WRITE_16K]));
         let of_4k = plan.cells.iter().filter(|(row, _)| *row == WRITE_4K);

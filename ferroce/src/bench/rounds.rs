@@ -13,7 +13,7 @@ use signal_hook::flag;
 
 use super::measure::{Bench, Figure};
 use super::plan::{Cell, Plan};
-use crate::output::Failure;
+use crate::output::{Failure, Output};
 
 /// How long the machine is watched before each round and after the last.
 const WATCH: Duration = Duration::from_millis(250);
@@ -28,11 +28,22 @@ pub(super) struct Figures {
 
 impl Figures {
     /// Measures everything once in each round.
-    pub(super) fn measure(plan: &Plan, bench: &mut Bench, rounds: u32) -> Result<Self, Failure> {
+    pub(super) fn measure(
+        plan: &Plan,
+        bench: &mut Bench,
+        rounds: u32,
+        to: &mut Output<'_>,
+    ) -> Result<Self, Failure> {
         let signal = Signal::new()?;
+        let first = Left::watch(WATCH);
+        if let Some(reason) = first.and_then(Left::shortage) {
+            to.remark(format_args!(
+                "note: {reason}: this takes longer, and may end without verdicts"
+            ))?;
+        }
         let progress = progress(u64::from(rounds) * plan.cells.len() as u64);
         let mut cells: Vec<_> = plan.cells.iter().map(|cell| (*cell, Vec::new())).collect();
-        let mut idle = vec![Left::watch(WATCH)];
+        let mut idle = vec![first];
         for _ in 0..rounds {
             for (cell, figures) in &mut cells {
                 progress.set_message(format!("{}, {}", cell.0, cell.1.title()));
