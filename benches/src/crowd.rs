@@ -8,8 +8,8 @@ use ferroce_device::{
 use ferroce_runtime::Device;
 use ferroce_wire::Qpn;
 
-use crate::bare::Throughput;
-use crate::pair::{Error, attributes, beside_poller, check, device, endpoint, queue_pair};
+use ferroce_bench::bare::Throughput;
+use ferroce_bench::pair::{Error, attributes, beside_poller, check, device, endpoint, queue_pair};
 
 /// Queue pairs with WRITEs outstanding all the time.
 #[derive(Clone, Copy, Debug)]

@@ -1,88 +1,25 @@
-//! Ferroce's benchmark programs, and the bare program that the device is compared with.
+//! Ferroce's benchmark programs.
 
 #![forbid(unsafe_code)]
 
-pub mod bare;
 pub mod control;
 pub mod crowd;
 pub mod pacing;
-pub mod pair;
 pub mod picture;
-pub mod programs;
 pub mod quality;
 mod rounds;
 
 use std::error::Error;
 use std::io::{self, ErrorKind, Write};
 use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::thread;
-use std::time::Duration;
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 use serde::Serialize;
 
 pub use self::rounds::Rounds;
-
-/// A thread that had to wait for a core for a larger share of its time than this spoils a
-/// measurement of the bare program.
-pub const BARE_CONTENTION_MAX: f64 = 0.02;
-
-/// The same for the device, whose helper threads look in now and then and take their share.
-pub const DEVICE_CONTENTION_MAX: f64 = 0.08;
-
-/// How often a disturbed measurement is repeated, and after how long.
-const REPEATS_MAX: u32 = 20;
-const REPEAT_AFTER: Duration = Duration::from_millis(200);
-
-/// A measurement that other processes may disturb.
-pub trait Contended {
-    /// The largest share of its time for which a thread waited for a core.
-    fn contention(&self) -> f64;
-}
-
-impl Contended for bare::Throughput {
-    fn contention(&self) -> f64 {
-        self.contention
-    }
-}
-
-impl Contended for bare::Latency {
-    fn contention(&self) -> f64 {
-        self.contention
-    }
-}
-
-/// Measures until no other process has used the cores meanwhile, or gives up and takes the last.
-pub fn undisturbed<T: Contended, E>(
-    contention_max: f64,
-    mut run: impl FnMut() -> Result<T, E>,
-) -> Result<T, E> {
-    let mut outcome = run()?;
-    for _ in 0..REPEATS_MAX {
-        if outcome.contention() <= contention_max {
-            break;
-        }
-        thread::sleep(REPEAT_AFTER);
-        let again = run()?;
-        if again.contention() < outcome.contention() {
-            outcome = again;
-        }
-    }
-    Ok(outcome)
-}
-
-/// The value in the middle, or between the two in the middle; of none, not a number.
-pub fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    let middle = |at: usize| values.get(at).copied().unwrap_or(f64::NAN);
-    f64::midpoint(
-        middle(values.len().saturating_sub(1) / 2),
-        middle(values.len() / 2),
-    )
-}
 
 /// A table with the columns of a range to the right.
 pub fn table<H: Into<String>>(
@@ -98,6 +35,17 @@ pub fn table<H: Into<String>>(
         column.set_cell_alignment(CellAlignment::Right);
     }
     format!("{}\n", table.trim_fmt())
+}
+
+/// The program `ferroce`, if it is named, or the one beside this program.
+///
+/// # Errors
+/// This program is nowhere.
+pub fn ferroce_or_beside(ferroce: Option<&Path>) -> io::Result<PathBuf> {
+    match ferroce {
+        Some(path) => Ok(path.to_owned()),
+        None => Ok(std::env::current_exe()?.with_file_name("ferroce")),
+    }
 }
 
 /// Ends a program: prints what it has measured, as JSON or as its table, or what went wrong.

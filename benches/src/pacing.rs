@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use ferroce_dcqcn::Params;
 use ferroce_device::{Counter, Direction, Impairment, Mtu, SendOp, SendWr, SettingError, Sge};
 
-use crate::pair::{Error, Side, check, connect};
+use ferroce_bench::pair::{Error, Side, check, connect};
 
 /// Requests posted at a time.
 const OUTSTANDING: usize = 64;

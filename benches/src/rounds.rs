@@ -1,6 +1,6 @@
 //! Arguments of the benchmarks with two devices in one process.
 
-use crate::bare::{PingPong, Stream};
+use ferroce_bench::bare::{PingPong, Stream};
 
 /// How much is measured.
 #[derive(Clone, Debug, clap::Args)]
@@ -36,9 +36,10 @@ impl Rounds {
         }
     }
 
-    /// A ping-pong as long as asked for.
-    pub fn ping(&self) -> PingPong {
+    /// A ping-pong of messages of some bytes, as long as asked for.
+    pub fn ping(&self, message_bytes: usize) -> PingPong {
         PingPong {
+            message_bytes,
             rounds: self.ping_rounds,
             ..PingPong::default()
         }

@@ -17,8 +17,8 @@ use crate::output::look::{ColorChoice, columns};
 use crate::output::{EXIT_CODES, Failure, Output};
 use crate::spelling::{self, Spelled};
 use crate::{
-    adp, demo, device, drill, explain, identify, install, json, mlxreg, pcap, reg, run, serve, sim,
-    sweep,
+    adp, bench, demo, device, drill, explain, identify, install, json, mlxreg, pcap, reg, run,
+    serve, sim, sweep,
 };
 
 /// A software RoCEv2 NIC you program like a real one.
@@ -170,6 +170,7 @@ enum Work {
     Sysfs(run::Sysfs),
     Serve(serve::Command),
     Demo(demo::Command),
+    Bench(bench::Command),
     Drill(drill::Command),
     /// Adaptive retransmission: check, import, replay, draw and apply profiles
     Adp(adp::Command),
@@ -196,6 +197,7 @@ impl Work {
             Self::Sysfs(command) => command.run(to),
             Self::Serve(command) => command.run(to),
             Self::Demo(command) => command.run(to),
+            Self::Bench(command) => command.run(to),
             Self::Drill(command) => command.run(to),
             Self::Adp(command) => command.run(to),
             Self::Reg(command) => command.run(to),

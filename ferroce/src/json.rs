@@ -11,6 +11,7 @@
 //! | module | documents of |
 //! |---|---|
 //! | `adp` | profiles, and how policies fare |
+//! | `bench` | measurements of this machine |
 //! | `capture` | captures and logs |
 //! | `cc` | congestion control |
 //! | `demo` | the demos |
@@ -25,6 +26,7 @@
 //! | `schema` | the commands that print schemas and the version |
 
 pub(crate) mod adp;
+pub(crate) mod bench;
 pub(crate) mod capture;
 pub(crate) mod cc;
 pub(crate) mod demo;
@@ -97,6 +99,7 @@ documents! {
     adp::Show: "adp.show" 1, "adp show, adp apply, adp reset";
     adp::Trace: "adp.trace" 1, "adp trace";
     adp::Events: "adp.trace.events" 1, "adp trace --events";
+    bench::Bench: "bench" 1, "bench";
     cc::Emitted: "cc.emit" 1, "cc emit";
     cc::Explained: "cc.explain" 1, "cc explain";
     cc::Presets: "cc.preset" 1, "cc preset list, cc preset show";

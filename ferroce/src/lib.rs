@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod adp;
+mod bench;
 mod bins;
 pub mod cli;
 pub mod demo;

@@ -1,6 +1,7 @@
 //! What the program does, as one program of tests: these are linked once, and run beside each other.
 
 mod adp;
+mod bench;
 mod cards;
 mod cc;
 mod color;

@@ -117,6 +117,7 @@ const DOCUMENTS: &[(&str, &str)] = &[
 /// schemas.
 const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("adp fit", "adp.fit", "fit.rs"),
+    ("bench", "bench", "bench.rs"),
     ("demo", "demo demo.congestion", "demo.rs"),
     ("drill mooncake", "drill", "interop/tests/drill.rs"),
     ("drill nccl", "drill", "interop/tests/drill.rs"),

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use clap::{Parser, Subcommand};
+use ferroce_bench::median;
 use ferroce_benches::control::histogram::{self, Waits};
 use ferroce_benches::control::scrape::{self, Fleet};
 use ferroce_benches::control::{Beside, Error, registers};
-use ferroce_benches::median;
 
 /// The histogram beside atomic additions, registers beside a copy and a system call, a scrape of
 /// `ferroce serve` beside a server of the same bytes. Quote the ratios.

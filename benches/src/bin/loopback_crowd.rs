@@ -3,8 +3,9 @@
 use std::process::ExitCode;
 
 use clap::Parser;
+use ferroce_bench::{DEVICE_CONTENTION_MAX, median, undisturbed};
 use ferroce_benches::crowd::{Crowd, stream};
-use ferroce_benches::{DEVICE_CONTENTION_MAX, finish, median, undisturbed};
+use ferroce_benches::finish;
 use ferroce_device::Mtu;
 
 /// Throughput of a device with many busy queue pairs beside that with a few, which all send to one
@@ -67,7 +68,7 @@ fn measure(args: &Args) -> Result<Vec<Row>, Box<dyn std::error::Error>> {
             undisturbed(DEVICE_CONTENTION_MAX, || stream(&crowd)).map(|run| run.gbps)
         };
         let runs = (0..args.rounds).map(|_| Ok((gbps(args.few)?, gbps(args.many)?)));
-        let runs: Vec<(f64, f64)> = runs.collect::<Result<_, ferroce_benches::pair::Error>>()?;
+        let runs: Vec<(f64, f64)> = runs.collect::<Result<_, ferroce_bench::pair::Error>>()?;
         rows.push(Row {
             message_bytes,
             mtu_bytes: mtu.bytes(),

@@ -1,4 +1,4 @@
-//! Prints the limits of UDP sockets on this machine: see [`ferroce_benches::bare`].
+//! Prints the limits of UDP sockets on this machine: see [`ferroce_bench::bare`].
 
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use clap::Parser;
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
-use ferroce_benches::bare::{Error, Latency, PingPong, Stream, Throughput, ping_pong, stream};
-use ferroce_benches::{BARE_CONTENTION_MAX, undisturbed};
+use ferroce_bench::bare::{Error, Latency, PingPong, Stream, Throughput, ping_pong, stream};
+use ferroce_bench::{BARE_CONTENTION_MAX, undisturbed};
 use serde::Serialize;
 
 /// What loopback UDP allows: streams of RDMA WRITE packets with GSO, the invariant CRC and one copy,
@@ -94,9 +94,9 @@ fn measure(args: &Args) -> Result<Report, Error> {
             runs: Vec::new(),
         })
         .collect();
-    let mut pings = [64, 4112].map(|datagram_bytes| PingReport {
+    let mut pings = [64, 4112].map(|message_bytes| PingReport {
         config: PingPong {
-            datagram_bytes,
+            message_bytes,
             rounds: args.ping_rounds,
             ..PingPong::default()
         },
@@ -180,7 +180,7 @@ impl Report {
             let us = |pick: fn(&Latency) -> f64| Spread::of(runs, |run| pick(run) / 1e3);
             let p50 = us(|run| run.p50_ns);
             pings.add_row([
-                config.datagram_bytes.to_string(),
+                config.message_bytes.to_string(),
                 format!("{:.2}", p50.median),
                 format!("({:.2} - {:.2})", p50.min, p50.max),
                 format!("{:.2}", us(|run| run.p90_ns).median),

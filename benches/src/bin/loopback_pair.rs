@@ -3,11 +3,10 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use ferroce_benches::bare::{self, Stream};
-use ferroce_benches::pair::Carrier;
-use ferroce_benches::{
-    BARE_CONTENTION_MAX, DEVICE_CONTENTION_MAX, Rounds, finish, median, pair, undisturbed,
-};
+use ferroce_bench::bare::{self, Stream};
+use ferroce_bench::pair::{Carrier, Operation};
+use ferroce_bench::{BARE_CONTENTION_MAX, DEVICE_CONTENTION_MAX, median, pair, undisturbed};
+use ferroce_benches::{Rounds, finish};
 
 /// The device on loopback beside the bare program of loopback_limit: WRITE streams and the latency
 /// of an 8-byte WRITE. Quote the ratios.
@@ -44,7 +43,7 @@ fn measure(args: &Args) -> Result<Vec<Row>, Box<dyn std::error::Error>> {
         .into_iter()
         .map(|stream| args.rounds.stream(stream))
         .collect();
-    let ping = args.rounds.ping();
+    let (bare_ping, ping) = (args.rounds.ping(64), args.rounds.ping(8));
     let wanted = |place: usize| args.rounds.wants(place);
     let mut pairs = vec![Vec::new(); streams.len() + 1];
     for _ in 0..args.rounds.rounds {
@@ -57,12 +56,13 @@ fn measure(args: &Args) -> Result<Vec<Row>, Box<dyn std::error::Error>> {
                 true => bare::Throughput::default(),
                 false => undisturbed(BARE_CONTENTION_MAX, || bare::stream(stream))?,
             };
-            let ferroce =
-                undisturbed(DEVICE_CONTENTION_MAX, || pair::stream(Carrier::Udp, stream))?;
+            let ferroce = undisturbed(DEVICE_CONTENTION_MAX, || {
+                pair::stream(Carrier::Udp, Operation::Write, stream)
+            })?;
             pairs[place].push((bare.gbps, ferroce.gbps));
         }
         if wanted(streams.len()) {
-            let bare = undisturbed(BARE_CONTENTION_MAX, || bare::ping_pong(&ping))?;
+            let bare = undisturbed(BARE_CONTENTION_MAX, || bare::ping_pong(&bare_ping))?;
             let ferroce = undisturbed(DEVICE_CONTENTION_MAX, || {
                 pair::ping_pong(Carrier::Udp, &ping)
             })?;

@@ -1,12 +1,12 @@
 //! Measures the cost of a post and a poll, compared with a lock and a clock reading.
 
-use std::net::IpAddr;
-use std::path::PathBuf;
-use std::process::ExitCode;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
 
 use clap::Parser;
-use ferroce_benches::programs::{Bench, StateDir};
-use ferroce_benches::{finish, median};
+use ferroce_bench::median;
+use ferroce_bench::programs::{Bench, Error as ProgramError, output_of};
+use ferroce_benches::{ferroce_or_beside, finish};
 
 /// `ibv_post_send` of 8 bytes behind other requests, and `ibv_poll_cq` of an empty queue, as a program in
 /// C calls them (`benches/programs/post.c`, needs a C compiler and libibverbs-dev). Quote the ratios.
@@ -16,9 +16,6 @@ struct Args {
     /// Rounds; the table shows medians
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// The device's address
-    #[arg(long, default_value = "127.99.1.1")]
-    address: IpAddr,
     /// The program ferroce [default: beside this one, where `cargo build --release` leaves it]
     #[arg(long)]
     ferroce: Option<PathBuf>,
@@ -51,9 +48,10 @@ fn main() -> ExitCode {
 }
 
 fn measure(args: &Args) -> Result<Vec<Row>, Box<dyn std::error::Error>> {
-    let state = StateDir::make()?;
-    let bench = Bench::new(args.ferroce.as_deref(), &state, [args.address; 2], 1)?;
-    let rounds = (0..args.rounds).map(|_| bench.post());
+    let bench = Bench::new(ferroce_or_beside(args.ferroce.as_deref())?)?;
+    let directory = tempfile::tempdir()?;
+    let program = compile(directory.path())?;
+    let rounds = (0..args.rounds).map(|_| post(&bench, &program));
     let rounds: Vec<_> = rounds.collect::<Result<_, _>>()?;
     let named = |round: &[(String, f64)], wanted: &str| {
         let found = round.iter().find(|(what, _)| what == wanted);
@@ -73,6 +71,32 @@ fn measure(args: &Args) -> Result<Vec<Row>, Box<dyn std::error::Error>> {
             .map_or("", |goal| goal.1),
     };
     Ok(rounds[0].iter().map(|(what, _)| row(what)).collect())
+}
+
+fn compile(directory: &Path) -> Result<PathBuf, ProgramError> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/post.c");
+    let program = directory.join("post");
+    let mut compiler = Command::new("cc");
+    compiler
+        .args(["-O2", "-Wall", "-o"])
+        .args([&program, &source]);
+    output_of("cc", compiler.arg("-libverbs"))?;
+    Ok(program)
+}
+
+/// What the program measures, in the order in which it does: what was done, and how many nanoseconds it
+/// took.
+fn post(bench: &Bench, program: &Path) -> Result<Vec<(String, f64)>, ProgramError> {
+    let text = bench.on_device("udp", program)?;
+    let figure = |line: &str| {
+        let (what, figure) = line.split_once('\t')?;
+        Some((what.to_owned(), figure.parse().ok()?))
+    };
+    let figures = text.lines().map(figure).collect::<Option<_>>();
+    figures.ok_or_else(|| ProgramError::Unreadable {
+        program: "post".to_owned(),
+        says: text,
+    })
 }
 
 fn table(rows: &[Row]) -> String {

@@ -3,17 +3,17 @@
 
 use std::error::Error;
 use std::fs;
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
-use ferroce_benches::bare::{self, Stream};
+use ferroce_bench::bare::{self, Stream};
+use ferroce_bench::median;
+use ferroce_bench::programs::{Bench, messages};
 use ferroce_benches::picture::{self, Curve};
-use ferroce_benches::programs::{Bench, StateDir};
-use ferroce_benches::{finish, median};
+use ferroce_benches::{ferroce_or_beside, finish};
 
 /// ib_write_bw over `ferroce run`, with packets in shared memory and over UDP, beside the bare program
 /// of loopback_limit, UCX over shared memory (with memory that it shares itself, and with malloc's) and
@@ -22,15 +22,12 @@ use ferroce_benches::{finish, median};
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Args {
-    /// Length of each measurement, in seconds
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=600))]
-    seconds: u32,
+    /// Length of each measurement, in seconds: programs that count messages get as many as take about as long
+    #[arg(long, default_value_t = 1.0)]
+    seconds: f64,
     /// Rounds; each takes everything once, and the table shows medians
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// The device's address
-    #[arg(long, default_value = "127.99.1.2")]
-    address: IpAddr,
     /// The program ferroce [default: beside this one, where `cargo build --release` leaves it]
     #[arg(long)]
     ferroce: Option<PathBuf>,
@@ -49,30 +46,35 @@ struct Args {
 }
 
 const SIZES: [usize; 6] = [8, 512, 4 << 10, 16 << 10, 64 << 10, 1 << 20];
-/// Messages of UCX, which counts them instead of the time: these bytes, and no more messages.
-const UCX_BYTES: u64 = 2 << 30;
-const UCX_MESSAGES: u64 = 200_000;
-const LATENCY_ROUNDS: u32 = 50_000;
+const LATENCY_ROUNDS: u64 = 50_000;
 
-/// Gb/s with messages of a size.
-type Measure = fn(&Bench, usize) -> Result<f64, Box<dyn Error>>;
+/// Gb/s with messages of a size, measured for some seconds.
+type Measure = fn(&Bench, usize, f64) -> Result<f64, Box<dyn Error>>;
 const MEASURES: [(&str, Measure); 7] = [
-    ("Ferroce, shared memory", |bench, bytes| {
-        ferroce(bench, "shm", bytes)
+    ("Ferroce, shared memory", |bench, bytes, seconds| {
+        ferroce(bench, "shm", bytes, seconds)
     }),
-    ("Ferroce, UDP", |bench, bytes| ferroce(bench, "udp", bytes)),
-    ("bare UDP", bare_udp),
-    ("UCX, posix shared memory", |bench, bytes| {
-        Ok(bench.ucx_shm("ucp_put_bw", bytes, messages(bytes))?.gbps)
+    ("Ferroce, UDP", |bench, bytes, seconds| {
+        ferroce(bench, "udp", bytes, seconds)
     }),
-    ("UCX, posix, malloc", |bench, bytes| {
-        let messages = messages(bytes) / 4;
-        Ok(bench.ucx_shm_heap("ucp_put_bw", bytes, messages)?.gbps)
+    ("bare UDP", |_, bytes, seconds| {
+        Ok(bare::stream(&Stream::of_messages(bytes, seconds))?.gbps)
     }),
-    ("UCX, TCP", |bench, bytes| {
-        Ok(bench.ucx_tcp("ucp_put_bw", bytes, messages(bytes))?.gbps)
+    ("UCX, posix shared memory", |bench, bytes, seconds| {
+        let messages = messages(bytes, seconds);
+        Ok(bench.ucx_shm("ucp_put_bw", bytes, messages)?.rate.gbps)
     }),
-    ("iperf3", |bench, bytes| Ok(bench.iperf3(bytes)?)),
+    ("UCX, posix, malloc", |bench, bytes, seconds| {
+        let messages = messages(bytes, seconds / 4.0);
+        Ok(bench.ucx_shm_heap("ucp_put_bw", bytes, messages)?.rate.gbps)
+    }),
+    ("UCX, TCP", |bench, bytes, seconds| {
+        let messages = messages(bytes, seconds);
+        Ok(bench.ucx_tcp("ucp_put_bw", bytes, messages)?.rate.gbps)
+    }),
+    ("iperf3", |bench, bytes, seconds| {
+        Ok(bench.iperf3(bytes, messages(bytes, seconds))?)
+    }),
 ];
 
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
@@ -100,24 +102,17 @@ fn report(args: &Args) -> Result<Report, Box<dyn Error>> {
 }
 
 fn measure(args: &Args) -> Result<Report, Box<dyn Error>> {
-    let state = StateDir::make()?;
-    let bench = Bench::new(
-        args.ferroce.as_deref(),
-        &state,
-        [args.address; 2],
-        args.seconds,
-    )?;
+    let bench = Bench::new(ferroce_or_beside(args.ferroce.as_deref())?)?;
     let mut runs = vec![vec![Vec::new(); args.sizes.len()]; MEASURES.len()];
     let mut latencies = [const { Vec::new() }; 2];
     for _ in 0..args.rounds {
         for (place, bytes) in args.sizes.iter().enumerate() {
             for ((_, how), runs) in MEASURES.iter().zip(&mut runs) {
-                runs[place].push(how(&bench, *bytes)?);
+                runs[place].push(how(&bench, *bytes, args.seconds)?);
             }
         }
         for (link, latencies) in ["shm", "udp"].into_iter().zip(&mut latencies) {
-            let bench = over(&bench, link);
-            latencies.push(bench.perftest_latency("ib_write_lat", 8, LATENCY_ROUNDS)?);
+            latencies.push(bench.perftest_latency(link, "ib_write_lat", 8, LATENCY_ROUNDS)?);
         }
     }
     let middle = |runs: &Vec<f64>| median(runs.iter().copied());
@@ -136,33 +131,9 @@ fn measure(args: &Args) -> Result<Report, Box<dyn Error>> {
     })
 }
 
-fn over(bench: &Bench, link: &'static str) -> Bench {
-    Bench {
-        link,
-        ..bench.clone()
-    }
-}
-
-fn ferroce(bench: &Bench, link: &'static str, bytes: usize) -> Result<f64, Box<dyn Error>> {
-    Ok(over(bench, link).perftest("ib_write_bw", bytes, &[])?.gbps)
-}
-
-fn bare_udp(bench: &Bench, bytes: usize) -> Result<f64, Box<dyn Error>> {
-    let default = Stream::default();
-    let config = Stream {
-        message_bytes: bytes,
-        seconds: bench.seconds.into(),
-        // Room for all of them if they are short.
-        window_bytes: default
-            .window_bytes
-            .max(default.outstanding * bytes.min(4096)),
-        ..default
-    };
-    Ok(bare::stream(&config)?.gbps)
-}
-
-fn messages(bytes: usize) -> u64 {
-    (UCX_BYTES / bytes as u64).min(UCX_MESSAGES)
+fn ferroce(bench: &Bench, link: &str, bytes: usize, seconds: f64) -> Result<f64, Box<dyn Error>> {
+    let messages = messages(bytes, seconds);
+    Ok(bench.perftest(link, "ib_write_bw", bytes, messages)?.gbps)
 }
 
 impl Report {

@@ -3,11 +3,10 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use ferroce_benches::bare::{self, Stream};
-use ferroce_benches::pair::{self, Carrier};
-use ferroce_benches::{
-    BARE_CONTENTION_MAX, DEVICE_CONTENTION_MAX, Rounds, finish, median, undisturbed,
-};
+use ferroce_bench::bare::{self, Stream};
+use ferroce_bench::pair::{self, Carrier, Operation};
+use ferroce_bench::{BARE_CONTENTION_MAX, DEVICE_CONTENTION_MAX, median, undisturbed};
+use ferroce_benches::{Rounds, finish};
 
 /// Devices of one host over shared memory beside the same over UDP: WRITE streams, and the latency of an
 /// 8-byte WRITE beside that of a bare ring. Quote the ratios.
@@ -118,7 +117,7 @@ fn measure(args: &Args) -> Result<Vec<Row>, Box<dyn std::error::Error>> {
 fn one(args: &Args, work: &Work, carrier: Carrier) -> Result<f64, Box<dyn std::error::Error>> {
     if work.bytes == 0 {
         let latency = undisturbed(args.contention_max(DEVICE_CONTENTION_MAX), || {
-            pair::ping_pong(carrier, &args.rounds.ping())
+            pair::ping_pong(carrier, &args.rounds.ping(8))
         })?;
         return Ok(latency.p50_ns / 1e3);
     }
@@ -127,7 +126,7 @@ fn one(args: &Args, work: &Work, carrier: Carrier) -> Result<f64, Box<dyn std::e
         ..Stream::default()
     });
     let throughput = undisturbed(args.contention_max(DEVICE_CONTENTION_MAX), || {
-        pair::stream(carrier, &stream)
+        pair::stream(carrier, Operation::Write, &stream)
     })?;
     Ok(match work.unit {
         "M/s" => throughput.messages_per_second / 1e6,
@@ -137,7 +136,7 @@ fn one(args: &Args, work: &Work, carrier: Carrier) -> Result<f64, Box<dyn std::e
 
 fn bare_ring(args: &Args) -> std::io::Result<f64> {
     let latency = undisturbed(args.contention_max(BARE_CONTENTION_MAX), || {
-        bare::ring_ping_pong(&args.rounds.ping())
+        bare::ring_ping_pong(&args.rounds.ping(64))
     })?;
     Ok(latency.p50_ns / 1e3)
 }

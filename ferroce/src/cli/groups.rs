@@ -11,7 +11,15 @@ pub(super) type Group = (&'static str, &'static [&'static str]);
 pub(super) const GROUPS: [Group; 6] = [
     (
         "Run programs",
-        &["demo", "run", "drill", "env", "install", "uninstall"],
+        &[
+            "demo",
+            "run",
+            "drill",
+            "bench",
+            "env",
+            "install",
+            "uninstall",
+        ],
     ),
     (
         "Devices",

@@ -31,6 +31,7 @@ const LEVELS: &[(&str, u8)] = &[
     ("ferroce-sockets", 5),
     ("ferroce-rings", 6),
     ("ferroce-runtime", 7),
+    ("ferroce-bench", 8),
     ("ferroce-sweep", 5),
     ("ferroce-trial", 5),
     ("ferroce-testing", 5),

@@ -97,7 +97,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "bins json naming page put spelling",
             "pcap policy registers sim",
             "adp device identify mlxreg reg sweep",
-            "demo explain run",
+            "bench demo explain run",
             "drill install serve",
             "cli",
         ],

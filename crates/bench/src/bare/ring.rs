@@ -2,11 +2,11 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Instant;
 
 use ferroce_rings::{Class, Consumer, Kind, Memory, PACKET_BYTES_MAX, Producer};
-use hdrhistogram::Histogram;
 
 use super::{Contention, Latency, PingPong};
 
@@ -16,30 +16,30 @@ use super::{Contention, Latency, PingPong};
 /// Returns an error when there is no memory.
 pub fn ring_ping_pong(config: &PingPong) -> io::Result<Latency> {
     let ((mut there, mut at_far), (mut back, mut at_near)) = (ring()?, ring()?);
-    let rounds = config.warm_up_rounds + config.rounds;
-    let mut histogram = Histogram::<u64>::new_with_max(60_000_000_000, 3).expect("bounds in order");
+    let stop = AtomicBool::new(false);
     thread::scope(|scope| {
+        let stop = &stop;
         let echo = scope.spawn(move || {
             let contention = Contention::begin();
-            for _ in 0..rounds {
-                take(&mut at_far);
+            while take(&mut at_far, stop) {
                 put(&mut back);
             }
             contention.end()
         });
         let contention = Contention::begin();
-        for round in 0..rounds {
+        let mut course = config.course();
+        for round in 0.. {
             let started = Instant::now();
-            put(&mut there);
-            take(&mut at_near);
-            if round >= config.warm_up_rounds {
-                let nanos = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
-                histogram.saturating_record(nanos);
+            if course.is_over(round, started) {
+                break;
             }
+            put(&mut there);
+            take(&mut at_near, stop);
+            course.note(round, started);
         }
+        stop.store(true, Ordering::Relaxed);
         let waited = echo.join().expect("the echo does not panic");
-        let contention = contention.end().max(waited);
-        Ok(Latency::of_round_trips(&histogram, contention))
+        Ok(course.latency(contention.end().max(waited)))
     })
 }
 
@@ -59,12 +59,17 @@ fn put(producer: &mut Producer) {
     producer.publish();
 }
 
-fn take(consumer: &mut Consumer) {
+/// Waits for a packet and takes it; `false` if it was stopped before one came.
+fn take(consumer: &mut Consumer, stop: &AtomicBool) -> bool {
     let mut buffer = [0; PACKET_BYTES_MAX];
     while !consumer.look().is_ok_and(|there| there) {
+        if stop.load(Ordering::Relaxed) {
+            return false;
+        }
         std::hint::spin_loop();
     }
     let entry = consumer.next(&mut buffer);
     entry.expect("the other end keeps the rules");
     consumer.release();
+    true
 }

@@ -54,6 +54,25 @@ impl Default for Stream {
 }
 
 impl Stream {
+    /// Messages of a length, 128 outstanding, of which the window takes all if they are short. Of long ones
+    /// as many as 16 MiB hold: more would only take time to arrive after the measurement.
+    #[must_use]
+    pub fn of_messages(message_bytes: usize, seconds: f64) -> Self {
+        const BYTES_MAX: usize = 16 << 20;
+        let default = Self::default();
+        let window_bytes = match message_bytes < default.mtu_bytes {
+            true => default.outstanding * default.mtu_bytes,
+            false => default.window_bytes,
+        };
+        Self {
+            message_bytes,
+            outstanding: (BYTES_MAX / message_bytes.max(1)).clamp(1, default.outstanding),
+            seconds,
+            window_bytes,
+            ..default
+        }
+    }
+
     /// The workloads the device is compared on: long and short WRITEs at two path MTUs.
     pub fn standard() -> Vec<Self> {
         [4096, 1024]

@@ -12,22 +12,82 @@ use serde::Serialize;
 use super::{Contention, Error, idle, two_cores};
 
 /// What [`ping_pong`] measures.
-#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PingPong {
-    /// UDP payload of a datagram.
-    pub datagram_bytes: usize,
+    /// Length of a message: UDP payload of a datagram, or bytes of a WRITE.
+    pub message_bytes: usize,
     /// Round trips measured.
     pub rounds: u32,
-    /// Round trips before that.
+    /// Round trips before that, at most.
     pub warm_up_rounds: u32,
+    /// When to end with fewer round trips, in seconds, of which those before are a tenth at most. One is
+    /// measured in any case.
+    pub seconds_max: Option<f64>,
+}
+
+/// A ping-pong under way: which round trips are measured, and when it is over.
+pub(crate) struct Course {
+    warm_up_rounds: u64,
+    rounds: u64,
+    /// When the warm-up ends, and when everything does.
+    until: Option<(Instant, Instant)>,
+    histogram: Histogram<u64>,
+}
+
+impl PingPong {
+    /// From now on.
+    pub(crate) fn course(&self) -> Course {
+        let warm_up_rounds = u64::from(self.warm_up_rounds);
+        let now = Instant::now();
+        let until = self.seconds_max.map(Duration::from_secs_f64);
+        Course {
+            warm_up_rounds,
+            rounds: warm_up_rounds + u64::from(self.rounds),
+            until: until.map(|length| (now + length / 10, now + length)),
+            histogram: Histogram::new_with_max(60_000_000_000, 3).expect("bounds in order"),
+        }
+    }
+}
+
+impl Course {
+    /// Whether a round trip, counted from 0, is not made any more.
+    pub(crate) fn is_over(&self, round: u64, now: Instant) -> bool {
+        let is_late = self.until.is_some_and(|(_, end)| now > end);
+        round >= self.rounds || (is_late && !self.histogram.is_empty())
+    }
+
+    /// Notes a round trip that began at `started` and has just ended, unless it is of the warm-up.
+    pub(crate) fn note(&mut self, round: u64, started: Instant) {
+        let is_warm = self.until.is_some_and(|(warm, _)| started > warm);
+        if is_warm || round >= self.warm_up_rounds {
+            let nanos = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            self.histogram.saturating_record(nanos);
+        }
+    }
+
+    /// What was measured while threads waited for a core for this share of the time.
+    pub(crate) fn latency(&self, contention: f64) -> Latency {
+        let half = |quantile| self.histogram.value_at_quantile(quantile) as f64 / 2.0;
+        Latency {
+            rounds: self.histogram.len(),
+            min_ns: self.histogram.min() as f64 / 2.0,
+            p50_ns: half(0.5),
+            p90_ns: half(0.9),
+            p99_ns: half(0.99),
+            p999_ns: half(0.999),
+            max_ns: self.histogram.max() as f64 / 2.0,
+            contention,
+        }
+    }
 }
 
 impl Default for PingPong {
     fn default() -> Self {
         Self {
-            datagram_bytes: 64,
+            message_bytes: 64,
             rounds: 100_000,
             warm_up_rounds: 10_000,
+            seconds_max: None,
         }
     }
 }
@@ -53,23 +113,6 @@ pub struct Latency {
     pub contention: f64,
 }
 
-impl Latency {
-    /// Halves the round trips in `histogram`.
-    pub fn of_round_trips(histogram: &Histogram<u64>, contention: f64) -> Self {
-        let half = |quantile| histogram.value_at_quantile(quantile) as f64 / 2.0;
-        Self {
-            rounds: histogram.len(),
-            min_ns: histogram.min() as f64 / 2.0,
-            p50_ns: half(0.5),
-            p90_ns: half(0.9),
-            p99_ns: half(0.99),
-            p999_ns: half(0.999),
-            max_ns: histogram.max() as f64 / 2.0,
-            contention,
-        }
-    }
-}
-
 /// Bounces one datagram between two threads that look at their non-blocking sockets without pause.
 ///
 /// The sockets are what the standard library makes of them: no options, no control messages.
@@ -84,9 +127,7 @@ pub fn ping_pong(config: &PingPong) -> Result<Latency, Error> {
     let target = pong.local_addr()?;
     let stop = AtomicBool::new(false);
     let alone = two_cores();
-    let mut histogram =
-        Histogram::<u64>::new_with_bounds(1, 1_000_000_000, 3).expect("the bounds are in order");
-
+    let mut course = config.course();
     let contention = thread::scope(|scope| {
         let echo = scope.spawn(|| -> io::Result<f64> {
             let contention = Contention::begin();
@@ -105,9 +146,12 @@ pub fn ping_pong(config: &PingPong) -> Result<Latency, Error> {
         let contention = Contention::begin();
         let measured = || -> io::Result<()> {
             let mut buffer = vec![0; 1 << 16];
-            let payload = vec![0x5a; config.datagram_bytes];
-            for round in 0..config.warm_up_rounds + config.rounds {
+            let payload = vec![0x5a; config.message_bytes];
+            for round in 0.. {
                 let start = Instant::now();
+                if course.is_over(round, start) {
+                    break;
+                }
                 ping.send_to(&payload, target)?;
                 let mut looks = 0u32;
                 loop {
@@ -121,9 +165,7 @@ pub fn ping_pong(config: &PingPong) -> Result<Latency, Error> {
                         return Err(ErrorKind::TimedOut.into());
                     }
                 }
-                if round >= config.warm_up_rounds {
-                    histogram.saturating_record(start.elapsed().as_nanos() as u64);
-                }
+                course.note(round, start);
             }
             Ok(())
         }();
@@ -133,5 +175,5 @@ pub fn ping_pong(config: &PingPong) -> Result<Latency, Error> {
             .and(echoed)
             .map(|echo_waited| contention.end().max(echo_waited))
     })?;
-    Ok(Latency::of_round_trips(&histogram, contention))
+    Ok(course.latency(contention))
 }

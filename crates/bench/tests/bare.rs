@@ -1,6 +1,6 @@
 //! The bare programs move real data; how fast is for the benchmark to say.
 
-use ferroce_benches::bare::{Error, PingPong, Stream, ping_pong, stream};
+use ferroce_bench::bare::{Error, PingPong, Stream, ping_pong, stream};
 
 #[test]
 fn every_standard_workload_streams_and_is_verified() {
