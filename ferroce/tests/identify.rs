@@ -129,7 +129,7 @@ fn offloaded_frames_and_probes_are_explained() {
     let text = good(format!("pcap check {whole}"));
     has(
         &text,
-        ["ICRC: 20 right, 0 wrong", "1 steering probes (opcode 0xfe)"],
+        ["ICRC: 20 right, 0 wrong", "1 datagrams of Ferroce's links"],
     );
     assert!(!text.contains("malformed"), "{text}");
     let split = "2 frames of segmentation offload, split into 20 packets";

@@ -284,7 +284,9 @@ fn relay(
         };
         let first = *first.get_or_insert_with(Instant::now);
         let packet = &mut bytes[..len];
-        let headers = *Packet::new_checked(packet).unwrap().headers();
+        let Ok(headers) = Packet::new_checked(packet).map(|packet| *packet.headers()) else {
+            continue; // a question whether the peer takes trailers
+        };
         let (is_lost, all_ms) = {
             let mut seen = seen.lock().unwrap();
             (seen.loses(from, &headers), seen.script.all_ms)

@@ -95,11 +95,11 @@ pub const SUCCESSION: Span = Span::from_micros(100);
 /// An unacknowledged request waits for others only if some were sent within this time.
 pub const CLOSE: Span = Span::from_micros(10);
 
-/// After so many batches that waited, without a pause of the program, later ones need no watch: a few milliseconds
+/// After this number of batches that waited, without a pause of the program, later ones need no watch: a few milliseconds
 /// of a stream. Each [long pause](LONG_PAUSE) after that doubles the number, up to [`TRUST_MAX`].
 pub const TRUST_MIN: u32 = 256;
 /// Requests that wait when a trusted program pauses leave when the helper [looks again](LOOK_AGAIN), which takes a
-/// fiftieth of as many batches.
+/// fiftieth of the time of as many batches.
 pub const TRUST_MAX: u32 = 1 << 12;
 
 /// How long requests wait until the watch sends them. An active program fills a batch, or finds nothing in

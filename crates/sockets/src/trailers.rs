@@ -1,6 +1,6 @@
 //! Which peers take trailers.
 //!
-//! The [trailer](ferroce_wire::fill_trailer) of a packet is for a peer that takes it away. Strangers never get
+//! The [trailer](ferroce_wire::fill_trailer) of a packet is for a peer that takes it away. Other software never gets
 //! one, nor a question whether they take them: those go only to peers whose packets come from the devices' own
 //! port, which others' do not. A peer that answers gets trailers for a second, and is asked again before that is
 //! over. If its link lets questions through, but not packets, these are sent again without trailers, and soon
@@ -13,7 +13,7 @@ use std::net::IpAddr;
 use ferroce_device::{Span, Time};
 use ferroce_wire::{Hello, Qpn};
 
-/// Peers remembered; further ones get packets as strangers do.
+/// Peers remembered; further ones get packets without trailers.
 const PEERS_MAX: usize = 1024;
 /// When a peer is forgotten that gets nothing.
 const FORGET: Span = Span::from_secs(20);
@@ -24,9 +24,9 @@ const RENEW: Span = Span::from_millis(250);
 /// How soon a peer is asked again that has not answered; after that, twice as late each time.
 const PAUSE_MIN: Span = Span::from_millis(1);
 const PAUSE_MAX: Span = Span::from_secs(10);
-/// Answers within a millisecond at most, whoever asks.
+/// The most answers within a millisecond, to all peers together.
 const ANSWERS_MAX: usize = 64;
-/// So many packets that go again are no accident if they are half of those with trailers.
+/// This number of packets that go again is not an accident if they are half of those with trailers.
 const REPEATED_MAX: u32 = 16;
 
 /// A process of a peer: its address and slot.
@@ -104,7 +104,7 @@ impl Trailers {
         false
     }
 
-    /// So many packets have left for a peer with trailers, and so many again.
+    /// Packets that have left for a peer with trailers, and packets that were sent again.
     pub(crate) fn note(&mut self, process: Process, sent: u32, repeated: u32) {
         let Some(peer) = self.peers.get_mut(&process) else {
             return;

@@ -73,7 +73,7 @@ pub struct Hello {
 
 /// First byte of a [`Hello`].
 pub const HELLO: u8 = 0xfd;
-/// Peers with another version do not answer, and get packets as strangers do.
+/// Peers with another version do not answer, and get packets without trailers.
 const VERSION: u8 = 1;
 
 impl Hello {

@@ -27,7 +27,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     (
         "ferroce-wire",
         &[
-            "aeth opcode pcapng",
+            "aeth opcode pcapng trailer",
             "extension icrc",
             "flows headers",
             "cm packet",
@@ -77,7 +77,10 @@ const LAYERS: &[(&str, &[&str])] = &[
             "inquiry",
         ],
     ),
-    ("ferroce-sockets", &["exits fault groups overflow", "stage"]),
+    (
+        "ferroce-sockets",
+        &["exits fault groups overflow trailers", "stage"],
+    ),
     ("ferroce-rings", &["near"]),
     (
         "ferroce-runtime",
