@@ -8,8 +8,8 @@ use crate::doorbell::{Doorbell, Ring, Waiting};
 use crate::helper::{Next, Round};
 use crate::link::{Aside, Clock, Link, Taken};
 use crate::patience::{
-    BATCH_BYTES, IDLE_AFTER, RECEIVE_CALLS_MAX, REST, REST_PAUSE, ROUND_PACKETS, STREAM_PACKETS,
-    TRANSMIT_BYTES_MAX, UNREAD,
+    BATCH_BYTES, IDLE_AFTER, LEND, RECEIVE_CALLS_MAX, REST, REST_PAUSE, ROUND_PACKETS,
+    STREAM_PACKETS, TRANSMIT_BYTES_MAX, UNREAD,
 };
 
 /// The result of [`Driver::transmit`].
@@ -169,6 +169,14 @@ impl<L: Link, C: Clock> Driver<L, C> {
     #[inline]
     pub fn is_idle(&self, now: Time) -> bool {
         now.since(self.stirred) >= IDLE_AFTER && !self.is_deferred && !self.is_blocked()
+    }
+
+    /// Whether nothing was received or sent for [`LEND`], so that a polling thread waits for its peer.
+    ///
+    /// [`LEND`]: crate::patience::LEND
+    #[inline]
+    pub fn is_waiting(&self, now: Time) -> bool {
+        now.since(self.stirred) >= LEND
     }
 
     /// To be called at the end of a verb that posts: decides whether the posted requests are sent

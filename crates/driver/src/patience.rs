@@ -32,6 +32,13 @@ pub const TRANSMIT_BYTES_MAX: usize = 4 << 20;
 /// complete without an answer from the peer, so packets, among them CNPs, could otherwise wait forever.
 pub const UNREAD: Span = Span::from_micros(100);
 
+/// If nothing was received or sent for this long, a polling thread gives its core away, where more processes share
+/// the device than there are cores: its peer may need it to answer.
+pub const LEND: Span = Span::from_micros(20);
+
+/// How often the helper counts those processes.
+pub const COUNT: Span = Span::from_millis(50);
+
 /// If nothing was received or sent for this long, an empty poll does not make a system call each time.
 pub const IDLE_AFTER: Span = Span::from_micros(100);
 

@@ -4,7 +4,7 @@ mod common;
 
 use common::{A, B, World};
 use ferroce_device::{Counter, Span, Time};
-use ferroce_driver::patience::{ROUND_PACKETS, STREAM_PACKETS, UNREAD};
+use ferroce_driver::patience::{LEND, ROUND_PACKETS, STREAM_PACKETS, UNREAD};
 use ferroce_driver::{Both, Next, Round, Sent};
 
 /// A request and its reply cost each side one call: the acknowledgement of the request leaves with the
@@ -340,4 +340,19 @@ fn two_devices_of_one_thread_never_miss_what_both_have() {
     assert_eq!(world.completed(A), 1);
     assert_eq!(world.count(A, Counter::RetransmittedPackets), 0);
     assert_eq!(world.drive_both(), Both::Idle(None));
+}
+
+#[test]
+fn a_program_waits_for_its_peer_soon_after_the_last_packet() {
+    let mut world = World::new();
+    world.write(A, 8);
+    world[A].driver.send();
+    let sent = world.now();
+    assert!(!world[A].driver.is_waiting(sent));
+    assert!(world[A].driver.is_waiting(sent.after(LEND)));
+    world.pass(LEND);
+    world.poll(B);
+    world.poll(B);
+    world.poll(A);
+    assert!(!world[A].driver.is_waiting(world.now()));
 }

@@ -14,6 +14,7 @@ mod watch;
 
 use std::mem;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -166,6 +167,7 @@ impl Device {
             engine: EngineLock::new(engine, empty),
             events: EventQueue::default(),
             helper: HelperThread::new(waiter.waker()),
+            is_crowded: AtomicBool::new(false),
         });
         let device = Self {
             shared,
@@ -528,6 +530,10 @@ impl Device {
         if taken == 0 && engine.is_idle(now) {
             self.shared.engine.idle.begin(cq);
         }
+        if taken == 0 && self.shared.is_crowded() && engine.is_waiting(now) {
+            drop(engine);
+            thread::yield_now();
+        }
         Ok(taken)
     }
 
@@ -536,6 +542,12 @@ impl Device {
     #[inline]
     pub fn is_idle(&self, cq: CqId) -> bool {
         self.shared.engine.idle.empty() == Some(cq)
+    }
+
+    /// Whether more processes share the device than there are cores, as the helper has found lately: polls that
+    /// find nothing for a while then give their core away.
+    pub fn is_crowded(&self) -> bool {
+        self.shared.is_crowded()
     }
 
     /// Answers what has arrived, ends connections, gives the device's port up, and passes on what

@@ -44,6 +44,11 @@ impl Port {
         }
     }
 
+    /// What the processes share.
+    pub(crate) fn shared(&self) -> &SharedFile {
+        &self.shared
+    }
+
     /// Whether this process does not share the port yet.
     #[inline]
     pub(crate) fn is_out(&self) -> bool {

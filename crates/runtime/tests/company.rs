@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use common::flaps::{flaps, watch_flaps};
 
-use common::{Link, Node, Other, Place, address, attr, connect_back, hear, role, tell};
+use common::{Link, Node, Other, Place, address, attr, connect_back, hear, role, tell, wait_until};
 use ferroce_registry::Registry;
 
 const FLAPS: u32 = 40;
@@ -52,6 +52,11 @@ fn each_flap_is_told_while_processes_leave_die_or_stop() {
             (other, link)
         })
         .collect();
+    let cores = thread::available_parallelism().unwrap().get();
+    wait_until("the processes are counted", || {
+        node.device.progress();
+        node.device.is_crowded() == (OTHERS + 1 > cores)
+    });
     let observer = registry.observe("a").unwrap();
     observer.set_schedule(flaps(FLAPS)).unwrap();
 

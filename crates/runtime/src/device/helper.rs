@@ -4,7 +4,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::thread;
 use std::time::Duration;
 
-use ferroce_driver::patience::{LEAVE, LOOK_AGAIN, POLLING};
+use ferroce_device::Time;
+use ferroce_driver::patience::{COUNT, LEAVE, LOOK_AGAIN, POLLING};
 use ferroce_driver::{Helper, Look, Next, Waited};
 use ferroce_os::{Clock, Program, Waiter, shorten_slice, tighten_timer_slack};
 
@@ -51,12 +52,17 @@ impl Shared {
         // Without it one that has given its core away may get it back 4 ms later.
         let _ = shorten_slice();
         let mut helper = Helper::new(Clock.now());
+        let mut count_at = Time::ZERO;
         while !self.helper.is_stopped() && program.is_none_or(Stoppable::is_there) {
             if self.engine.handshake.is_watch_wanted() {
                 self.keep_watch(program);
             }
-            let handshake = &self.engine.handshake;
-            match helper.look(Clock.now(), handshake.last_poll(), handshake.pauses()) {
+            let (now, handshake) = (Clock.now(), &self.engine.handshake);
+            if now >= count_at {
+                count_at = now.after(COUNT);
+                self.look_for_crowd();
+            }
+            match helper.look(now, handshake.last_poll(), handshake.pauses()) {
                 Look::StandBack(pause) => thread::park_timeout(pause.into()),
                 Look::AwaitAbsence(limit) => {
                     helper.has_waited(self.await_absence(&mut waiter, limit.into()));

@@ -2,11 +2,12 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 use std::thread::{self, Thread};
 
 use ferroce_device::{DeviceState, Hca, HcaConfig, Limits, Span, Time};
 use ferroce_os::{Clock, Epoll, Waker, thread_cpu_ns};
+use ferroce_registry::Presence;
 use ferroce_sockets::Socket;
 
 use super::events::EventQueue;
@@ -17,6 +18,9 @@ use crate::links::{Engine, HostClock, Links};
 use crate::open_error::OpenError;
 use crate::port::{Leaving, Left, Port};
 
+/// Cores that this process may use.
+static CORES: LazyLock<usize> =
+    LazyLock::new(|| thread::available_parallelism().map_or(usize::MAX, usize::from));
 /// How long the end of a process waits for the link to take what is left.
 const LAST_ROUNDS: Span = Span::from_millis(100);
 /// How long it waits after that for other processes to take what has come here for them.
@@ -35,6 +39,8 @@ pub(super) struct Shared {
     pub(super) engine: EngineLock,
     pub(super) events: EventQueue,
     pub(super) helper: HelperThread,
+    /// More processes share the device than there are cores.
+    pub(super) is_crowded: AtomicBool,
 }
 
 impl fmt::Debug for Shared {
@@ -207,6 +213,20 @@ impl Shared {
         let now = Clock.now();
         self.engine.handshake.note_poll(now, ran);
         now
+    }
+
+    /// Whether more processes share the device than there are cores.
+    #[inline]
+    pub(super) fn is_crowded(&self) -> bool {
+        self.is_crowded.load(Ordering::Relaxed)
+    }
+
+    /// Counts the processes that share the device.
+    pub(super) fn look_for_crowd(&self) {
+        let port = self.first.port.as_ref().filter(|port| !port.is_out());
+        let others = port.and_then(|port| port.shared().other_slots(&[Presence::In]).ok());
+        let is_crowded = others.is_some_and(|others| others.len() + 1 > *CORES);
+        self.is_crowded.store(is_crowded, Ordering::Relaxed);
     }
 
     /// The program stops polling: the helper takes over at once.
