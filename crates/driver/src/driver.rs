@@ -125,30 +125,30 @@ impl<L: Link, C: Clock> Driver<L, C> {
         if self.is_stream(packets) || is_due {
             self.transmit();
         }
-        if self.has_asked && packets > 0 {
-            self.receive_rest();
-        }
+        self.receive_rest(packets);
         self.is_deferred = self.hca.wants_transmit();
         packets > 0 || self.sent >= polled
     }
 
-    /// Receives the rest of a message of which the first packets have come, as long as they keep coming: the
-    /// program may now stop polling, and watch its memory for the last byte. Its reply takes the last
-    /// acknowledgement along.
-    fn receive_rest(&mut self) {
-        if !self.hca.awaits_rest() {
-            return;
+    /// Receives the rest of a message if `packets` have come, the last of which belongs to one that goes on, as long
+    /// as they keep coming: the program may now stop polling, and watch its memory for the last byte. Returns whether
+    /// the message is complete, so that the program's reply takes the acknowledgement along.
+    ///
+    /// Once for each request that a program waits for: one that receives a stream polls for its completions.
+    fn receive_rest(&mut self, packets: usize) -> bool {
+        if packets == 0 || !self.has_asked {
+            return false;
         }
         let began = self.clock.now();
-        let mut last = began;
+        let (mut last, mut all) = (began, packets);
         while self.hca.awaits_rest() {
             let now = self.clock.now();
             if now.since(last) >= REST_PAUSE || now.since(began) >= REST {
-                return;
+                return false;
             }
             let packets = self.receive_round(now).unwrap_or(0);
             if packets > 0 {
-                last = now;
+                (last, all) = (now, all + packets);
             }
             // The peer may be able to send no more before it is answered.
             let is_needed = self.is_stream(packets) || packets == 0 && self.hca.wants_transmit();
@@ -156,6 +156,9 @@ impl<L: Link, C: Clock> Driver<L, C> {
                 self.transmit();
             }
         }
+        // A few may only be the answer to the request.
+        self.has_asked = all <= STREAM_PACKETS;
+        true
     }
 
     /// Whether a poll that has found a completion may return without receiving, because packets were
@@ -259,9 +262,8 @@ impl<L: Link, C: Clock> Driver<L, C> {
             self.stirred = began;
         }
         let mut is_stream = self.is_stream(received.unwrap_or(0));
-        if is_around && self.has_asked && received.is_some_and(|packets| packets > 0) {
-            self.receive_rest();
-            is_stream &= self.hca.awaits_rest();
+        if is_around && self.receive_rest(received.unwrap_or(0)) {
+            is_stream = false;
         }
         Round {
             received,

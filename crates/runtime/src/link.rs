@@ -262,7 +262,9 @@ impl SocketLink {
     fn greet(&mut self) {
         let port = self.socket.address().port();
         while let Some((to, bytes)) = self.intake.sorter.trailers.poll_transmit() {
-            let _ = self.socket.send(SocketAddr::new(to, port), 0, &bytes, 0);
+            if !self.socket.is_out() {
+                let _ = self.socket.send(SocketAddr::new(to, port), 0, &bytes, 0);
+            }
         }
     }
 
