@@ -122,43 +122,47 @@ impl<L: Link, C: Clock> Driver<L, C> {
             self.stirred = polled;
         }
         let is_due = self.run_timers(polled);
-        if self.is_stream(packets) || is_due {
+        if self.wants_answer(packets) || is_due {
             self.transmit();
         }
-        self.receive_rest(packets);
         self.is_deferred = self.hca.wants_transmit();
         packets > 0 || self.sent >= polled
     }
 
-    /// Receives the rest of a message if `packets` have come, the last of which belongs to one that goes on, as long
-    /// as they keep coming: the program may now stop polling, and watch its memory for the last byte. Returns whether
-    /// the message is complete, so that the program's reply takes the acknowledgement along.
+    /// Whether the peer needs the answer to `packets`, which have come, at once.
     ///
-    /// Once for each request that a program waits for: one that receives a stream polls for its completions.
-    fn receive_rest(&mut self, packets: usize) -> bool {
+    /// If the last of them belongs to a message that goes on, the rest is received as well, as long as it keeps
+    /// coming: the program may now stop polling, and watch its memory for the last byte. Its reply takes the answer
+    /// along. That is done once for each request that a program waits for: one that receives a stream polls for its
+    /// completions.
+    fn wants_answer(&mut self, mut packets: usize) -> bool {
         if packets == 0 || !self.has_asked {
-            return false;
+            return self.is_stream(packets);
         }
         let began = self.clock.now();
         let (mut last, mut all) = (began, packets);
-        while self.hca.awaits_rest() {
-            let now = self.clock.now();
-            if now.since(last) >= REST_PAUSE || now.since(began) >= REST {
-                return false;
+        loop {
+            // The peer may be able to send no more before it is answered.
+            let is_needed = self.is_stream(packets) || packets == 0 && self.hca.wants_transmit();
+            if !self.hca.awaits_rest() {
+                break;
             }
-            let packets = self.receive_round(now).unwrap_or(0);
+            if is_needed {
+                self.transmit();
+            }
+            let now = self.clock.now();
             if packets > 0 {
                 (last, all) = (now, all + packets);
             }
-            // The peer may be able to send no more before it is answered.
-            let is_needed = self.is_stream(packets) || packets == 0 && self.hca.wants_transmit();
-            if is_needed && self.hca.awaits_rest() {
-                self.transmit();
+            if now.since(last) >= REST_PAUSE || now.since(began) >= REST {
+                self.hca.give_up_rest();
+                return true;
             }
+            packets = self.receive_round(now).unwrap_or(0);
         }
         // A few may only be the answer to the request.
         self.has_asked = all <= STREAM_PACKETS;
-        true
+        false
     }
 
     /// Whether a poll that has found a completion may return without receiving, because packets were
@@ -261,13 +265,13 @@ impl<L: Link, C: Clock> Driver<L, C> {
         if received != Some(0) {
             self.stirred = began;
         }
-        let mut is_stream = self.is_stream(received.unwrap_or(0));
-        if is_around && self.receive_rest(received.unwrap_or(0)) {
-            is_stream = false;
-        }
+        let packets = received.unwrap_or(0);
         Round {
             received,
-            is_stream,
+            is_stream: match is_around {
+                true => self.wants_answer(packets),
+                false => self.is_stream(packets),
+            },
             is_due: self.run_timers(began),
             is_around,
         }

@@ -19,7 +19,7 @@ pub const ROUND_PACKETS: usize = 32;
 pub const REST: Span = Span::from_micros(250);
 
 /// How soon the next packets of that message must come: a peer on the same host needs this long to make a batch.
-pub const REST_PAUSE: Span = Span::from_micros(20);
+pub const REST_PAUSE: Span = Span::from_micros(50);
 
 /// Receive calls before a timer expires: more than the packets that fit into a receive buffer of 4 MiB.
 pub const RECEIVE_CALLS_MAX: usize = 1 << 13;

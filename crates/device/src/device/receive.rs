@@ -25,10 +25,16 @@ impl Hca {
         self.release_received();
     }
 
-    /// Whether the last packet was not the last of a message that a peer sends, so that more are to follow.
+    /// Whether a message that a peer sends is not complete, so that more packets are to follow. This is about the
+    /// latest message, whatever else has come since.
     #[inline]
     pub fn awaits_rest(&self) -> bool {
         self.awaits_rest
+    }
+
+    /// The rest of that message is not awaited any more.
+    pub fn give_up_rest(&mut self) {
+        self.awaits_rest = false;
     }
 
     fn receive_impaired(&mut self, packet: &Received<'_>) {
@@ -80,7 +86,9 @@ impl Hca {
         let qpn = packet.headers.dest_qp;
         self.common.port = packet.port;
         let opcode = packet.headers.opcode();
-        self.awaits_rest = opcode.is_request() && (opcode.is_first() || opcode.is_middle());
+        if opcode.is_request() {
+            self.awaits_rest = opcode.is_first() || opcode.is_middle();
+        }
         if opcode == Opcode::Cnp {
             self.deliver_cnp(packet);
         } else if qpn == Qpn::MULTICAST {
