@@ -40,6 +40,9 @@ pub(crate) struct Memories {
     pub(crate) sends: Vec<usize>,
     /// Receive calls.
     pub(crate) receives: usize,
+    /// How long each of them takes.
+    pub(crate) call: Span,
+    clock: VirtualClock,
 }
 
 pub(crate) struct Gone;
@@ -68,6 +71,7 @@ impl Link for Memories {
             packets += 1;
         }
         self.receives += 1;
+        self.clock.0.set(self.clock.now().after(self.call));
         Ok(Taken {
             packets,
             more: packets == self.batch,
@@ -286,6 +290,24 @@ impl World {
         self[side].driver.link.arrived.borrow().len()
     }
 
+    /// Has the last of them overtake so many.
+    pub(crate) fn overtake(&mut self, side: usize, packets: usize) {
+        let mut arrived = self[side].driver.link.arrived.borrow_mut();
+        let last = arrived.pop_back().unwrap();
+        let place = arrived.len() - packets;
+        arrived.insert(place, last);
+    }
+
+    /// Makes the link lose the last ones, and keep so many.
+    pub(crate) fn keep(&mut self, side: usize, packets: usize) {
+        self[side]
+            .driver
+            .link
+            .arrived
+            .borrow_mut()
+            .truncate(packets);
+    }
+
     /// Makes the link lose them.
     pub(crate) fn lose(&mut self, side: usize) {
         self[side].driver.link.arrived.borrow_mut().clear();
@@ -337,6 +359,8 @@ impl Side {
             is_gone: false,
             sends: Vec::new(),
             receives: 0,
+            call: Span::ZERO,
+            clock: clock.clone(),
         };
         Self {
             driver: Driver::new(hca, link, clock.clone()),

@@ -1,0 +1,101 @@
+//! A poll receives the rest of a message that has begun: packet scripts between two devices in virtual time.
+
+mod common;
+
+use common::{A, B, World};
+use ferroce_device::Span;
+use ferroce_driver::patience::{REST, REST_PAUSE, STREAM_PACKETS};
+
+const MICROSECOND: Span = Span::from_micros(1);
+/// Packets that one receive call brings.
+const BATCH: usize = STREAM_PACKETS + 1;
+/// Packets of a message: several batches.
+const PACKETS: usize = 2 * BATCH + 2;
+
+/// A program at B that has posted one request, and whose messages come in batches.
+fn asks() -> World {
+    let mut world = World::new();
+    world[B].driver.link.batch = BATCH;
+    world[B].driver.link.call = MICROSECOND;
+    world.post(B, 8, false);
+    world
+}
+
+fn post_long(world: &mut World) {
+    world.post(A, PACKETS as u32 * 4096, false);
+    world.send(A);
+}
+
+#[test]
+fn a_poll_receives_all_of_a_message() {
+    let mut world = asks();
+    post_long(&mut world);
+    world.poll(B);
+    assert_eq!(world.lying(B), 0);
+    assert!(
+        world[B].driver.is_deferred(),
+        "the last answer waits for the reply"
+    );
+    world.post(B, 8, false);
+    world.poll(A);
+    assert_eq!(world.completed(A), 1);
+}
+
+/// The peer sends its acknowledgement when it likes.
+#[test]
+fn an_acknowledgement_among_its_packets_does_not_end_it() {
+    for behind in 1..PACKETS {
+        let mut world = asks();
+        world[B].driver.link.batch = STREAM_PACKETS;
+        post_long(&mut world);
+        world.poll(A);
+        world.poll(A);
+        assert_eq!(world.lying(B), PACKETS + 1);
+        world.overtake(B, PACKETS - behind);
+        world.poll(B);
+        assert_eq!(world.completed(B), 1);
+        assert_eq!(world.lying(B), 0, "behind {behind} packets");
+    }
+}
+
+#[test]
+fn a_poll_does_so_once_for_each_request() {
+    let mut world = asks();
+    post_long(&mut world);
+    world.poll(B);
+    post_long(&mut world);
+    world.keep(B, BATCH);
+    let began = world.now();
+    world.poll(B);
+    assert!(world.now().since(began) < MICROSECOND * 3);
+}
+
+/// The rest is lost, or its sender has stopped.
+#[test]
+fn a_poll_waits_for_the_rest_once_and_briefly() {
+    let mut world = asks();
+    post_long(&mut world);
+    world.keep(B, BATCH);
+    let began = world.now();
+    world.poll(B);
+    let waited = world.now().since(began);
+    assert!((REST_PAUSE..REST_PAUSE + MICROSECOND * 3).contains(&waited));
+    // What comes from others does not make it wait again.
+    world.post(B, 8, false);
+    world.poll(A);
+    world.poll(A);
+    world.post_other(B, 1, 8, false);
+    let began = world.now();
+    world.poll(B);
+    assert!(world.now().since(began) < MICROSECOND * 3);
+}
+
+#[test]
+fn a_poll_ends_although_a_message_does_not() {
+    let mut world = asks();
+    world[B].driver.link.batch = 1;
+    world[B].driver.link.call = REST / 4;
+    post_long(&mut world);
+    world.poll(B);
+    assert_eq!(world.lying(B), PACKETS - 5);
+}
