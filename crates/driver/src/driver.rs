@@ -8,8 +8,8 @@ use crate::doorbell::{Doorbell, Ring, Waiting};
 use crate::helper::{Next, Round};
 use crate::link::{Aside, Clock, Link, Taken};
 use crate::patience::{
-    BATCH_BYTES, IDLE_AFTER, LEND, RECEIVE_CALLS_MAX, REST, REST_PAUSE, ROUND_PACKETS,
-    STREAM_PACKETS, TRANSMIT_BYTES_MAX, UNREAD,
+    BATCH_BYTES, IDLE_AFTER, LEND, REACTION, REACTIONS, RECEIVE_CALLS_MAX, REPLY, REST, REST_PAUSE,
+    ROUND_PACKETS, STREAM_PACKETS, TRANSMIT_BYTES_MAX, UNREAD,
 };
 
 /// The result of [`Driver::transmit`].
@@ -78,6 +78,10 @@ pub struct Driver<L, C> {
     has_posted: bool,
     /// What it has posted last was all that its queue pair had to do.
     has_asked: bool,
+    /// When the helper last took something for the program, which has not posted since.
+    delivered: Option<Time>,
+    /// How often in a row the program has posted soon after that.
+    reactions: u32,
 }
 
 impl<L: Link, C: Clock> Driver<L, C> {
@@ -97,6 +101,8 @@ impl<L: Link, C: Clock> Driver<L, C> {
             sent: Time::ZERO,
             has_posted: false,
             has_asked: false,
+            delivered: None,
+            reactions: 0,
         }
     }
 
@@ -117,7 +123,11 @@ impl<L: Link, C: Clock> Driver<L, C> {
         // A link that is gone is still driven, so that its timers expire.
         // What has arrived may answer what has left since the program noted the time.
         let at = polled.max(self.sent);
-        let packets = self.receive_round(at).unwrap_or(0);
+        let mut packets = self.receive_round(at).unwrap_or(0);
+        let waits = packets == 0 && self.awaits_reply();
+        if waits {
+            packets = self.await_reply();
+        }
         if packets > 0 {
             self.stirred = polled;
         }
@@ -126,7 +136,41 @@ impl<L: Link, C: Clock> Driver<L, C> {
             self.transmit();
         }
         self.is_deferred = self.hca.wants_transmit();
-        packets > 0 || self.sent >= polled
+        packets > 0 || waits || self.sent >= polled
+    }
+
+    /// Whether the next poll waits for the reply to what the program has posted, because the program watches its
+    /// memory for it: it has reacted to what the helper has put there, time after time, by posting the next request.
+    ///
+    /// Such a program polls once for each request, before the reply is there. If its helper had to take the reply,
+    /// it would have to get the core on which the program watches.
+    #[inline]
+    pub fn awaits_reply(&self) -> bool {
+        self.has_asked && self.reactions >= REACTIONS
+    }
+
+    /// Receives until something comes. A reply that does not is one that the program does not wait for.
+    fn await_reply(&mut self) -> usize {
+        let began = self.clock.now();
+        loop {
+            let now = self.clock.now();
+            if now.since(began) >= REPLY {
+                self.reactions = 0;
+                return 0;
+            }
+            let packets = self.receive_round(now).unwrap_or(0);
+            if packets > 0 {
+                return packets;
+            }
+        }
+    }
+
+    /// The program has posted: perhaps its reaction to what the helper has put into its memory.
+    fn note_reaction(&mut self) {
+        if let Some(delivered) = self.delivered.take() {
+            let is_soon = self.clock.now().since(delivered) < REACTION;
+            self.reactions = if is_soon { self.reactions + 1 } else { 0 };
+        }
     }
 
     /// Whether the peer needs the answer to `packets`, which have come, at once.
@@ -198,6 +242,7 @@ impl<L: Link, C: Clock> Driver<L, C> {
         if posted == Posted::default() {
             return Ring::Waits; // for answers, or there is nothing
         }
+        self.note_reaction();
         self.has_posted = true;
         self.has_asked = posted.at_once;
         let ring = self.doorbell.ring(posted, is_watched, || self.clock.now());
@@ -266,7 +311,7 @@ impl<L: Link, C: Clock> Driver<L, C> {
             self.stirred = began;
         }
         let packets = received.unwrap_or(0);
-        Round {
+        let round = Round {
             received,
             is_stream: match is_around {
                 true => self.wants_answer(packets),
@@ -274,7 +319,11 @@ impl<L: Link, C: Clock> Driver<L, C> {
             },
             is_due: self.run_timers(began),
             is_around,
+        };
+        if is_around && packets > 0 {
+            self.delivered = Some(self.clock.now());
         }
+        round
     }
 
     /// Whether the peer streams, by the packets that a round has received, and needs the acknowledgements at

@@ -21,6 +21,15 @@ pub const REST: Span = Span::from_micros(250);
 /// How soon the next packets of that message must come: a peer on the same host needs this long to make a batch.
 pub const REST_PAUSE: Span = Span::from_micros(50);
 
+/// A program that posts so soon after the helper has put something into its memory has watched that.
+pub const REACTION: Span = Span::from_micros(20);
+
+/// After so many reactions in a row, a poll waits for the reply to a request.
+pub const REACTIONS: u32 = 8;
+
+/// How long it waits. If nothing comes, the program has to react as often again.
+pub const REPLY: Span = Span::from_micros(50);
+
 /// Receive calls before a timer expires: more than the packets that fit into a receive buffer of 4 MiB.
 pub const RECEIVE_CALLS_MAX: usize = 1 << 13;
 

@@ -1,10 +1,10 @@
-//! A poll receives the rest of a message that has begun: packet scripts between two devices in virtual time.
+//! What polls wait for, the rest of a message and a reply: packet scripts between two devices in virtual time.
 
 mod common;
 
 use common::{A, B, World};
 use ferroce_device::Span;
-use ferroce_driver::patience::{REST, REST_PAUSE, STREAM_PACKETS};
+use ferroce_driver::patience::{REACTION, REACTIONS, REPLY, REST, REST_PAUSE, STREAM_PACKETS};
 
 const MICROSECOND: Span = Span::from_micros(1);
 /// Packets that one receive call brings.
@@ -98,4 +98,65 @@ fn a_poll_ends_although_a_message_does_not() {
     post_long(&mut world);
     world.poll(B);
     assert_eq!(world.lying(B), PACKETS - 5);
+}
+
+/// Messages of A that B's helper takes, to each of which the program at B replies after this time.
+fn replies(world: &mut World, messages: u32, after: Span) {
+    for _ in 0..messages {
+        world.post(A, 8, false);
+        world.help(B);
+        world.pass(after);
+        world.post(B, 8, false);
+        world.poll(A);
+    }
+}
+
+/// How long a poll of B takes that finds nothing until so many calls have been made.
+fn poll_time(world: &mut World, silent: usize) -> Span {
+    world[B].driver.link.silent = silent;
+    let began = world.now();
+    world.poll(B);
+    world[B].driver.link.silent = 0;
+    world.now().since(began)
+}
+
+#[test]
+fn a_poll_waits_for_the_reply_if_the_program_watches() {
+    let mut world = World::new();
+    world[B].driver.link.call = MICROSECOND;
+    let soon = REACTION - Span::from_nanos(1);
+    replies(&mut world, REACTIONS - 1, soon);
+    assert_eq!(poll_time(&mut world, 10), MICROSECOND);
+    replies(&mut world, 1, soon);
+    // The reply comes with the answer to the request.
+    world.post(A, 8, false);
+    assert_eq!(poll_time(&mut world, 10), MICROSECOND * 11);
+    // From now on polls take what the helper took.
+    for _ in 0..10 {
+        world.post(B, 8, false);
+        world.poll(A);
+        world.post(A, 8, false);
+        assert_eq!(poll_time(&mut world, 3), MICROSECOND * 4);
+    }
+    // One that has asked for nothing does not wait.
+    world.post(B, 8, false);
+    world.post(B, 8, false);
+    assert_eq!(poll_time(&mut world, 10), MICROSECOND);
+}
+
+/// The program computes, or its peer does not reply.
+#[test]
+fn a_poll_that_has_waited_in_vain_does_not_do_so_again() {
+    let mut world = World::new();
+    world[B].driver.link.call = MICROSECOND;
+    replies(&mut world, REACTIONS, Span::ZERO);
+    let waited = poll_time(&mut world, usize::MAX);
+    assert!((REPLY..REPLY + MICROSECOND * 3).contains(&waited));
+    world.post(B, 8, false);
+    assert_eq!(poll_time(&mut world, usize::MAX), MICROSECOND);
+    // One late reply, and the program does not watch.
+    replies(&mut world, REACTIONS - 1, Span::ZERO);
+    replies(&mut world, 1, REACTION);
+    replies(&mut world, REACTIONS - 1, Span::ZERO);
+    assert_eq!(poll_time(&mut world, 10), MICROSECOND);
 }

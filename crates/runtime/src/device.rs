@@ -515,7 +515,7 @@ impl Device {
             return take(&mut self.shared.lock().hca, cq, max, &mut each);
         };
         let taken = take(&mut engine.hca, cq, max, &mut each)?;
-        if taken > 0 && engine.is_fresh(now) {
+        if taken > 0 && engine.is_fresh(now) && !engine.awaits_reply() {
             return Ok(taken);
         }
         if taken == 0 && empty.is_some() {

@@ -42,6 +42,8 @@ pub(crate) struct Memories {
     pub(crate) receives: usize,
     /// How long each of them takes.
     pub(crate) call: Span,
+    /// So many of the next ones find nothing.
+    pub(crate) silent: usize,
     clock: VirtualClock,
 }
 
@@ -55,7 +57,10 @@ impl Link for Memories {
             return Err(Gone);
         }
         let mut packets = 0;
+        let is_silent = self.silent > 0;
+        self.silent = self.silent.saturating_sub(1);
         while packets < self.batch
+            && !is_silent
             && let Some((packet, bytes)) = self.arrived.borrow_mut().pop_front()
         {
             let received = Received {
@@ -266,6 +271,11 @@ impl World {
         self[side].take_completions();
     }
 
+    /// A round of the helper of a program that is around.
+    pub(crate) fn help(&mut self, side: usize) {
+        self[side].driver.take(true);
+    }
+
     /// The preparation of a verb that ends what the queue pair has in flight, and that verb.
     pub(crate) fn end(&mut self, side: usize) {
         self[side].driver.catch_up();
@@ -360,6 +370,7 @@ impl Side {
             sends: Vec::new(),
             receives: 0,
             call: Span::ZERO,
+            silent: 0,
             clock: clock.clone(),
         };
         Self {
