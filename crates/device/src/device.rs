@@ -59,6 +59,7 @@ use crate::numbers::Numbers;
 use crate::posted::Posted;
 use crate::qos::Qos;
 use crate::queue_pair::QpEntry;
+use crate::remainder::Remainder;
 use crate::scheduler::{Port, Scheduler};
 use crate::serializer::Serializer;
 use crate::services::{Common, SlowRestart};
@@ -84,8 +85,8 @@ pub struct Hca {
     second: Option<Box<Second>>,
     /// See [`Hca::take_posted`].
     pub(crate) posted: Posted,
-    /// See [`Hca::awaits_rest`].
-    awaits_rest: bool,
+    /// See [`Hca::remainder`].
+    remainder: Remainder,
     /// Made when first needed.
     pub(crate) cm: OnceCell<Box<Cm>>,
     /// [`Event::ConnectionManager`] was told and its events not yet all taken.
@@ -192,7 +193,7 @@ impl Hca {
             cm: OnceCell::new(),
             cm_told: false,
             posted: Posted::default(),
-            awaits_rest: false,
+            remainder: Remainder::None,
             config,
         };
         hca.enforce(settings);

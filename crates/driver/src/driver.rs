@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use ferroce_device::{Event, Hca, Outgoing, Posted, Time};
+use ferroce_device::{Event, Hca, Outgoing, Posted, Remainder, Time};
 
 use crate::doorbell::{Doorbell, Ring, Waiting};
 use crate::helper::{Next, Round};
@@ -188,18 +188,18 @@ impl<L: Link, C: Clock> Driver<L, C> {
         loop {
             // The peer may be able to send no more before it is answered.
             let is_needed = self.is_stream(packets) || packets == 0 && self.hca.wants_transmit();
-            if !self.hca.awaits_rest() {
-                break;
-            }
-            if is_needed {
-                self.transmit();
+            match self.hca.remainder() {
+                Remainder::None => return is_needed,
+                Remainder::Arrived => break,
+                Remainder::Awaited if is_needed => drop(self.transmit()),
+                Remainder::Awaited => {}
             }
             let now = self.clock.now();
             if packets > 0 {
                 (last, all) = (now, all + packets);
             }
             if now.since(last) >= REST_PAUSE || now.since(began) >= REST {
-                self.hca.give_up_rest();
+                self.hca.give_up_remainder();
                 return true;
             }
             packets = self.receive_round(now).unwrap_or(0);

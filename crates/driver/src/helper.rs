@@ -4,7 +4,7 @@ use ferroce_device::{Span, Time};
 
 use crate::Sent;
 use crate::patience::{
-    AROUND, LOOK_AGAIN, LOOK_SOON, PAUSE, POLLING, SPARED_MAX, SPIN, STAND_BACK,
+    AROUND, LOOK_AGAIN, LOOK_SOON, PAUSE, POLLING, SPARED_MAX, SPIN, STAND_BACK, TURN,
 };
 
 /// Decisions of the thread that serves a device while its program does not: which of the two drives the
@@ -84,11 +84,19 @@ impl Helper {
 
     /// Begins a round. `polled` is when the program polled last; `None` if it is at rest. `pauses` says whether it
     /// [does something else](crate::Handshake::pauses) between polls: the helper then takes what arrives as soon
-    /// as the program does not poll.
-    pub fn look(&mut self, now: Time, polled: Option<Time>, pauses: bool) -> Look {
-        let (polling, stand_back, look_again) = match pauses {
-            true => (PAUSE, POLLING, LOOK_SOON),
-            false => (POLLING, STAND_BACK, LOOK_AGAIN),
+    /// as the program does not poll. `is_crowded` says whether more processes share the device than there are cores: the
+    /// program polls when it has one.
+    pub fn look(
+        &mut self,
+        now: Time,
+        polled: Option<Time>,
+        pauses: bool,
+        is_crowded: bool,
+    ) -> Look {
+        let (polling, stand_back, look_again) = match (pauses, is_crowded) {
+            (true, _) => (PAUSE, POLLING, LOOK_SOON),
+            (false, true) => (TURN, TURN, TURN),
+            (false, false) => (POLLING, STAND_BACK, LOOK_AGAIN),
         };
         let absent = polled.map_or(Span::NEVER, |polled| now.since(polled));
         if self.stands_back && absent < stand_back {

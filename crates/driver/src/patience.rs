@@ -48,6 +48,10 @@ pub const LEND: Span = Span::from_micros(20);
 /// How often the helper counts those processes.
 pub const COUNT: Span = Span::from_millis(50);
 
+/// How long a program in such company has no core at times. It takes what has arrived when it has one again, and the
+/// helper leaves that to it.
+pub const TURN: Span = Span::from_millis(5);
+
 /// If nothing was received or sent for this long, an empty poll does not make a system call each time.
 pub const IDLE_AFTER: Span = Span::from_micros(100);
 

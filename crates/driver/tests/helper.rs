@@ -3,7 +3,7 @@
 use ferroce_device::{Span, Time};
 use ferroce_driver::patience::{
     AROUND, LATE, LONG_PAUSE, LOOK_AGAIN, LOOK_SOON, PAUSE, PAUSES, POLLING, SPARED_MAX, SPIN,
-    STAND_BACK,
+    STAND_BACK, TURN,
 };
 use ferroce_driver::{Handshake, Helper, Look, Next, Round, Sent, Waited};
 
@@ -13,6 +13,7 @@ struct Scene {
     now: Time,
     polled: Option<Time>,
     pauses: bool,
+    is_crowded: bool,
 }
 
 impl Scene {
@@ -23,6 +24,7 @@ impl Scene {
             now,
             polled: None,
             pauses: false,
+            is_crowded: false,
         }
     }
 
@@ -35,7 +37,8 @@ impl Scene {
     }
 
     fn look(&mut self) -> Look {
-        self.helper.look(self.now, self.polled, self.pauses)
+        self.helper
+            .look(self.now, self.polled, self.pauses, self.is_crowded)
     }
 
     /// Drives the device, which takes this many packets and sends all it has.
@@ -125,6 +128,28 @@ fn packets_wait_only_briefly_for_a_program_that_pauses() {
     assert_eq!(scene.look(), Look::Drive { is_around: true });
     scene.helper.has_begun();
     scene.poll();
+    scene.pass(PAUSE);
+    assert_eq!(scene.look(), Look::Drive { is_around: true });
+}
+
+/// A program without a core will soon have one again, and take what has arrived.
+#[test]
+fn the_helper_waits_for_a_program_s_turn_in_a_crowd() {
+    let mut scene = Scene::begin();
+    scene.is_crowded = true;
+    scene.poll();
+    for _ in 0..SPARED_MAX {
+        scene.pass(TURN / 8);
+        assert_eq!(scene.look(), Look::AwaitAbsence(LOOK_AGAIN));
+        scene.helper.has_waited(Waited::Arrived);
+    }
+    assert_eq!(scene.look(), Look::StandBack(TURN));
+    scene.pass(TURN);
+    assert_eq!(scene.look(), Look::Drive { is_around: true });
+    // One that pauses has it drive at once.
+    scene.helper.has_begun();
+    scene.poll();
+    scene.pauses = true;
     scene.pass(PAUSE);
     assert_eq!(scene.look(), Look::Drive { is_around: true });
 }

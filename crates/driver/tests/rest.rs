@@ -4,7 +4,9 @@ mod common;
 
 use common::{A, B, World};
 use ferroce_device::Span;
-use ferroce_driver::patience::{REACTION, REACTIONS, REPLY, REST, REST_PAUSE, STREAM_PACKETS};
+use ferroce_driver::patience::{
+    REACTION, REACTIONS, REPLY, REST, REST_PAUSE, ROUND_PACKETS, STREAM_PACKETS,
+};
 
 const MICROSECOND: Span = Span::from_micros(1);
 /// Packets that one receive call brings.
@@ -39,6 +41,19 @@ fn a_poll_receives_all_of_a_message() {
     world.post(B, 8, false);
     world.poll(A);
     assert_eq!(world.completed(A), 1);
+}
+
+/// However many packets that are: the answer to the request comes with them.
+#[test]
+fn a_message_of_a_whole_round_is_no_stream() {
+    let mut world = asks();
+    world[B].driver.link.batch = 2 * ROUND_PACKETS;
+    world.post(A, ROUND_PACKETS as u32 * 4096, false);
+    world.poll(A);
+    world.poll(A);
+    world.poll(B);
+    assert_eq!(world.completed(B), 1);
+    assert!(world[B].driver.is_deferred());
 }
 
 /// The peer sends its acknowledgement when it likes.

@@ -533,6 +533,8 @@ impl Device {
         if taken == 0 && self.shared.is_crowded() && engine.is_waiting(now) {
             drop(engine);
             thread::yield_now();
+            // That was no pause of the program.
+            self.shared.engine.handshake.note_end(|| Clock.now());
         }
         Ok(taken)
     }

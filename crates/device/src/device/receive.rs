@@ -10,6 +10,7 @@ use crate::impairer::Release;
 use crate::packet::{CE, Held, Received};
 use crate::pairing::LinkNumber;
 use crate::queue_pair::QpEntry;
+use crate::remainder::Remainder;
 use crate::services::Common;
 
 impl Hca {
@@ -25,16 +26,15 @@ impl Hca {
         self.release_received();
     }
 
-    /// Whether a message that a peer sends is not complete, so that more packets are to follow. This is about the
-    /// latest message, whatever else has come since.
+    /// What is to follow of the latest message that a peer sends, whatever else has come since.
     #[inline]
-    pub fn awaits_rest(&self) -> bool {
-        self.awaits_rest
+    pub fn remainder(&self) -> Remainder {
+        self.remainder
     }
 
     /// The rest of that message is not awaited any more.
-    pub fn give_up_rest(&mut self) {
-        self.awaits_rest = false;
+    pub fn give_up_remainder(&mut self) {
+        self.remainder = Remainder::None;
     }
 
     fn receive_impaired(&mut self, packet: &Received<'_>) {
@@ -87,7 +87,7 @@ impl Hca {
         self.common.port = packet.port;
         let opcode = packet.headers.opcode();
         if opcode.is_request() {
-            self.awaits_rest = opcode.is_first() || opcode.is_middle();
+            self.remainder = Remainder::after(opcode);
         }
         if opcode == Opcode::Cnp {
             self.deliver_cnp(packet);

@@ -18,7 +18,7 @@ use ferroce_testing::direct::{ADDRESSES, End, attr, connected};
 
 pub(crate) const A: usize = 0;
 pub(crate) const B: usize = 1;
-const MEMORY: usize = 64 << 10;
+const MEMORY: usize = 256 << 10;
 
 type Packets = Rc<RefCell<VecDeque<(Outgoing, Vec<u8>)>>>;
 

@@ -62,7 +62,8 @@ impl Shared {
                 count_at = now.after(COUNT);
                 self.look_for_crowd();
             }
-            match helper.look(now, handshake.last_poll(), handshake.pauses()) {
+            let (polled, pauses) = (handshake.last_poll(), handshake.pauses());
+            match helper.look(now, polled, pauses, self.is_crowded()) {
                 Look::StandBack(pause) => thread::park_timeout(pause.into()),
                 Look::AwaitAbsence(limit) => {
                     helper.has_waited(self.await_absence(&mut waiter, limit.into()));
