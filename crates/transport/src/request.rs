@@ -68,18 +68,21 @@ impl SendWqe {
         }
     }
 
-    /// The memory that it sends these bytes from.
+    /// Sets the memory that it sends these bytes from.
+    #[inline]
     fn open_read<H: Services>(
         &self,
         host: &H,
         offset: u32,
         len: u32,
-    ) -> Result<Payload, AccessError> {
+        out: &mut Payload,
+    ) -> Result<(), AccessError> {
         let mut segments = pieces(&self.sges, Key::Local, offset, len);
-        match segments.next() {
-            Some(first) if first.len == len => host.open_read(&first).map(Payload::Memory),
-            first => open_pieces(host, first.into_iter().chain(segments)),
-        }
+        *out = match segments.next() {
+            Some(first) if first.len == len => Payload::Memory(host.open_read(&first)?),
+            first => open_pieces(host, first.into_iter().chain(segments))?,
+        };
+        Ok(())
     }
 }
 
@@ -123,23 +126,11 @@ impl Request<'_> {
         (self.span * self.attr.path_mtu.bytes()).min(self.wqe.length - self.offset())
     }
 
-    /// What it sends, if the memory is there. Where the response to a READ or atomic goes is looked at
-    /// when that arrives, as cards do: it may be registered meanwhile, or not any more.
-    #[inline]
-    fn payload<H: Services>(&self, host: &H, len: u32) -> Result<Payload, AccessError> {
-        if len == 0 || self.wqe.op.needs_response() {
-            return Ok(Payload::Empty);
-        }
-        match &self.wqe.inline {
-            Some(bytes) => Ok(Payload::Carried(bytes.part(self.offset(), len))),
-            None => self.wqe.open_read(host, self.offset(), len),
-        }
-    }
-
     /// Writes the packet to `out`. On an error there is none.
+    ///
+    /// Its parts are written to their places: the memory takes longer to copy a value that has just been written in
+    /// pieces than to write it.
     pub(crate) fn build<H: Services>(&self, host: &H, out: &mut Outgoing) -> Result<(), Fault> {
-        let len = self.len();
-        let payload = self.payload(host, len).map_err(Fault::send)?;
         let Self {
             wqe, attr, config, ..
         } = *self;
@@ -166,7 +157,27 @@ impl Request<'_> {
         if wqe.flags.contains(SendFlags::SOLICITED) && self.psn == wqe.last_psn() {
             headers.flags.insert(BthFlags::SOLICITED);
         }
-        (out.payload, out.payload_len) = (payload, len as u16); // at most an MTU
+        let len = self.len();
+        out.payload_len = len as u16; // at most an MTU
+        self.set_payload(host, len, &mut out.payload)
+            .map_err(Fault::send)
+    }
+
+    /// Sets what it sends, if the memory is there. Where the response to a READ or atomic goes is looked at
+    /// when that arrives, as cards do: it may be registered meanwhile, or not any more.
+    #[inline]
+    fn set_payload<H: Services>(
+        &self,
+        host: &H,
+        len: u32,
+        out: &mut Payload,
+    ) -> Result<(), AccessError> {
+        if len > 0 {
+            match &self.wqe.inline {
+                Some(bytes) => *out = Payload::Carried(bytes.part(self.offset(), len)),
+                None => self.wqe.open_read(host, self.offset(), len, out)?,
+            }
+        }
         Ok(())
     }
 
