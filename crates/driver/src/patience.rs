@@ -24,7 +24,7 @@ pub const REST_PAUSE: Span = Span::from_micros(50);
 /// A program that posts so soon after the helper has put something into its memory has watched that.
 pub const REACTION: Span = Span::from_micros(20);
 
-/// After so many reactions in a row, a poll waits for the reply to a request.
+/// After this number of reactions in a row, a poll waits for the reply to a request.
 pub const REACTIONS: u32 = 8;
 
 /// How long it waits. If nothing comes, the program has to react as often again.

@@ -126,7 +126,7 @@ fn replies(world: &mut World, messages: u32, after: Span) {
     }
 }
 
-/// How long a poll of B takes that finds nothing until so many calls have been made.
+/// How long a poll of B takes if its first `silent` calls find nothing.
 fn poll_time(world: &mut World, silent: usize) -> Span {
     world[B].driver.link.silent = silent;
     let began = world.now();

@@ -42,7 +42,7 @@ pub(crate) struct Memories {
     pub(crate) receives: usize,
     /// How long each of them takes.
     pub(crate) call: Span,
-    /// So many of the next ones find nothing.
+    /// How many of the next ones find nothing.
     pub(crate) silent: usize,
     clock: VirtualClock,
 }
@@ -300,7 +300,7 @@ impl World {
         self[side].driver.link.arrived.borrow().len()
     }
 
-    /// Has the last of them overtake so many.
+    /// Has the last of them overtake others.
     pub(crate) fn overtake(&mut self, side: usize, packets: usize) {
         let mut arrived = self[side].driver.link.arrived.borrow_mut();
         let last = arrived.pop_back().unwrap();
@@ -308,7 +308,7 @@ impl World {
         arrived.insert(place, last);
     }
 
-    /// Makes the link lose the last ones, and keep so many.
+    /// Makes the link lose the last ones, and keep others.
     pub(crate) fn keep(&mut self, side: usize, packets: usize) {
         self[side]
             .driver
