@@ -1,0 +1,336 @@
+//! A script from a seed.
+
+use ferroce_base::random::{Dice, mix};
+
+use crate::script::{Line, Script, Step};
+
+/// The script of a seed: the same on every machine.
+pub fn generate(seed: u64) -> Script {
+    let mut draft = Draft::new(seed);
+    draft.hosts();
+    draft.connections();
+    draft.faults();
+    draft.traffic();
+    draft.lines.sort_by_key(|line| line.at);
+    Script {
+        seed,
+        lines: draft.lines,
+    }
+}
+
+/// A connected pair of queue pairs.
+#[derive(Clone, Copy)]
+struct Pair {
+    hosts: [usize; 2],
+    qps: [u64; 2],
+    /// Reliable.
+    rc: bool,
+}
+
+/// A region, and how much of it has been given to writes.
+struct Area {
+    host: usize,
+    id: u64,
+    len: u64,
+    used: u64,
+}
+
+struct Draft {
+    dice: Dice,
+    lines: Vec<Line>,
+    hosts: usize,
+    pairs: Vec<Pair>,
+    areas: Vec<Area>,
+    /// Nanoseconds that the script lasts.
+    lasts: u64,
+    requests: u64,
+}
+
+/// Bytes at the start of each region that atomics use.
+const WORDS: u64 = 64;
+
+impl Draft {
+    fn new(seed: u64) -> Self {
+        let mut dice = Dice::new(mix(seed, 0x70_72));
+        let hosts = dice.pick(&[2, 2, 2, 2, 3, 4]);
+        let requests = dice.pick(&[20, 60, 100, 200]);
+        let lasts = dice.pick(&[50_000, 500_000, 5_000_000]);
+        Self {
+            dice,
+            lines: Vec::new(),
+            hosts,
+            pairs: Vec::new(),
+            areas: Vec::new(),
+            lasts,
+            requests,
+        }
+    }
+
+    fn add(&mut self, at: u64, host: usize, step: Step) {
+        self.lines.push(Line { at, host, step });
+    }
+
+    fn host(&mut self) -> usize {
+        self.dice.below(self.hosts as u64) as usize
+    }
+
+    fn hosts(&mut self) {
+        for host in 0..self.hosts {
+            let step = Step::Host {
+                mbps: self.dice.pick(&[0, 0, 1_000, 100_000]),
+                options: self.dice.pick(&[0, 0, 0, 8]),
+                window: self.dice.pick(&[0, 0, 4_096, 32_768]),
+            };
+            self.add(0, host, step);
+            for id in 1..=self.dice.within(1..=2) {
+                let len = self.dice.pick(&[256, 4_096, 30_000, 65_536]);
+                let (access, pd) = (self.access(), u64::from(self.dice.chance(5)));
+                self.add(0, host, Step::Region { id, len, access, pd });
+                let used = WORDS;
+                self.areas.push(Area { host, id, len, used });
+            }
+        }
+    }
+
+    /// Usually everything.
+    fn access(&mut self) -> u64 {
+        match self.dice.chance(85) {
+            true => 0b1_1111,
+            false => self.dice.below(32),
+        }
+    }
+
+    fn connections(&mut self) {
+        let pairs = self.dice.pick(&[1, 2, 4, 8]);
+        for number in 1..=pairs {
+            let own = self.host();
+            let peer = (own + 1 + self.dice.below(self.hosts as u64 - 1) as usize) % self.hosts;
+            let rc = self.dice.chance(85);
+            let pair = Pair {
+                hosts: [own, peer],
+                qps: [2 * number, 2 * number + 1],
+                rc,
+            };
+            for end in 0..2 {
+                let step = Step::Qp {
+                    id: pair.qps[end],
+                    kind: if rc { 0 } else { 3 },
+                    pd: u64::from(self.dice.chance(5)),
+                    srq: 0,
+                    sends: self.dice.pick(&[0, 0, 0, 4, 16]),
+                    receives: self.dice.pick(&[0, 0, 0, 4, 16]),
+                };
+                self.add(0, pair.hosts[end], step);
+            }
+            self.pairs.push(pair);
+            self.connect(0, pair);
+        }
+    }
+
+    fn connect(&mut self, at: u64, pair: Pair) {
+        let access = self.access();
+        let dice = &mut self.dice;
+        let step = Step::Connect {
+            qp: pair.qps[0],
+            peer: pair.hosts[1] as u64,
+            to: pair.qps[1],
+            mtu: dice.within(1..=5),
+            timeout: dice.within(5..=12),
+            retry: dice.pick(&[7, 7, 7, 3, 1, 0]),
+            rnr: dice.pick(&[7, 7, 3, 0]),
+            atomics: dice.pick(&[16, 16, 4, 1, 0]),
+            access,
+            psn: dice.below(1 << 24),
+        };
+        self.add(at, pair.hosts[0], step);
+    }
+
+    fn faults(&mut self) {
+        if self.dice.chance(30) {
+            return; // nothing is wrong with the network
+        }
+        for host in 0..self.hosts {
+            for _ in 0..self.dice.below(3) {
+                let (at, step) = (self.dice.below(self.lasts), self.weather());
+                self.add(at, host, step);
+            }
+        }
+        if self.dice.chance(10) {
+            let (at, host) = (self.dice.below(self.lasts), self.host());
+            self.add(at, host, Step::Kill {});
+        }
+        for _ in 0..self.dice.pick(&[0, 0, 1, 2]) {
+            let (at, host) = (self.dice.below(self.lasts), self.host());
+            let ns = self.dice.below(2 * self.lasts);
+            let step = match self.dice.chance(50) {
+                true => Step::Stop { ns },
+                false => Step::Jump { ns },
+            };
+            self.add(at, host, step);
+        }
+    }
+
+    fn weather(&mut self) -> Step {
+        let dice = &mut self.dice;
+        let mut share = |percent: u64, most: u64| match dice.chance(percent) {
+            true => dice.below(most),
+            false => 0,
+        };
+        Step::Network {
+            loss: share(60, 200_000),
+            duplicate: share(35, 200_000),
+            reorder: share(35, 300_000),
+            corrupt: share(20, 100_000),
+            delay: share(30, 30_000),
+            jitter: share(30, 30_000),
+        }
+    }
+
+    fn traffic(&mut self) {
+        for _ in 0..self.requests {
+            let pair = self.dice.below(self.pairs.len() as u64) as usize;
+            let (pair, end) = (self.pairs[pair], self.dice.below(2) as usize);
+            let at = self.dice.below(self.lasts);
+            match self.dice.below(100) {
+                0 => self.trouble(at, pair, end),
+                1 => self.memory(at),
+                _ => self.message(at, pair, end),
+            }
+        }
+    }
+
+    /// Something that ends a queue pair, or a connection.
+    fn trouble(&mut self, at: u64, pair: Pair, end: usize) {
+        let (host, qp) = (pair.hosts[end], pair.qps[end]);
+        match self.dice.below(4) {
+            0 => self.add(at, host, Step::Destroy { qp }),
+            1 => {
+                let state = self.dice.pick(&[0, 4, 6, 6]);
+                self.add(at, host, Step::Modify { qp, state });
+            }
+            _ => self.connect(at, pair),
+        }
+    }
+
+    /// A region loses its rights, or all of it.
+    fn memory(&mut self, at: u64) {
+        let area = self.dice.below(self.areas.len() as u64) as usize;
+        let (host, id) = (self.areas[area].host, self.areas[area].id);
+        let step = match self.dice.chance(50) {
+            true => Step::Deregister { id },
+            false => Step::Reregister {
+                id,
+                access: self.access(),
+                pd: u64::from(self.dice.chance(20)),
+            },
+        };
+        self.add(at, host, step);
+    }
+
+    fn message(&mut self, at: u64, pair: Pair, end: usize) {
+        let (host, qp) = (pair.hosts[end], pair.qps[end]);
+        let peer = pair.hosts[1 - end];
+        let len = self.length();
+        let flags = self.flags();
+        let lkey = u64::from(self.dice.per_mille(4));
+        let imm = match self.dice.chance(30) {
+            true => self.dice.within(1..=u64::from(u32::MAX)),
+            false => 0,
+        };
+        let step = match self.dice.below(if pair.rc { 100 } else { 60 }) {
+            0..30 => Step::Send { qp, len, imm, flags, lkey },
+            30..60 => {
+                let imm = if self.dice.chance(30) { imm } else { 0 };
+                let (region, at) = self.place(peer, len);
+                Step::Write { qp, len, region, at, imm, flags, lkey }
+            }
+            60..80 => {
+                let (region, at) = self.any_place(peer, len);
+                Step::Read { qp, len, region, at, flags, lkey }
+            }
+            80..92 => {
+                let (region, at) = self.word(peer, 0);
+                Step::Add { qp, region, at, flags }
+            }
+            _ => {
+                let (region, at) = self.word(peer, 4);
+                Step::Swap { qp, region, at, flags }
+            }
+        };
+        let consumes = matches!(step, Step::Send { .. } | Step::Write { imm: 1.., .. });
+        self.add(at, host, step);
+        if consumes && self.dice.chance(95) {
+            let len = match self.dice.per_mille(10) {
+                true => self.length(),
+                false => crate::pattern::MESSAGE_MAX as u64 / 4,
+            };
+            let lkey = u64::from(self.dice.per_mille(2));
+            let recv_at = match self.dice.chance(70) {
+                true => 0,
+                false => self.dice.below(self.lasts),
+            };
+            self.add(recv_at, peer, Step::Recv { qp: pair.qps[1 - end], len, lkey });
+        }
+    }
+
+    fn length(&mut self) -> u64 {
+        let most = self.dice.pick(&[0, 1, 64, 256, 257, 1_024, 1_500, 4_096, 16_384]);
+        match self.dice.chance(40) {
+            true => most,
+            false => self.dice.below(most + 1),
+        }
+    }
+
+    /// Signalled in most cases; fenced, solicited or inline in some.
+    fn flags(&mut self) -> u64 {
+        let dice = &mut self.dice;
+        let mut flag = |percent, bit| u64::from(dice.chance(percent)) * bit;
+        flag(70, 2) | flag(15, 1) | flag(30, 4) | flag(20, 8)
+    }
+
+    /// A region of a host.
+    fn area(&mut self, host: usize) -> Option<usize> {
+        let of_host: Vec<usize> = (0..self.areas.len()).filter(|area| self.areas[*area].host == host).collect();
+        (!of_host.is_empty()).then(|| self.dice.pick(&of_host))
+    }
+
+    /// A place of its own for a write, or one that is taken, or beyond the end.
+    fn place(&mut self, host: usize, len: u64) -> (u64, u64) {
+        let Some(area) = self.area(host) else {
+            return (0, 0);
+        };
+        if self.dice.per_mille(20) {
+            return self.any_place(host, len);
+        }
+        let area = &mut self.areas[area];
+        let at = area.used;
+        if at + len > area.len {
+            return self.any_place(host, len);
+        }
+        area.used += len;
+        (area.id, at)
+    }
+
+    /// Any place in a region, or by accident beyond its end, or in none.
+    fn any_place(&mut self, host: usize, len: u64) -> (u64, u64) {
+        let Some(area) = self.area(host) else {
+            return (0, 0);
+        };
+        let Area { id, len: all, .. } = self.areas[area];
+        match self.dice.below(100) {
+            0 => (id, all - len.min(all) + self.dice.below(3)),
+            1 => (99, 0),
+            _ if len < all => (id, self.dice.below(all - len)),
+            _ => (id, 0),
+        }
+    }
+
+    fn word(&mut self, host: usize, first: u64) -> (u64, u64) {
+        let area = self.area(host).map_or(0, |area| self.areas[area].id);
+        let place = 8 * (first + self.dice.below(4));
+        match self.dice.per_mille(10) {
+            true => (area, place + self.dice.below(8)),
+            false => (area, place),
+        }
+    }
+}

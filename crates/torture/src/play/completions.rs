@@ -1,0 +1,385 @@
+//! What completes, compared with what was posted: once, in order, with a status that something explains, and with
+//! the right bytes.
+
+use ferroce_device::{
+    Completion, QpState, QpType, WcFlags, WcOpcode, WcStatus,
+};
+
+use super::Play;
+use crate::model::{Id, Kind, Outcome, RECEIVE, Request, Verdict};
+use crate::pattern;
+
+impl Play {
+    pub(super) fn poll(&mut self, host: usize) -> Option<Completion> {
+        let it = self.hosts[host].as_mut()?;
+        match it.hca.poll_completion(it.cq) {
+            Ok(completion) => completion,
+            Err(error) => {
+                self.found("poll", || format!("host {host}: {error}"));
+                None
+            }
+        }
+    }
+
+    pub(super) fn completed(&mut self, host: usize, wc: &Completion) {
+        let Some(&qp) = self.host(host).qpns.get(&wc.qpn) else {
+            return self.found("queue pair", || format!("host {host}: {wc:?} of no queue pair"));
+        };
+        let is_receive = wc.wr_id & RECEIVE != 0;
+        let id = (wc.wr_id & !RECEIVE) as Id;
+        self.coverage.outcome(wc.status.name());
+        self.host(host).errors.count(is_receive, wc.status);
+        match is_receive {
+            true => self.received(host, qp, id, wc),
+            false => self.sent(host, qp, id, wc),
+        }
+    }
+
+    /// A send request has completed.
+    fn sent(&mut self, host: usize, qp: usize, id: Id, wc: &Completion) {
+        let now = self.now;
+        let say = |what: &str| format!("host {host}, request {id}: {what}: {wc:?}");
+        let it = &mut self.host(host).qps[qp];
+        let Some(before) = it.sends.iter().position(|it| *it == id) else {
+            return self.found("once", || say("it was completed before, or never posted"));
+        };
+        let passed: Vec<Id> = it.sends.drain(..=before).collect();
+        let (failed, pushed, kind) = (it.failed, it.pushed, it.kind);
+        let success = wc.status == WcStatus::Success;
+        it.failed |= !success;
+        let outcome = match (success, failed) {
+            (true, true) => return self.found("order", || say("success after an error")),
+            (false, true) if wc.status != WcStatus::WrFlushErr => {
+                return self.found("order", || say("a second error"));
+            }
+            (false, true) if before > 0 => return self.found("flush", || say("others were not flushed")),
+            (true, false) => Outcome::Done,
+            (false, _) => Outcome::Failed(wc.status),
+        };
+        let (_, earlier) = passed.split_last().expect("at least this one");
+        for earlier in earlier {
+            let it = &mut self.requests[*earlier];
+            it.ended = now;
+            it.outcome = if success { Outcome::Done } else { Outcome::Unknown };
+            if it.signaled {
+                return self.found("order", || say("an earlier signalled request has not completed"));
+            }
+        }
+        let it = &mut self.requests[id];
+        (it.outcome, it.ended) = (outcome, now);
+        let request = it.clone();
+        if success && !request.signaled {
+            return self.found("signal", || say("it was not signalled"));
+        }
+        if wc.opcode != opcode(request.kind) {
+            return self.found("opcode", || say("another opcode"));
+        }
+        if success {
+            for id in passed {
+                self.succeeded(id, kind);
+            }
+            if wc.byte_len as usize != request.len && !matches!(request.kind, Kind::Send | Kind::Write) {
+                self.found("length", || say("another length"));
+            }
+            return;
+        }
+        if wc.status == WcStatus::WrFlushErr && !failed && !pushed {
+            return self.found("status", || say("flushed for no reason"));
+        }
+        if wc.status.vendor_err() != 0 && wc.vendor_err != wc.status.vendor_err() {
+            return self.found("vendor error", || say("another vendor error"));
+        }
+        if !self.explains(&request, wc.status, pushed) {
+            let verdict = self.verdict(&request);
+            self.found("status", || say(&format!("nothing explains that, access {verdict:?}, {request:?}")));
+        }
+    }
+
+    /// What must hold of a request that has succeeded.
+    fn succeeded(&mut self, id: Id, kind: QpType) {
+        let request = self.requests[id].clone();
+        let say = |what: &str| format!("request {id}: {what}: {request:?}");
+        if request.bad_lkey {
+            return self.found("local key", || say("success with a key that opens nothing"));
+        }
+        if kind != QpType::Rc {
+            return;
+        }
+        if request.kind != Kind::Send && request.len > 0 && self.verdict(&request) == Verdict::Never {
+            return self.found("permission", || say("success without permission"));
+        }
+        if request.consumes_receive() && !self.was_received(&request, id) {
+            return self.found("delivery", || say("acknowledged before it was received"));
+        }
+        let Some(it) = self.hosts[request.host].as_ref() else {
+            return;
+        };
+        let landed = match request.kind {
+            Kind::Send | Kind::Write => return,
+            Kind::Read | Kind::Add | Kind::Swap => it.landed(request.landing, request.len),
+        };
+        match request.kind {
+            Kind::Read => self.check_read(id, &request, &landed),
+            _ => self.check_atomic(id, &request, &landed),
+        }
+    }
+
+    /// Whether the other end has completed a receive for a request.
+    fn was_received(&self, request: &Request, id: Id) -> bool {
+        let Some((connection, end)) = request.connection else {
+            return false;
+        };
+        let ends = &self.connections[connection].ends;
+        let place = ends[end].consuming.iter().position(|it| *it == id);
+        place.is_some_and(|place| place < ends[1 - end].received)
+    }
+
+    /// A READ brings what was there at first or was written since; of what its own queue pair wrote before, what
+    /// was written.
+    fn check_read(&mut self, id: Id, request: &Request, landed: &[u8]) {
+        let Some(remote) = request.remote else {
+            return;
+        };
+        let region = &self.regions[remote.region];
+        let at = remote.at as usize;
+        let initial = pattern::initial(remote.region, region.buffer.len());
+        let Some(initial) = initial.get(at..).and_then(|rest| rest.get(..request.len)) else {
+            return self.found("bounds", || format!("request {id} has read beyond its region"));
+        };
+        let mut new = vec![false; request.len];
+        let mut expected = initial.to_vec();
+        for other in &region.writes {
+            let other = (*other, &self.requests[*other]);
+            let Some((ours, theirs)) = overlap(request, other.1) else {
+                continue;
+            };
+            let before = other.0 < id && other.1.connection == request.connection && request.connection.is_some();
+            let payload = &pattern::bytes()[other.1.source..][theirs];
+            for (place, byte) in ours.zip(payload) {
+                if before || landed[place] == *byte {
+                    (expected[place], new[place]) = (*byte, true);
+                }
+            }
+        }
+        for word in region.atomics.iter().map(|id| &self.requests[*id]) {
+            if let Some((ours, _)) = overlap(request, word) {
+                expected[ours.clone()].copy_from_slice(&landed[ours]);
+            }
+        }
+        if expected != landed {
+            let place = expected.iter().zip(landed).position(|(a, b)| a != b).unwrap_or(0);
+            self.found("read", || format!("request {id} has read other bytes from offset {place} on: {request:?}"));
+        }
+    }
+
+    /// What an atomic brings was in its word.
+    fn check_atomic(&mut self, id: Id, request: &Request, landed: &[u8]) {
+        let Some(remote) = request.remote else {
+            return;
+        };
+        let Some(found) = landed.first_chunk().map(|word| u64::from_ne_bytes(*word)) else {
+            return;
+        };
+        let region = &self.regions[remote.region];
+        let first = super::posts::initial_word(remote.region, remote.at as usize, region.buffer.len());
+        let same_word = |it: &&Id| self.requests[**it].remote.is_some_and(|it| it.at == remote.at);
+        let mut others = region.atomics.iter().filter(same_word);
+        let fits = match request.kind {
+            Kind::Add => {
+                let adds = others.count() as u64;
+                found.wrapping_sub(first) < adds
+            }
+            _ => found == first || others.any(|it| super::posts::swapped(*it) == found),
+        };
+        if !fits {
+            self.found("atomic", || format!("request {id} has found {found:#x}: {request:?}"));
+        }
+    }
+
+    /// Whether the peer permitted a request, from when it was posted until it ended.
+    pub(super) fn verdict(&self, request: &Request) -> Verdict {
+        let (Some(remote), Some((connection, end))) = (request.remote, request.connection) else {
+            return match request.kind {
+                Kind::Send => Verdict::Always,
+                _ => Verdict::Never,
+            };
+        };
+        let connection = &self.connections[connection];
+        let region = &self.regions[remote.region];
+        let fits = remote.at.checked_add(request.len as u64).is_some_and(|end| end <= region.info.len);
+        if !connection.access.contains(request.needs()) || !fits {
+            return Verdict::Never;
+        }
+        let to = match request.outcome {
+            Outcome::Pending => self.now,
+            _ => request.ended,
+        };
+        region.permits(connection.ends[1 - end].pd, request.needs(), request.posted, to)
+    }
+
+    /// Whether something explains that a request has failed so.
+    fn explains(&self, request: &Request, status: WcStatus, pushed: bool) -> bool {
+        let Some((connection, end)) = request.connection else {
+            return status == WcStatus::WrFlushErr;
+        };
+        let connection = &self.connections[connection];
+        let peer = &connection.ends[1 - end];
+        match status {
+            WcStatus::LocProtErr => request.bad_lkey,
+            WcStatus::WrFlushErr => true, // checked above
+            WcStatus::RemAccessErr => request.len > 0 && self.verdict(request) != Verdict::Always,
+            WcStatus::RemInvReqErr => {
+                let too_long = request.kind == Kind::Send && request.len > peer.shortest;
+                let misaligned = request.remote.is_some_and(|remote| remote.at % 8 != 0)
+                    || request.remote.is_none();
+                let is_atomic = matches!(request.kind, Kind::Add | Kind::Swap);
+                too_long || is_atomic && misaligned
+            }
+            WcStatus::RemOpErr => request.kind == Kind::Send && peer.bad_receive,
+            WcStatus::RetryExcErr => self.is_disturbed(request.host, peer.host),
+            WcStatus::RnrRetryExcErr => request.consumes_receive() && connection.rnr_retry < 7,
+            WcStatus::LocQpOpErr => {
+                !matches!(request.kind, Kind::Send | Kind::Write) && connection.rd_atomic == 0
+            }
+            _ => pushed,
+        }
+    }
+
+    /// A receive request has completed.
+    fn received(&mut self, host: usize, qp: usize, id: Id, wc: &Completion) {
+        let say = |what: &str| format!("host {host}, receive {id}: {what}: {wc:?}");
+        let it = &mut self.host(host).qps[qp];
+        let (connection, kind, qpn) = (it.connection, it.kind, it.qpn);
+        match it.receives.iter().position(|it| *it == id) {
+            None => return self.found("once", || say("it was completed before, or never posted")),
+            Some(0) => it.receives.pop_front(),
+            Some(_) => return self.found("order", || say("an earlier receive has not completed")),
+        };
+        if wc.status != WcStatus::Success {
+            self.receives[id].outcome = Outcome::Failed(wc.status);
+            return self.receive_failed(host, qp, id, wc);
+        }
+        let state = self.host(host).hca.query_qp(qpn).map(|(state, ..)| state);
+        if state == Ok(QpState::Reset) {
+            return self.found("order", || say("a receive of a queue pair in RESET"));
+        }
+        self.receives[id].outcome = Outcome::Done;
+        let Some((connection, end)) = connection else {
+            return self.found("delivery", || say("a message from no peer"));
+        };
+        let Some(message) = self.next_message(connection, end, kind, id, wc) else {
+            return self.found("delivery", || say("a message that was not sent"));
+        };
+        let request = &self.requests[message];
+        let (opcode, len) = match request.kind {
+            Kind::Write => (WcOpcode::RecvRdmaWithImm, 0),
+            _ => (WcOpcode::Recv, request.len),
+        };
+        let (flags, imm) = match request.imm {
+            Some(imm) => (WcFlags::WITH_IMM, imm),
+            None => (WcFlags::empty(), 0),
+        };
+        let fits = (wc.opcode, wc.flags, wc.imm, wc.byte_len as usize, wc.solicited)
+            == (opcode, flags, imm, request.len, request.solicited);
+        let source = request.source;
+        if !fits {
+            return self.found("receive", || say(&format!("not as sent, request {message}")));
+        }
+        self.receives[id].message = Some((source, len));
+        let landing = self.receives[id].landing;
+        if self.receives[id].bad_lkey && len > 0 {
+            return self.found("local key", || say("success with a key that opens nothing"));
+        }
+        let landed = self.host(host).landed(landing, len);
+        if landed != pattern::bytes()[source..][..len] {
+            self.found("bytes", || say(&format!("other bytes than those of request {message}")));
+        }
+    }
+
+    /// The request whose message has come: the next one of the peer, or one of those after it if messages may be
+    /// lost.
+    fn next_message(
+        &mut self,
+        connection: usize,
+        end: usize,
+        kind: QpType,
+        receive: Id,
+        wc: &Completion,
+    ) -> Option<Id> {
+        let from = self.connections[connection].ends[end].received;
+        let candidates = &self.connections[connection].ends[1 - end].consuming;
+        let skipped = match kind {
+            QpType::Rc => 0,
+            // What comes twice is taken twice, and what is overtaken is taken late.
+            _ => return self.matching(candidates, receive, wc),
+        };
+        let message = *candidates.get(from + skipped)?;
+        self.connections[connection].ends[end].received = from + skipped + 1;
+        Some(message)
+    }
+
+    /// A request whose message is what a receive has brought.
+    fn matching(&self, candidates: &[Id], receive: Id, wc: &Completion) -> Option<Id> {
+        let landing = self.receives[receive].landing;
+        let host = candidates.first().map(|id| self.requests[*id].connection)?;
+        let (connection, end) = host?;
+        let host = self.connections[connection].ends[1 - end].host;
+        let landed = |len| self.hosts[host].as_ref().map(|it| it.landed(landing, len));
+        candidates.iter().copied().find(|id| {
+            let it = &self.requests[*id];
+            let is_write = wc.opcode == WcOpcode::RecvRdmaWithImm;
+            it.len == wc.byte_len as usize
+                && (it.kind == Kind::Write) == is_write
+                && it.imm.unwrap_or(0) == wc.imm
+                && it.solicited == wc.solicited
+                && (is_write || landed(it.len).as_deref() == Some(&pattern::bytes()[it.source..][..it.len]))
+        })
+    }
+
+    fn receive_failed(&mut self, host: usize, qp: usize, id: Id, wc: &Completion) {
+        let say = |what: &str| format!("host {host}, receive {id}: {what}: {wc:?}");
+        let it = &mut self.host(host).qps[qp];
+        let explained = match wc.status {
+            WcStatus::WrFlushErr => it.failed || it.pushed,
+            WcStatus::LocLenErr => true,
+            WcStatus::LocProtErr => self.receives[id].bad_lkey,
+            WcStatus::LocAccessErr | WcStatus::RemInvReqErr | WcStatus::RemOpErr => true,
+            _ => false,
+        };
+        let it = &mut self.host(host).qps[qp];
+        it.pushed |= wc.status != WcStatus::WrFlushErr;
+        if !explained {
+            self.found("status", || say("nothing explains that"));
+        }
+    }
+
+    /// Whether something may have kept packets between two hosts from arriving.
+    fn is_disturbed(&self, own: usize, peer: usize) -> bool {
+        let _ = (own, peer);
+        true
+    }
+}
+
+fn opcode(kind: Kind) -> WcOpcode {
+    match kind {
+        Kind::Send => WcOpcode::Send,
+        Kind::Write => WcOpcode::RdmaWrite,
+        Kind::Read => WcOpcode::RdmaRead,
+        Kind::Add => WcOpcode::FetchAdd,
+        Kind::Swap => WcOpcode::CompSwap,
+    }
+}
+
+/// The common bytes of what two requests reach: as a range of each.
+pub(super) fn overlap(
+    one: &Request,
+    other: &Request,
+) -> Option<(std::ops::Range<usize>, std::ops::Range<usize>)> {
+    let (a, b) = (one.remote?, other.remote?);
+    if a.region != b.region {
+        return None;
+    }
+    let (a, b) = (a.at as usize, b.at as usize);
+    let (from, to) = (a.max(b), (a + one.len).min(b + other.len));
+    (from < to).then(|| (from - a..to - a, from - b..to - b))
+}

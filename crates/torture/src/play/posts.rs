@@ -1,0 +1,267 @@
+//! Work requests: what the device is given, and what the model remembers of it.
+
+use ferroce_device::{
+    PostError, QpState, QpType, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges, VerbsError,
+};
+
+use super::host::clamped;
+use super::Play;
+use crate::coverage::Verb;
+use crate::model::{Kind, Outcome, RECEIVE, Receive, Remote, Request};
+use crate::pattern;
+use crate::script::Step;
+
+/// A key that opens nothing.
+const BAD_KEY: u32 = 0xdead_be00;
+
+/// A send request as its line gives it.
+struct Post {
+    kind: Kind,
+    qp: u64,
+    len: u64,
+    region: u64,
+    at: u64,
+    imm: u64,
+    flags: u64,
+    lkey: u64,
+}
+
+impl Post {
+    fn of(step: &Step) -> Option<Self> {
+        let post = |kind, qp, len, flags| Self {
+            kind,
+            qp,
+            len,
+            flags,
+            region: 0,
+            at: 0,
+            imm: 0,
+            lkey: 0,
+        };
+        Some(match *step {
+            Step::Send { qp, len, imm, flags, lkey } => Self {
+                imm,
+                lkey,
+                ..post(Kind::Send, qp, len, flags)
+            },
+            Step::Write { qp, len, region, at, imm, flags, lkey } => Self {
+                region,
+                at,
+                imm,
+                lkey,
+                ..post(Kind::Write, qp, len, flags)
+            },
+            Step::Read { qp, len, region, at, flags, lkey } => Self {
+                region,
+                at,
+                lkey,
+                ..post(Kind::Read, qp, len, flags)
+            },
+            Step::Add { qp, region, at, flags } => Self {
+                region,
+                at,
+                ..post(Kind::Add, qp, 8, flags)
+            },
+            Step::Swap { qp, region, at, flags } => Self {
+                region,
+                at,
+                ..post(Kind::Swap, qp, 8, flags)
+            },
+            _ => return None,
+        })
+    }
+}
+
+impl Play {
+    pub(super) fn post_recv(&mut self, host: usize, qp: u64, len: u64, lkey: u64) {
+        let (len, id) = (clamped(len), self.receives.len());
+        let it = self.host(host);
+        let Some(qp) = it.qp(qp) else {
+            return;
+        };
+        let (qpn, pd, kind) = (it.qps[qp].qpn, it.qps[qp].pd, it.qps[qp].kind);
+        let (landing, mut sge) = it.land(pd, len);
+        if lkey != 0 {
+            sge.lkey = BAD_KEY;
+        }
+        let wr = RecvWr {
+            wr_id: RECEIVE | id as u64,
+            sges: Sges::from_slice(&[sge]),
+        };
+        let state = it.hca.query_qp(qpn).map_or(QpState::Reset, |(state, ..)| state);
+        self.coverage.verb(kind, state, Verb::Recv);
+        let it = self.host(host);
+        match it.hca.post_recv(qpn, wr) {
+            Ok(()) if state == QpState::Reset => {
+                return self.found("post in reset", || format!("host {host}: {qpn} took a receive"));
+            }
+            Ok(()) => it.qps[qp].receives.push_back(id),
+            Err(VerbsError::Post(PostError::WrongState { .. })) if state == QpState::Reset => return,
+            Err(VerbsError::Post(PostError::QueueFull { max })) if it.qps[qp].receives.len() >= max as usize => {
+                return;
+            }
+            Err(error) => return self.found("post receive", || format!("host {host}, {qpn}: {error}")),
+        }
+        if let Some((connection, end)) = it.qps[qp].connection {
+            let end = &mut self.connections[connection].ends[end];
+            end.shortest = end.shortest.min(len);
+            end.bad_receive |= lkey != 0;
+        }
+        self.receives.push(Receive {
+            host,
+            len,
+            landing,
+            bad_lkey: lkey != 0,
+            message: None,
+            outcome: Outcome::Pending,
+        });
+    }
+
+    pub(super) fn post_send(&mut self, host: usize, step: &Step) {
+        let (Some(post), id, now) = (Post::of(step), self.requests.len(), self.now) else {
+            return;
+        };
+        let Some(qp) = self.host(host).qp(post.qp) else {
+            return;
+        };
+        let it = self.host(host);
+        let (qpn, pd, kind) = (it.qps[qp].qpn, it.qps[qp].pd, it.qps[qp].kind);
+        let connection = it.qps[qp].connection;
+        let len = clamped(post.len);
+        let source = pattern::start(id);
+        let needs_response = !matches!(post.kind, Kind::Send | Kind::Write);
+        let (landing, mut sge) = match needs_response {
+            true => it.land(pd, len),
+            false => (0, it.source(pd, source, len)),
+        };
+        if post.lkey != 0 {
+            sge.lkey = BAD_KEY;
+        }
+        let remote = self.remote(connection, &post);
+        let request = Request {
+            kind: post.kind,
+            host,
+            qp,
+            len,
+            source,
+            remote,
+            landing,
+            imm: u32::try_from(post.imm).ok().filter(|imm| *imm > 0),
+            signaled: post.flags & 2 != 0,
+            solicited: post.flags & 4 != 0,
+            bad_lkey: post.lkey != 0 && len > 0,
+            posted: now,
+            ended: now,
+            connection,
+            outcome: Outcome::Pending,
+        };
+        let wr = self.work_request(&request, id, &post, sge);
+        let it = self.host(host);
+        let state = it.hca.query_qp(qpn).map_or(QpState::Reset, |(state, ..)| state);
+        let outcome = it.hca.post_send(qpn, wr);
+        self.coverage.verb(kind, state, Verb::post(post.kind));
+        let it = self.host(host);
+        let accepts = matches!(state, QpState::Rts | QpState::Sqd | QpState::Sqe | QpState::Err);
+        let supported = kind == QpType::Rc || !needs_response && kind == QpType::Uc;
+        match outcome {
+            Ok(()) if accepts && supported => it.qps[qp].sends.push_back(id),
+            Err(VerbsError::Post(PostError::WrongState { .. })) if !accepts => return,
+            Err(VerbsError::Post(PostError::Unsupported { .. })) if !supported => return,
+            Err(VerbsError::Post(PostError::QueueFull { max })) if it.qps[qp].sends.len() >= max as usize => {
+                return;
+            }
+            other => {
+                return self.found("post send", || {
+                    format!("host {host}, {qpn} in {state:?}, {:?}: {other:?}", post.kind)
+                });
+            }
+        }
+        if let Some((connection, end)) = connection
+            && request.consumes_receive()
+        {
+            self.connections[connection].ends[end].consuming.push(id);
+        }
+        if let Some(remote) = remote {
+            let region = &mut self.regions[remote.region];
+            match post.kind {
+                Kind::Write => region.writes.push(id),
+                Kind::Add | Kind::Swap => region.atomics.push(id),
+                Kind::Send | Kind::Read => {}
+            }
+        }
+        self.requests.push(request);
+    }
+
+    /// The memory that a request reaches; `None` for a region that its peer does not have.
+    fn remote(&self, connection: Option<(usize, usize)>, post: &Post) -> Option<Remote> {
+        let (connection, end) = connection?;
+        let host = self.connections[connection].ends[1 - end].host;
+        let region = *self.hosts[host].as_ref()?.regions.get(&post.region)?;
+        (post.kind != Kind::Send).then_some(Remote {
+            region,
+            at: post.at,
+        })
+    }
+
+    fn work_request(&self, request: &Request, id: usize, post: &Post, sge: Sge) -> SendWr {
+        let (va, rkey) = match request.remote {
+            Some(remote) => {
+                let info = &self.regions[remote.region].info;
+                (info.va.wrapping_add(post.at), info.key.rkey())
+            }
+            None => (post.at, BAD_KEY),
+        };
+        let op = match post.kind {
+            Kind::Send => SendOp::Send { imm: request.imm },
+            Kind::Write => SendOp::Write { va, rkey, imm: request.imm },
+            Kind::Read => SendOp::Read { va, rkey },
+            Kind::Add => SendOp::FetchAdd { va, rkey, add: 1 },
+            Kind::Swap => SendOp::CompareSwap {
+                va,
+                rkey,
+                compare: self.last_swap(request),
+                swap: swapped(id),
+            },
+        };
+        let mut flags = SendFlags::from_bits_truncate(post.flags as u32);
+        let may_inline = matches!(post.kind, Kind::Send | Kind::Write) && request.len <= 256;
+        flags.set(SendFlags::INLINE, flags.contains(SendFlags::INLINE) && may_inline);
+        let inline = flags.contains(SendFlags::INLINE);
+        SendWr {
+            wr_id: id as u64,
+            op,
+            flags,
+            sges: if inline { Sges::new() } else { Sges::from_slice(&[sge]) },
+            inline: inline.then(|| pattern::bytes()[request.source..][..request.len].into()),
+            to: SendTo::Peer,
+        }
+    }
+
+    /// What a compare and swap expects: the value of the last one to the same word, or what it held at first.
+    fn last_swap(&self, request: &Request) -> u64 {
+        let Some(remote) = request.remote else {
+            return 0;
+        };
+        let region = &self.regions[remote.region];
+        let same = region.atomics.iter().rev().find(|id| {
+            let it = &self.requests[**id];
+            it.kind == Kind::Swap && it.remote.is_some_and(|it| it.at == remote.at)
+        });
+        match same {
+            Some(id) => swapped(*id),
+            None => initial_word(remote.region, remote.at as usize, region.buffer.len()),
+        }
+    }
+}
+
+/// The value that a compare and swap puts into its word.
+pub(super) fn swapped(id: usize) -> u64 {
+    0x5a5a_0000_0000_0000 | id as u64
+}
+
+/// What a word of a region holds at first.
+pub(super) fn initial_word(region: usize, at: usize, len: usize) -> u64 {
+    let bytes = pattern::initial(region, len);
+    let word = bytes.get(at..).and_then(<[u8]>::first_chunk);
+    word.map_or(0, |word| u64::from_ne_bytes(*word))
+}

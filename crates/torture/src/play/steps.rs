@@ -1,0 +1,376 @@
+//! What the lines of a script do.
+
+use ferroce_device::{
+    AccessFlags, Attr, Buffer, Memory, MrModify, Mtu, Path, PdId, Psn, QpAttr, QpCap, QpInit, QpModify,
+    QpState, QpType, Qpn, Span, VerbsError,
+};
+
+use super::host::Host;
+use super::Play;
+use crate::coverage::Verb;
+use crate::events::Event;
+use crate::model::{Connection, End, QueuePair, Region};
+use crate::network::{Weather, address};
+use crate::pattern;
+use crate::script::{Line, Step};
+
+/// Between the regions of a host, in its address space.
+const REGION_STRIDE: u64 = 1 << 24;
+
+impl Play {
+    pub(super) fn step(&mut self, line: &Line, landing: &[usize]) {
+        let host = line.host;
+        if let Step::Host {
+            mbps,
+            options,
+            window,
+        } = line.step
+        {
+            if self.hosts[host].is_none() {
+                let landing = landing.get(host).copied().unwrap_or(0);
+                let new = Host::new(host, self.seed, mbps, options, window, landing);
+                self.hosts[host] = Some(new);
+            }
+            return;
+        }
+        if self.hosts[host].as_ref().is_none_or(|it| it.stopped) {
+            return; // nothing runs there
+        }
+        self.coverage.step(line.step.verb());
+        match line.step {
+            Step::Host { .. } => {}
+            Step::Region { id, len, access, pd } => self.register(host, id, len, access, pd),
+            Step::Deregister { id } => self.deregister(host, id),
+            Step::Reregister { id, access, pd } => self.reregister(host, id, access, pd),
+            Step::Qp { .. } => self.create_qp(host, &line.step),
+            Step::Connect { .. } => self.connect(host, &line.step),
+            Step::Modify { qp, state } => self.modify(host, qp, state),
+            Step::Destroy { qp } => self.destroy(host, qp),
+            Step::Recv { qp, len, lkey } => self.post_recv(host, qp, len, lkey),
+            Step::Send { .. } | Step::Write { .. } | Step::Read { .. } | Step::Add { .. } | Step::Swap { .. } => {
+                self.post_send(host, &line.step);
+            }
+            Step::Network {
+                loss,
+                duplicate,
+                reorder,
+                corrupt,
+                delay,
+                jitter,
+            } => {
+                if let Some(it) = &mut self.hosts[host] {
+                    it.weather = Weather {
+                        loss,
+                        duplicate,
+                        reorder,
+                        corrupt,
+                        delay,
+                        jitter,
+                    };
+                }
+            }
+            Step::Kill {} => self.kill(host),
+            Step::Stop { ns } => {
+                if let Some(it) = &mut self.hosts[host] {
+                    it.stopped = true;
+                }
+                let resumes = self.now.after(Span::from_nanos(ns));
+                self.events.add(resumes, Event::Resume(host));
+            }
+            Step::Jump { ns } => self.now = self.now.after(Span::from_nanos(ns)),
+        }
+        self.drain(host);
+    }
+
+    /// A host that is there.
+    pub(super) fn host(&mut self, host: usize) -> &mut Host {
+        self.hosts[host].as_mut().expect("it was looked for")
+    }
+
+    fn register(&mut self, host: usize, id: u64, len: u64, access: u64, pd: u64) {
+        let (now, place) = (self.now, self.regions.len());
+        let it = self.host(host);
+        if it.regions.contains_key(&id) {
+            return;
+        }
+        let buffer = Buffer::zeroed((len as usize).min(pattern::REGION_MAX));
+        buffer.write(0, pattern::initial(place, buffer.len()));
+        let pd = it.pds[usize::from(pd == 1)];
+        let access = AccessFlags::from_bits_truncate(access as u32);
+        let va = (1 << 40) + place as u64 * REGION_STRIDE;
+        let memory = Memory::Buffer(buffer.clone());
+        match it.hca.reg_mr_iova(pd, memory, va, access) {
+            Ok(info) => {
+                it.regions.insert(id, place);
+                self.regions.push(Region {
+                    host,
+                    id,
+                    info,
+                    buffer,
+                    rights: vec![(now, Some((pd, access)))],
+                    writes: Vec::new(),
+                    atomics: Vec::new(),
+                });
+            }
+            Err(VerbsError::NeedsLocalWrite) if needs_local_write(access) => {}
+            Err(error) => self.found("register", || format!("host {host}: {error}")),
+        }
+    }
+
+    fn deregister(&mut self, host: usize, id: u64) {
+        let now = self.now;
+        let Some(&place) = self.host(host).regions.get(&id) else {
+            return;
+        };
+        let key = self.regions[place].info.key;
+        let was_there = self.regions[place].is_registered();
+        let outcome = self.host(host).hca.dereg_mr(key);
+        if outcome.is_ok() != was_there {
+            self.found("deregister", || format!("host {host}, region {id}: {outcome:?}"));
+        }
+        self.regions[place].rights.push((now, None));
+    }
+
+    fn reregister(&mut self, host: usize, id: u64, access: u64, pd: u64) {
+        let now = self.now;
+        let Some(&place) = self.host(host).regions.get(&id) else {
+            return;
+        };
+        let region = &self.regions[place];
+        let was_there = region.is_registered();
+        let key = region.info.key;
+        let it = self.host(host);
+        let pd = it.pds[usize::from(pd == 1)];
+        let access = AccessFlags::from_bits_truncate(access as u32);
+        let change = MrModify {
+            translation: None,
+            pd: Some(pd),
+            access: Some(access),
+        };
+        let outcome = it.hca.rereg_mr(key, change);
+        if outcome.is_ok() != (was_there && !needs_local_write(access)) {
+            return self.found("reregister", || format!("host {host}, region {id}: {outcome:?}"));
+        }
+        if outcome.is_ok() {
+            self.regions[place].rights.push((now, Some((pd, access))));
+        }
+    }
+
+    fn create_qp(&mut self, host: usize, step: &Step) {
+        let Step::Qp { id, kind, pd, sends, receives, .. } = *step else {
+            return;
+        };
+        let it = self.host(host);
+        if it.ids.contains_key(&id) {
+            return;
+        }
+        let kind = match kind {
+            3 => QpType::Uc,
+            4 => QpType::Ud,
+            _ => QpType::Rc,
+        };
+        let pd = it.pds[usize::from(pd == 1)];
+        let or = |given: u64, usual: u32| match given {
+            0 => usual,
+            _ => given as u32,
+        };
+        let usual = QpCap::default();
+        let init = QpInit {
+            cap: QpCap {
+                max_send_wr: or(sends, usual.max_send_wr),
+                max_recv_wr: or(receives, usual.max_recv_wr),
+                ..usual
+            },
+            signal_all: false,
+            ..QpInit::new(kind, pd, it.cq)
+        };
+        match it.hca.create_qp(&init) {
+            Ok(qpn) => {
+                it.ids.insert(id, it.qps.len());
+                it.qpns.insert(qpn, it.qps.len());
+                it.qps.push(QueuePair::new(qpn, kind, pd));
+            }
+            Err(error) => self.found("create", || format!("host {host}, queue pair {id}: {error}")),
+        }
+    }
+
+    fn connect(&mut self, host: usize, step: &Step) {
+        let Step::Connect {
+            qp,
+            peer,
+            to,
+            mtu,
+            timeout,
+            retry,
+            rnr,
+            atomics,
+            access,
+            psn,
+        } = *step
+        else {
+            return;
+        };
+        let peer = peer as usize;
+        let runs = |it: &Option<Host>| it.as_ref().is_some_and(|it| !it.stopped);
+        if peer == host || !self.hosts.get(peer).is_some_and(runs) {
+            return;
+        }
+        let (Some(own), Some(other)) = (self.host(host).qp(qp), self.host(peer).qp(to)) else {
+            return;
+        };
+        let places = [(host, own), (peer, other)];
+        let qps = places.map(|(host, qp)| {
+            let it = &self.host(host).qps[qp];
+            (it.qpn, it.kind, it.pd)
+        });
+        if qps[0].1 != qps[1].1 || qps[0].1 == QpType::Ud {
+            return;
+        }
+        let mtu = Mtu::ALL[(mtu as usize + 4) % 5];
+        let access = AccessFlags::from_bits_truncate(access as u32);
+        let psns = [psn, psn.wrapping_mul(0x9e37_79b9) >> 7].map(|psn| Psn::new(psn as u32 & 0xff_ffff));
+        let connection = self.connections.len();
+        for (end, (host, qp)) in places.into_iter().enumerate() {
+            let attr = QpAttr {
+                access,
+                path_mtu: mtu,
+                dest_qpn: qps[1 - end].0,
+                rq_psn: psns[1 - end],
+                sq_psn: psns[end],
+                max_rd_atomic: atomics as u8,
+                max_dest_rd_atomic: atomics as u8,
+                min_rnr_timer: 1,
+                timeout: timeout as u8,
+                retry_cnt: retry as u8,
+                rnr_retry: rnr as u8,
+                ..QpAttr::default()
+            };
+            self.make_ready(host, qp, places[1 - end].0, attr);
+            let it = &mut self.host(host).qps[qp];
+            it.connection = Some((connection, end));
+            (it.failed, it.pushed) = (false, false);
+        }
+        self.connections.push(Connection {
+            ends: [0, 1].map(|end| End::new(places[end].0, places[end].1, qps[end].2)),
+            mtu: mtu.bytes() as usize,
+            rnr_retry: rnr,
+            access,
+            rd_atomic: atomics,
+        });
+        self.drain(peer);
+    }
+
+    /// Brings a queue pair from any state to RTS.
+    fn make_ready(&mut self, host: usize, qp: usize, peer: usize, attr: QpAttr) {
+        use QpState::{Init, Reset, Rtr, Rts};
+        self.drop_requests(host, qp);
+        let it = self.host(host);
+        let (qpn, kind) = (it.qps[qp].qpn, it.qps[qp].kind);
+        let reset = QpModify::to(Reset, Attr::empty(), attr);
+        let steps = [(Reset, Init), (Init, Rtr), (Rtr, Rts)];
+        let steps = steps.map(|(from, to)| QpModify::step(kind, from, to, attr));
+        for change in std::iter::once(reset).chain(steps) {
+            let path = change.mask.contains(Attr::AV).then(|| Path {
+                traffic_class: 2,
+                ..Path::to(address(peer))
+            });
+            if let Err(error) = it.hca.modify_qp(qpn, &change, path) {
+                return self.found("connect", || format!("host {host}: {error}"));
+            }
+        }
+    }
+
+    fn modify(&mut self, host: usize, qp: u64, state: u64) {
+        let Some(state) = QpState::from_u32(state as u32) else {
+            return;
+        };
+        let it = self.host(host);
+        let Some(qp) = it.qp(qp) else {
+            return;
+        };
+        let qpn = it.qps[qp].qpn;
+        let change = QpModify::to(state, Attr::empty(), QpAttr::default());
+        let before = it.hca.query_qp(qpn).map(|(state, ..)| state);
+        let outcome = it.hca.modify_qp(qpn, &change, None);
+        if let Ok(before) = before {
+            let kind = it.qps[qp].kind;
+            self.coverage.verb(kind, before, Verb::modify(state));
+        }
+        let it = self.host(host);
+        let always = matches!(state, QpState::Err | QpState::Reset);
+        match outcome {
+            Ok(()) if state == QpState::Err => it.qps[qp].pushed = true,
+            Ok(()) if state == QpState::Reset => {
+                it.qps[qp].connection = None;
+                self.drop_requests(host, qp);
+            }
+            Err(error) if always => {
+                self.found("modify", || format!("host {host}, {qpn} to {state:?}: {error}"));
+            }
+            _ => {}
+        }
+    }
+
+    fn destroy(&mut self, host: usize, qp: u64) {
+        let it = self.host(host);
+        let Some(qp) = it.qp(qp) else {
+            return;
+        };
+        let qpn = it.qps[qp].qpn;
+        let state = it.hca.query_qp(qpn).map(|(state, ..)| state);
+        let outcome = it.hca.destroy_qp(qpn);
+        if let Ok(state) = state {
+            let kind = it.qps[qp].kind;
+            self.coverage.verb(kind, state, Verb::Destroy);
+        }
+        if let Err(error) = outcome {
+            return self.found("destroy", || format!("host {host}, {qpn}: {error}"));
+        }
+        self.drop_requests(host, qp);
+        let it = self.host(host);
+        it.qps[qp].gone = true;
+        it.qpns.remove(&qpn);
+    }
+
+    fn kill(&mut self, host: usize) {
+        for qp in 0..self.host(host).qps.len() {
+            self.drop_requests(host, qp);
+        }
+        self.hosts[host] = None;
+    }
+}
+
+fn needs_local_write(access: AccessFlags) -> bool {
+    let writes = AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_ATOMIC;
+    access.intersects(writes) && !access.contains(AccessFlags::LOCAL_WRITE)
+}
+
+impl QueuePair {
+    fn new(qpn: Qpn, kind: QpType, pd: PdId) -> Self {
+        Self {
+            qpn,
+            kind,
+            pd,
+            gone: false,
+            connection: None,
+            sends: Default::default(),
+            receives: Default::default(),
+            failed: false,
+            pushed: false,
+        }
+    }
+}
+
+impl End {
+    fn new(host: usize, qp: usize, pd: PdId) -> Self {
+        Self {
+            host,
+            qp,
+            pd,
+            consuming: Vec::new(),
+            received: 0,
+            shortest: usize::MAX,
+            bad_receive: false,
+        }
+    }
+}
