@@ -320,8 +320,8 @@ impl Draft {
         match self.dice.below(100) {
             0 => (id, all - len.min(all) + self.dice.below(3)),
             1 => (99, 0),
-            _ if len < all => (id, self.dice.below(all - len)),
-            _ => (id, 0),
+            _ if WORDS + len < all => (id, WORDS + self.dice.below(all - WORDS - len)),
+            _ => (id, WORDS),
         }
     }
 

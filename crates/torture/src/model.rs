@@ -48,8 +48,6 @@ pub(crate) struct Remote {
 pub(crate) struct Request {
     pub(crate) kind: Kind,
     pub(crate) host: usize,
-    /// The queue pair's place in its host.
-    pub(crate) qp: usize,
     pub(crate) len: usize,
     /// Where its payload begins among the bytes of all sources.
     pub(crate) source: usize,
@@ -95,6 +93,8 @@ pub(crate) struct Receive {
     pub(crate) len: usize,
     /// Where its message goes in its host's landing ground.
     pub(crate) landing: usize,
+    /// Posted to a reliable queue pair.
+    pub(crate) reliable: bool,
     pub(crate) bad_lkey: bool,
     /// The bytes that came, among those of all sources.
     pub(crate) message: Option<(usize, usize)>,
@@ -168,11 +168,14 @@ pub(crate) struct QueuePair {
     pub(crate) failed: bool,
     /// Something has moved it to the error state other than a failed request of its own.
     pub(crate) pushed: bool,
+    /// The program has moved it to the error state, and no completion has said so yet.
+    pub(crate) moved: bool,
 }
 
 /// Two queue pairs that were connected.
 #[derive(Debug)]
 pub(crate) struct Connection {
+    pub(crate) reliable: bool,
     pub(crate) ends: [End; 2],
     pub(crate) mtu: usize,
     pub(crate) rnr_retry: u64,
@@ -184,7 +187,6 @@ pub(crate) struct Connection {
 #[derive(Debug)]
 pub(crate) struct End {
     pub(crate) host: usize,
-    pub(crate) qp: usize,
     pub(crate) pd: PdId,
     /// Its requests that complete a receive of the other end, in order.
     pub(crate) consuming: Vec<Id>,

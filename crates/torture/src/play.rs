@@ -29,7 +29,7 @@ use crate::script::{HOSTS_MAX, Script};
 /// When scripts start: a device's clock is not at zero.
 const START: Time = Time::from_nanos(1_000_000);
 /// Events of a run before it is taken for one that never ends.
-const EVENTS_MAX: u64 = 5_000_000;
+const EVENTS_MAX: u64 = 300_000;
 /// Packets that a stopped host's socket holds.
 const BACKLOG_MAX: usize = 512;
 

@@ -9,6 +9,9 @@ use super::Play;
 use crate::model::{Id, Kind, Outcome, RECEIVE, Request, Verdict};
 use crate::pattern;
 
+/// Vendor error of the oldest request when its program moves a queue pair to ERR.
+const MOVED: u32 = 0xf5;
+
 impl Play {
     pub(super) fn poll(&mut self, host: usize) -> Option<Completion> {
         let it = self.hosts[host].as_mut()?;
@@ -28,7 +31,7 @@ impl Play {
         let is_receive = wc.wr_id & RECEIVE != 0;
         let id = (wc.wr_id & !RECEIVE) as Id;
         self.coverage.outcome(wc.status.name());
-        self.host(host).errors.count(is_receive, wc.status);
+        self.host(host).errors.count(is_receive, wc);
         match is_receive {
             true => self.received(host, qp, id, wc),
             false => self.sent(host, qp, id, wc),
@@ -86,7 +89,7 @@ impl Play {
         if wc.status == WcStatus::WrFlushErr && !failed && !pushed {
             return self.found("status", || say("flushed for no reason"));
         }
-        if wc.status.vendor_err() != 0 && wc.vendor_err != wc.status.vendor_err() {
+        if !self.explains_syndrome(host, qp, wc) {
             return self.found("vendor error", || say("another vendor error"));
         }
         if !self.explains(&request, wc.status, pushed) {
@@ -137,7 +140,7 @@ impl Play {
     /// A READ brings what was there at first or was written since; of what its own queue pair wrote before, what
     /// was written.
     fn check_read(&mut self, id: Id, request: &Request, landed: &[u8]) {
-        let Some(remote) = request.remote else {
+        let Some(remote) = request.remote.filter(|_| request.len > 0) else {
             return;
         };
         let region = &self.regions[remote.region];
@@ -177,6 +180,9 @@ impl Play {
         let Some(remote) = request.remote else {
             return;
         };
+        if self.is_written(remote.region, remote.at) {
+            return;
+        }
         let Some(found) = landed.first_chunk().map(|word| u64::from_ne_bytes(*word)) else {
             return;
         };
@@ -198,6 +204,18 @@ impl Play {
 
     /// Whether the peer permitted a request, from when it was posted until it ended.
     pub(super) fn verdict(&self, request: &Request) -> Verdict {
+        let fits = request.remote.is_none_or(|remote| {
+            let end = remote.at.checked_add(request.len as u64);
+            end.is_some_and(|end| end <= self.regions[remote.region].info.len)
+        });
+        match fits {
+            true => self.rights(request),
+            false => Verdict::Never,
+        }
+    }
+
+    /// The same as long as it stays within its region.
+    pub(super) fn rights(&self, request: &Request) -> Verdict {
         let (Some(remote), Some((connection, end))) = (request.remote, request.connection) else {
             return match request.kind {
                 Kind::Send => Verdict::Always,
@@ -205,15 +223,14 @@ impl Play {
             };
         };
         let connection = &self.connections[connection];
-        let region = &self.regions[remote.region];
-        let fits = remote.at.checked_add(request.len as u64).is_some_and(|end| end <= region.info.len);
-        if !connection.access.contains(request.needs()) || !fits {
+        if !connection.access.contains(request.needs()) {
             return Verdict::Never;
         }
         let to = match request.outcome {
             Outcome::Pending => self.now,
             _ => request.ended,
         };
+        let region = &self.regions[remote.region];
         region.permits(connection.ends[1 - end].pd, request.needs(), request.posted, to)
     }
 
@@ -233,7 +250,9 @@ impl Play {
                 let misaligned = request.remote.is_some_and(|remote| remote.at % 8 != 0)
                     || request.remote.is_none();
                 let is_atomic = matches!(request.kind, Kind::Add | Kind::Swap);
-                too_long || is_atomic && misaligned
+                // A queue pair that permits an operation to no peer does not have it.
+                let unsupported = !connection.access.contains(request.needs());
+                too_long || is_atomic && misaligned || unsupported
             }
             WcStatus::RemOpErr => request.kind == Kind::Send && peer.bad_receive,
             WcStatus::RetryExcErr => self.is_disturbed(request.host, peer.host),
@@ -243,6 +262,16 @@ impl Play {
             }
             _ => pushed,
         }
+    }
+
+    /// Whether the vendor error is that of the status; the oldest request of a queue pair that its program has moved
+    /// to ERR says so.
+    fn explains_syndrome(&mut self, host: usize, qp: usize, wc: &Completion) -> bool {
+        let usual = wc.status.vendor_err();
+        let it = &mut self.host(host).qps[qp];
+        usual == 0
+            || wc.vendor_err == usual
+            || wc.status == WcStatus::WrFlushErr && wc.vendor_err == MOVED && std::mem::take(&mut it.moved)
     }
 
     /// A receive request has completed.
@@ -267,7 +296,11 @@ impl Play {
         let Some((connection, end)) = connection else {
             return self.found("delivery", || say("a message from no peer"));
         };
-        let Some(message) = self.next_message(connection, end, kind, id, wc) else {
+        let message = match kind {
+            QpType::Rc => self.next_message(connection, end),
+            _ => self.any_message(host, id, wc),
+        };
+        let Some(message) = message else {
             return self.found("delivery", || say("a message that was not sent"));
         };
         let request = &self.requests[message];
@@ -290,50 +323,38 @@ impl Play {
         if self.receives[id].bad_lkey && len > 0 {
             return self.found("local key", || say("success with a key that opens nothing"));
         }
+        if landing == self.host(host).rescue_at() {
+            return; // a place for all
+        }
         let landed = self.host(host).landed(landing, len);
         if landed != pattern::bytes()[source..][..len] {
             self.found("bytes", || say(&format!("other bytes than those of request {message}")));
         }
     }
 
-    /// The request whose message has come: the next one of the peer, or one of those after it if messages may be
-    /// lost.
-    fn next_message(
-        &mut self,
-        connection: usize,
-        end: usize,
-        kind: QpType,
-        receive: Id,
-        wc: &Completion,
-    ) -> Option<Id> {
-        let from = self.connections[connection].ends[end].received;
-        let candidates = &self.connections[connection].ends[1 - end].consuming;
-        let skipped = match kind {
-            QpType::Rc => 0,
-            // What comes twice is taken twice, and what is overtaken is taken late.
-            _ => return self.matching(candidates, receive, wc),
-        };
-        let message = *candidates.get(from + skipped)?;
-        self.connections[connection].ends[end].received = from + skipped + 1;
+    /// The next request of the peer that completes a receive.
+    fn next_message(&mut self, connection: usize, end: usize) -> Option<Id> {
+        let ends = &mut self.connections[connection].ends;
+        let message = *ends[1 - end].consuming.get(ends[end].received)?;
+        ends[end].received += 1;
         Some(message)
     }
 
-    /// A request whose message is what a receive has brought.
-    fn matching(&self, candidates: &[Id], receive: Id, wc: &Completion) -> Option<Id> {
+    /// A request whose message is what a receive has brought. Without acknowledgements, what comes twice is taken
+    /// twice, and what has left before a queue pair was connected anew is taken after that.
+    fn any_message(&self, host: usize, receive: Id, wc: &Completion) -> Option<Id> {
+        let it = self.hosts[host].as_ref()?;
         let landing = self.receives[receive].landing;
-        let host = candidates.first().map(|id| self.requests[*id].connection)?;
-        let (connection, end) = host?;
-        let host = self.connections[connection].ends[1 - end].host;
-        let landed = |len| self.hosts[host].as_ref().map(|it| it.landed(landing, len));
-        candidates.iter().copied().find(|id| {
-            let it = &self.requests[*id];
-            let is_write = wc.opcode == WcOpcode::RecvRdmaWithImm;
-            it.len == wc.byte_len as usize
-                && (it.kind == Kind::Write) == is_write
-                && it.imm.unwrap_or(0) == wc.imm
-                && it.solicited == wc.solicited
-                && (is_write || landed(it.len).as_deref() == Some(&pattern::bytes()[it.source..][..it.len]))
-        })
+        let is_write = wc.opcode == WcOpcode::RecvRdmaWithImm;
+        let fits = |request: &Request| {
+            let to = request.connection.map(|(connection, end)| self.connections[connection].ends[1 - end].host);
+            to == Some(host)
+                && (request.len, request.imm.unwrap_or(0), request.solicited)
+                    == (wc.byte_len as usize, wc.imm, wc.solicited)
+                && (request.kind == Kind::Write) == is_write
+                && (is_write || landing == it.rescue_at() || it.landed(landing, request.len) == payload(request))
+        };
+        self.requests.iter().position(fits)
     }
 
     fn receive_failed(&mut self, host: usize, qp: usize, id: Id, wc: &Completion) {
@@ -348,6 +369,9 @@ impl Play {
         };
         let it = &mut self.host(host).qps[qp];
         it.pushed |= wc.status != WcStatus::WrFlushErr;
+        if !self.explains_syndrome(host, qp, wc) {
+            return self.found("vendor error", || say("another vendor error"));
+        }
         if !explained {
             self.found("status", || say("nothing explains that"));
         }
@@ -358,6 +382,11 @@ impl Play {
         let _ = (own, peer);
         true
     }
+}
+
+/// The bytes that a request sends.
+pub(super) fn payload(request: &Request) -> &'static [u8] {
+    &pattern::bytes()[request.source..][..request.len]
 }
 
 fn opcode(kind: Kind) -> WcOpcode {

@@ -5,9 +5,11 @@ use std::net::IpAddr;
 
 use ferroce_admission::{Bounds, Shares};
 use ferroce_device::{
-    AccessFlags, Buffer, CqId, Hca, HcaConfig, HostProfile, Memory, MrInfo, PdId, Personality, Qpn,
+    AccessFlags, Buffer, Completion, CqId, Hca, HcaConfig, HostProfile, Memory, MrInfo, PdId, Personality, QpState, Qpn,
     Rate, Sge, Time, WcStatus,
 };
+
+use ferroce_transport::Qp;
 
 use crate::model::{QueuePair, Region};
 use crate::network::{Flight, Weather, address};
@@ -37,8 +39,10 @@ pub(crate) struct Errors {
 }
 
 impl Errors {
-    pub(crate) fn count(&mut self, is_receive: bool, status: WcStatus) {
-        let flushed = u64::from(status == WcStatus::WrFlushErr);
+    pub(crate) fn count(&mut self, is_receive: bool, wc: &Completion) {
+        let status = wc.status;
+        // The oldest request of a queue pair that was moved to ERR was not flushed behind another.
+        let flushed = u64::from(status == WcStatus::WrFlushErr && wc.vendor_err == status.vendor_err());
         match (is_receive, status) {
             (_, WcStatus::Success) => {}
             (true, _) => {
@@ -214,6 +218,12 @@ impl Host {
         let mut bytes = vec![0; len];
         self.landing.read(at, &mut bytes);
         bytes
+    }
+
+    /// Whether a queue pair is in a state in which receives bring messages.
+    pub(crate) fn takes_receives(&self, qp: usize) -> bool {
+        let state = self.hca.qp(self.qps[qp].qpn).map(Qp::state);
+        matches!(state, Some(QpState::Rtr | QpState::Rts | QpState::Sqd))
     }
 
     /// Where the landing ground's last place begins.

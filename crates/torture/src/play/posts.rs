@@ -111,6 +111,7 @@ impl Play {
             host,
             len,
             landing,
+            reliable: kind == QpType::Rc,
             bad_lkey: lkey != 0,
             message: None,
             outcome: Outcome::Pending,
@@ -141,7 +142,6 @@ impl Play {
         let request = Request {
             kind: post.kind,
             host,
-            qp,
             len,
             source,
             remote,
@@ -149,7 +149,7 @@ impl Play {
             imm: u32::try_from(post.imm).ok().filter(|imm| *imm > 0),
             signaled: post.flags & 2 != 0,
             solicited: post.flags & 4 != 0,
-            bad_lkey: post.lkey != 0 && len > 0,
+            bad_lkey: post.lkey != 0 && len > 0 && !is_inline(&post, len),
             posted: now,
             ended: now,
             connection,
@@ -224,9 +224,8 @@ impl Play {
             },
         };
         let mut flags = SendFlags::from_bits_truncate(post.flags as u32);
-        let may_inline = matches!(post.kind, Kind::Send | Kind::Write) && request.len <= 256;
-        flags.set(SendFlags::INLINE, flags.contains(SendFlags::INLINE) && may_inline);
-        let inline = flags.contains(SendFlags::INLINE);
+        let inline = is_inline(post, request.len);
+        flags.set(SendFlags::INLINE, inline);
         SendWr {
             wr_id: id as u64,
             op,
@@ -252,6 +251,13 @@ impl Play {
             None => initial_word(remote.region, remote.at as usize, region.buffer.len()),
         }
     }
+}
+
+/// Whether the payload of a request is in the request, so that its key does not count.
+fn is_inline(post: &Post, len: usize) -> bool {
+    let flags = SendFlags::from_bits_truncate(post.flags as u32);
+    let may = matches!(post.kind, Kind::Send | Kind::Write) && len <= 256;
+    may && flags.contains(SendFlags::INLINE)
 }
 
 /// The value that a compare and swap puts into its word.

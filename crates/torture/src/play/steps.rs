@@ -248,10 +248,11 @@ impl Play {
             self.make_ready(host, qp, places[1 - end].0, attr);
             let it = &mut self.host(host).qps[qp];
             it.connection = Some((connection, end));
-            (it.failed, it.pushed) = (false, false);
+            (it.failed, it.pushed, it.moved) = (false, false, false);
         }
         self.connections.push(Connection {
-            ends: [0, 1].map(|end| End::new(places[end].0, places[end].1, qps[end].2)),
+            reliable: qps[0].1 == QpType::Rc,
+            ends: [0, 1].map(|end| End::new(places[end].0, qps[end].2)),
             mtu: mtu.bytes() as usize,
             rnr_retry: rnr,
             access,
@@ -299,7 +300,9 @@ impl Play {
         let it = self.host(host);
         let always = matches!(state, QpState::Err | QpState::Reset);
         match outcome {
-            Ok(()) if state == QpState::Err => it.qps[qp].pushed = true,
+            Ok(()) if state == QpState::Err => {
+                (it.qps[qp].pushed, it.qps[qp].moved) = (true, before != Ok(QpState::Err));
+            }
             Ok(()) if state == QpState::Reset => {
                 it.qps[qp].connection = None;
                 self.drop_requests(host, qp);
@@ -357,15 +360,15 @@ impl QueuePair {
             receives: Default::default(),
             failed: false,
             pushed: false,
+            moved: false,
         }
     }
 }
 
 impl End {
-    fn new(host: usize, qp: usize, pd: PdId) -> Self {
+    fn new(host: usize, pd: PdId) -> Self {
         Self {
             host,
-            qp,
             pd,
             consuming: Vec::new(),
             received: 0,
