@@ -149,18 +149,19 @@ impl Play {
         let Some(initial) = initial.get(at..).and_then(|rest| rest.get(..request.len)) else {
             return self.found("bounds", || format!("request {id} has read beyond its region"));
         };
-        let mut new = vec![false; request.len];
         let mut expected = initial.to_vec();
-        for other in &region.writes {
-            let other = (*other, &self.requests[*other]);
-            let Some((ours, theirs)) = overlap(request, other.1) else {
+        // What was written before on the same connection must be there, unless another write has come since.
+        let (before, others): (Vec<Id>, Vec<Id>) = region.writes.iter().partition(|other| {
+            **other < id && self.requests[**other].connection == request.connection
+        });
+        for (other, must) in before.iter().map(|id| (id, true)).chain(others.iter().map(|id| (id, false))) {
+            let other = &self.requests[*other];
+            let Some((ours, theirs)) = overlap(request, other) else {
                 continue;
             };
-            let before = other.0 < id && other.1.connection == request.connection && request.connection.is_some();
-            let payload = &pattern::bytes()[other.1.source..][theirs];
-            for (place, byte) in ours.zip(payload) {
-                if before || landed[place] == *byte {
-                    (expected[place], new[place]) = (*byte, true);
+            for (place, byte) in ours.zip(&payload(other)[theirs]) {
+                if must || landed[place] == *byte {
+                    expected[place] = *byte;
                 }
             }
         }
@@ -223,7 +224,8 @@ impl Play {
             };
         };
         let connection = &self.connections[connection];
-        if !connection.access.contains(request.needs()) {
+        // What is not acknowledged may arrive when its queue pair has been connected anew.
+        if connection.reliable && !connection.access.contains(request.needs()) {
             return Verdict::Never;
         }
         let to = match request.outcome {

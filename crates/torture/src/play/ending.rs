@@ -12,6 +12,8 @@ use crate::pattern;
 
 /// Rounds in which receives are posted for what still waits for them.
 const ROUNDS: u64 = 64;
+/// Bytes of a payload that are nowhere else.
+const TELLING: usize = 8;
 /// How long the first one lasts; later ones last longer.
 const ROUND: Span = Span::from_millis(20);
 
@@ -269,13 +271,14 @@ impl Play {
     }
 
     /// Whether some of a write has landed, and whether all of it has; `None` if that cannot be told, because other
-    /// writes reach the same place.
+    /// writes reach the same place or it is so short that what was there before may be the same.
     fn landed_share(&self, id: Id) -> Option<(bool, bool)> {
         let request = &self.requests[id];
         let remote = request.remote?;
         let region = &self.regions[remote.region];
         let shared = |other: &Id| *other != id && overlap(request, &self.requests[*other]).is_some();
-        if region.writes.iter().any(shared) || region.atomics.iter().any(shared) {
+        let mut others = region.writes.iter().chain(&region.atomics);
+        if request.len < TELLING || others.any(shared) {
             return None;
         }
         let at = remote.at as usize;

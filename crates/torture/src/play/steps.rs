@@ -298,7 +298,7 @@ impl Play {
             self.coverage.verb(kind, before, Verb::modify(state));
         }
         let it = self.host(host);
-        let always = matches!(state, QpState::Err | QpState::Reset);
+        let always = state == QpState::Reset || state == QpState::Err && before != Ok(QpState::Reset);
         match outcome {
             Ok(()) if state == QpState::Err => {
                 (it.qps[qp].pushed, it.qps[qp].moved) = (true, before != Ok(QpState::Err));
