@@ -73,6 +73,8 @@ const KINDS: [QpType; 2] = [QpType::Rc, QpType::Uc];
 /// What runs have done and reached.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Coverage {
+    /// Scripts that were played.
+    pub runs: u64,
     /// Lines of scripts that were executed, by their verbs, in the order of [`Step::VERBS`].
     pub steps: Vec<u64>,
     /// Events of queue pairs, by type, state and event.
@@ -86,6 +88,7 @@ pub struct Coverage {
 impl Default for Coverage {
     fn default() -> Self {
         Self {
+            runs: 0,
             steps: vec![0; Step::VERBS.len()],
             reached: vec![0; KINDS.len() * STATES.len() * EVENTS.len()],
             outcomes: Vec::new(),
@@ -111,6 +114,7 @@ impl Coverage {
             self.count_outcome(name, *count);
         }
         self.packets += other.packets;
+        self.runs += other.runs;
     }
 
     pub(crate) fn step(&mut self, verb: &str) {

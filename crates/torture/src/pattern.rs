@@ -6,20 +6,25 @@ use ferroce_base::random::Dice;
 
 /// Largest message of a script, in bytes.
 pub const MESSAGE_MAX: usize = 64 << 10;
-/// Places at which a source may begin, in bytes.
+/// Largest region of a script, in bytes.
+pub(crate) const REGION_MAX: usize = 256 << 10;
+/// Places at which the payload of a request may begin, in bytes.
 const STARTS: usize = 256 << 10;
+/// Places at which the first content of a region may begin.
+const REGION_STARTS: usize = 32 << 10;
 
-static BYTES: LazyLock<Vec<u8>> = LazyLock::new(|| {
-    let mut dice = Dice::new(0x70_72_74);
-    let words = (STARTS + MESSAGE_MAX) / 8;
-    (0..words)
-        .flat_map(|_| dice.next().to_le_bytes())
-        .collect()
-});
+static SOURCES: LazyLock<Vec<u8>> = LazyLock::new(|| random(1, STARTS + MESSAGE_MAX));
+static REGIONS: LazyLock<Vec<u8>> = LazyLock::new(|| random(2, REGION_STARTS + REGION_MAX));
 
-/// All bytes that a source of a message can be part of.
+fn random(seed: u64, len: usize) -> Vec<u8> {
+    let mut dice = Dice::new(seed);
+    let words = (0..len / 8).map(|_| dice.next().to_le_bytes());
+    words.flatten().collect()
+}
+
+/// All bytes that a payload can be part of.
 pub(crate) fn bytes() -> &'static [u8] {
-    &BYTES
+    &SOURCES
 }
 
 /// Where in [`bytes`] that request's payload begins which has this number. Requests whose numbers are close have
@@ -28,11 +33,8 @@ pub(crate) fn start(request: usize) -> usize {
     (request * 4_099) % STARTS
 }
 
-/// Largest region of a script, in bytes.
-pub(crate) const REGION_MAX: usize = 256 << 10;
-
-/// What the nth region holds at first.
+/// What the nth region holds at first: nothing of any payload.
 pub(crate) fn initial(region: usize, len: usize) -> &'static [u8] {
-    let from = (region * 129 + 1) % (MESSAGE_MAX / 2);
-    &BYTES[from..][..len]
+    let from = (region * 129 + 1) % REGION_STARTS;
+    &REGIONS[from..][..len]
 }

@@ -110,6 +110,7 @@ impl Play {
     }
 
     fn run(&mut self, script: &Script) {
+        self.coverage.runs = 1;
         let landing = host::landing_bytes(script);
         for line in &script.lines {
             self.run_until(START.after(Span::from_nanos(line.at)));

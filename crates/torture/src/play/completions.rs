@@ -203,7 +203,8 @@ impl Play {
         }
     }
 
-    /// Whether the peer permitted a request, from when it was posted until it ended.
+    /// Whether the peer permitted a request, from when it was posted until it was acknowledged. Without that, packets
+    /// of it may arrive at any time.
     pub(super) fn verdict(&self, request: &Request) -> Verdict {
         let fits = request.remote.is_none_or(|remote| {
             let end = remote.at.checked_add(request.len as u64);
@@ -228,9 +229,9 @@ impl Play {
         if connection.reliable && !connection.access.contains(request.needs()) {
             return Verdict::Never;
         }
-        let to = match request.outcome {
-            Outcome::Pending => self.now,
-            _ => request.ended,
+        let to = match request.is_done() && connection.reliable {
+            true => request.ended,
+            false => self.now,
         };
         let region = &self.regions[remote.region];
         region.permits(connection.ends[1 - end].pd, request.needs(), request.posted, to)
