@@ -2,7 +2,7 @@
 
 use ferroce_base::random::{Dice, mix};
 
-use crate::script::{Line, Script, Step};
+use crate::script::{HOSTS_MAX, Line, Script, Step};
 
 /// The script of a seed: the same on every machine.
 pub fn generate(seed: u64) -> Script {
@@ -25,6 +25,8 @@ struct Pair {
     qps: [u64; 2],
     /// Reliable.
     rc: bool,
+    /// The shared receive queues of both, 0 for none.
+    srqs: [u64; 2],
 }
 
 /// A region, and how much of it has been given to writes.
@@ -43,6 +45,8 @@ struct Draft {
     areas: Vec<Area>,
     /// Nanoseconds that the script lasts.
     lasts: u64,
+    /// Pairs to connect.
+    count: u64,
     requests: u64,
 }
 
@@ -52,10 +56,14 @@ const WORDS: u64 = 64;
 impl Draft {
     fn new(seed: u64) -> Self {
         let mut dice = Dice::new(mix(seed, 0x70_72));
-        let hosts = dice.pick(&[2, 2, 2, 2, 3, 4]);
-        let requests = dice.pick(&[20, 60, 100, 200]);
+        let is_large = dice.per_mille(1);
+        let (hosts, pairs, requests) = match is_large {
+            true => (HOSTS_MAX, 2_000, 10_000),
+            false => (dice.pick(&[2, 2, 2, 2, 3, 4]), dice.pick(&[1, 2, 4, 8]), dice.pick(&[20, 60, 100, 200])),
+        };
         let lasts = dice.pick(&[50_000, 500_000, 5_000_000]);
         Self {
+            count: pairs,
             dice,
             lines: Vec::new(),
             hosts,
@@ -77,11 +85,15 @@ impl Draft {
     fn hosts(&mut self) {
         for host in 0..self.hosts {
             let step = Step::Host {
-                mbps: self.dice.pick(&[0, 0, 1_000, 100_000]),
-                options: self.dice.pick(&[0, 0, 0, 8]),
+                mbps: self.dice.pick(&[0, 0, 0, 1_000, 100_000, 400_000]),
+                options: self.dice.pick(&[0, 0, 0, 8, 1, 2, 3, 4]),
                 window: self.dice.pick(&[0, 0, 4_096, 32_768]),
             };
             self.add(0, host, step);
+            if self.dice.chance(30) {
+                let (size, pd) = (self.dice.pick(&[8, 64, 256]), u64::from(self.dice.chance(5)));
+                self.add(0, host, Step::Srq { id: 1, size, pd });
+            }
             for id in 1..=self.dice.within(1..=2) {
                 let len = self.dice.pick(&[256, 4_096, 30_000, 65_536]);
                 let (access, pd) = (self.access(), u64::from(self.dice.chance(5)));
@@ -101,12 +113,13 @@ impl Draft {
     }
 
     fn connections(&mut self) {
-        let pairs = self.dice.pick(&[1, 2, 4, 8]);
-        for number in 1..=pairs {
+        for number in 1..=self.count {
             let own = self.host();
             let peer = (own + 1 + self.dice.below(self.hosts as u64 - 1) as usize) % self.hosts;
             let rc = self.dice.chance(85);
+            let mut srq = || u64::from(self.dice.chance(25));
             let pair = Pair {
+                srqs: [srq(), srq()],
                 hosts: [own, peer],
                 qps: [2 * number, 2 * number + 1],
                 rc,
@@ -116,7 +129,7 @@ impl Draft {
                     id: pair.qps[end],
                     kind: if rc { 0 } else { 3 },
                     pd: u64::from(self.dice.chance(5)),
-                    srq: 0,
+                    srq: pair.srqs[end],
                     sends: self.dice.pick(&[0, 0, 0, 4, 16]),
                     receives: self.dice.pick(&[0, 0, 0, 4, 16]),
                 };
@@ -155,9 +168,18 @@ impl Draft {
                 self.add(at, host, step);
             }
         }
+        for host in 0..self.hosts {
+            for _ in 0..self.dice.pick(&[0, 0, 0, 1, 3]) {
+                let (at, step) = (self.dice.below(self.lasts), self.device_fault());
+                self.add(at, host, step);
+            }
+        }
         if self.dice.chance(10) {
             let (at, host) = (self.dice.below(self.lasts), self.host());
             self.add(at, host, Step::Kill {});
+            if self.dice.chance(50) {
+                self.restart(at + self.dice.clone().below(self.lasts), host);
+            }
         }
         for _ in 0..self.dice.pick(&[0, 0, 1, 2]) {
             let (at, host) = (self.dice.below(self.lasts), self.host());
@@ -167,6 +189,51 @@ impl Draft {
                 false => Step::Jump { ns },
             };
             self.add(at, host, step);
+        }
+    }
+
+    /// A host that was killed is there again, with memory, and some connections.
+    fn restart(&mut self, at: u64, host: usize) {
+        let again: Vec<Step> = self.lines.iter().filter(|line| line.host == host && line.at == 0).map(|line| line.step.clone()).collect();
+        for step in again {
+            if !matches!(step, Step::Connect { .. }) {
+                self.add(at, host, step);
+            }
+        }
+        let pairs: Vec<Pair> = self.pairs.iter().copied().filter(|pair| pair.hosts.contains(&host)).collect();
+        for pair in pairs {
+            if self.dice.chance(70) {
+                self.connect(at, pair);
+            }
+        }
+    }
+
+    /// Something happens to a device's own link or to its registers.
+    fn device_fault(&mut self) -> Step {
+        let dice = &mut self.dice;
+        match dice.below(10) {
+            0..4 => {
+                let mut share = |percent: u64, most: u64| match dice.chance(percent) {
+                    true => dice.below(most),
+                    false => 0,
+                };
+                Step::Impair {
+                    loss: share(50, 100_000),
+                    duplicate: share(30, 100_000),
+                    reorder: share(30, 200_000),
+                    corrupt: share(20, 100_000),
+                    mark: share(30, 1_000_000),
+                    jitter: share(30, 30_000),
+                    mbps: share(20, 100_000),
+                    dark: share(20, 2_000_000),
+                    carrier: share(30, 2),
+                    direction: share(50, 2),
+                }
+            }
+            4 => Step::Port { ns: dice.below(3_000_000) },
+            5..7 => Step::Register { field: dice.within(1..=5), value: dice.below(2) },
+            7..9 => Step::Profile { seed: dice.below(1 << 32) },
+            _ => Step::Reset { firmware: dice.below(2) },
         }
     }
 
@@ -269,7 +336,11 @@ impl Draft {
                 true => 0,
                 false => self.dice.below(self.lasts),
             };
-            self.add(recv_at, peer, Step::Recv { qp: pair.qps[1 - end], len, lkey });
+            let step = match pair.srqs[1 - end] {
+                0 => Step::Recv { qp: pair.qps[1 - end], len, lkey },
+                srq => Step::SrqRecv { srq, len, lkey },
+            };
+            self.add(recv_at, peer, step);
         }
     }
 

@@ -3,7 +3,9 @@
 
 use std::collections::VecDeque;
 
-use ferroce_device::{AccessFlags, Buffer, MrInfo, PdId, Qpn, QpType, Time, WcStatus};
+use ferroce_device::{
+    AccessFlags, Buffer, MrInfo, PdId, Qpn, QpType, Span, SrqId, Time, WcStatus,
+};
 
 /// A work request's number: that of its completion.
 pub(crate) type Id = usize;
@@ -48,6 +50,8 @@ pub(crate) struct Remote {
 pub(crate) struct Request {
     pub(crate) kind: Kind,
     pub(crate) host: usize,
+    /// Which of the devices that its host has had one after the other.
+    pub(crate) incarnation: u64,
     pub(crate) len: usize,
     /// Where its payload begins among the bytes of all sources.
     pub(crate) source: usize,
@@ -89,7 +93,8 @@ impl Request {
 /// A receive request.
 #[derive(Clone, Debug)]
 pub(crate) struct Receive {
-    pub(crate) host: usize,
+    /// Which of the devices that its host has had one after the other.
+    pub(crate) incarnation: u64,
     pub(crate) len: usize,
     /// Where its message goes in its host's landing ground.
     pub(crate) landing: usize,
@@ -168,8 +173,37 @@ pub(crate) struct QueuePair {
     pub(crate) failed: bool,
     /// Something has moved it to the error state other than a failed request of its own.
     pub(crate) pushed: bool,
+    /// The number in the script of its shared receive queue.
+    pub(crate) srq: Option<u64>,
+    /// It began to wait for a peer that is gone.
+    pub(crate) lonely: Option<Lonely>,
     /// The program has moved it to the error state, and no completion has said so yet.
     pub(crate) moved: bool,
+}
+
+/// A queue pair that had nothing in flight when it began to wait for a peer that is gone.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lonely {
+    pub(crate) peer: Qpn,
+    /// When its first packet has left.
+    pub(crate) since: Option<Time>,
+    /// How long it must wait.
+    pub(crate) total: Span,
+}
+
+/// A shared receive queue of a script.
+#[derive(Debug)]
+pub(crate) struct SharedQueue {
+    pub(crate) id: SrqId,
+    pub(crate) pd: PdId,
+    /// Requests without a completion, in order.
+    pub(crate) receives: Vec<Id>,
+    /// Requests that queue pairs may have taken and not completed: one for each that takes from it, and for each
+    /// that was destroyed or reset.
+    pub(crate) takers: usize,
+    /// The shortest receive that was posted, and whether one had a bad key.
+    pub(crate) shortest: usize,
+    pub(crate) bad_receive: bool,
 }
 
 /// Two queue pairs that were connected.
@@ -179,6 +213,8 @@ pub(crate) struct Connection {
     pub(crate) ends: [End; 2],
     pub(crate) mtu: usize,
     pub(crate) rnr_retry: u64,
+    /// `timeout`.
+    pub(crate) timeout: u64,
     pub(crate) access: AccessFlags,
     pub(crate) rd_atomic: u64,
 }
@@ -195,6 +231,10 @@ pub(crate) struct End {
     /// The shortest receive that this end has posted, and whether one had a bad key.
     pub(crate) shortest: usize,
     pub(crate) bad_receive: bool,
+    /// The number in the script of its shared receive queue.
+    pub(crate) srq: Option<u64>,
+    /// It has been reset, destroyed, or moved to an error state.
+    pub(crate) ended: bool,
 }
 
 #[cfg(test)]

@@ -5,11 +5,13 @@
 //! | `host` | a device with its memory and its script's objects |
 //! | `steps` | what the lines of a script do |
 //! | `posts` | work requests |
+//! | `faults` | impairments, registers and resets |
 //! | `completions` | what completes, compared with what was posted |
 //! | `ending` | the end of a run: faults stop, everything completes, memory is compared, objects are returned |
 
 mod completions;
 mod ending;
+mod faults;
 mod host;
 mod posts;
 mod steps;
@@ -28,8 +30,9 @@ use crate::script::{HOSTS_MAX, Script};
 
 /// When scripts start: a device's clock is not at zero.
 const START: Time = Time::from_nanos(1_000_000);
-/// Events of a run before it is taken for one that never ends.
+/// Events of a run before it is taken for one that never ends: so many, and more for each line.
 const EVENTS_MAX: u64 = 300_000;
+const EVENTS_MAX_PER_LINE: u64 = 2_000;
 /// Packets that a stopped host's socket holds.
 const BACKLOG_MAX: usize = 512;
 
@@ -88,6 +91,11 @@ pub(crate) struct Play {
     coverage: Coverage,
     finding: Option<Finding>,
     handled: u64,
+    handled_max: u64,
+    /// Devices that there have been.
+    incarnations: u64,
+    /// Nothing has kept a packet from arriving soon.
+    quiet: bool,
 }
 
 impl Play {
@@ -106,6 +114,9 @@ impl Play {
             coverage: Coverage::default(),
             finding: None,
             handled: 0,
+            handled_max: EVENTS_MAX + EVENTS_MAX_PER_LINE * script.lines.len() as u64,
+            incarnations: 0,
+            quiet: true,
         }
     }
 
@@ -141,7 +152,7 @@ impl Play {
         {
             self.now = self.now.max(at);
             self.handled += 1;
-            if self.handled > EVENTS_MAX {
+            if self.handled > self.handled_max {
                 return self.found("ends", || "it never ends".to_owned());
             }
             self.handle(event, at);
@@ -282,6 +293,12 @@ impl Play {
         let flip = it.weather.flip(&mut self.dice).or(packet.corrupt_bit());
         let flight = Flight::new(it.address, packet, payload, flip);
         let leaves = it.hca.departure().max(now);
+        let dest = packet.headers.dest_qp;
+        for lonely in it.qps.iter_mut().filter_map(|qp| qp.lonely.as_mut()) {
+            if lonely.peer == dest && lonely.since.is_none() {
+                lonely.since = Some(leaves);
+            }
+        }
         let copies = it.weather.copies(&mut self.dice);
         let Some(to) = host_at(packet.path.dest) else {
             return;
@@ -302,8 +319,14 @@ impl Play {
             | DeviceEvent::QpFatal(qpn) => Some(qpn),
             _ => None,
         };
+        if let DeviceEvent::TimerExpired { expiry, .. } = event {
+            it.expiries.push(expiry);
+        }
         if let Some(qp) = pushed.and_then(|qpn| it.qpns.get(&qpn)) {
             it.qps[*qp].pushed = true;
+            if let Some((connection, end)) = it.qps[*qp].connection {
+                self.connections[connection].ends[end].ended = true;
+            }
         }
     }
 

@@ -95,7 +95,7 @@ steps! {
     Host "host" {
         /// 0 for a device on sockets, otherwise the rate of a card's port in Mb/s.
         mbps,
-        /// Bits: selective repeat, adaptive routing, restart after silence, coarse timers.
+        /// Bits: 1 selective repeat, 2 adaptive routing, 4 slow restart, 8 coarse timers.
         options,
         /// Bytes that a queue pair keeps in flight at most; 0 for what is usual.
         window,
@@ -139,6 +139,24 @@ steps! {
         sends,
         /// Outstanding receive requests.
         receives,
+    }
+    /// Creates a shared receive queue.
+    Srq "srq" {
+        /// Its number, from 1.
+        id,
+        /// Requests that it holds.
+        size,
+        /// The protection domain, 0 or 1.
+        pd,
+    }
+    /// Posts a receive request to a shared receive queue.
+    SrqRecv "srq-recv" {
+        /// The queue.
+        srq,
+        /// Bytes.
+        len,
+        /// 1 for a key that opens nothing.
+        lkey,
     }
     /// Brings this host's queue pair and that of another host to RTS, towards each other.
     Connect "connect" {
@@ -266,7 +284,53 @@ steps! {
         /// Longest further delay in nanoseconds.
         jitter,
     }
-    /// The process of the host is killed: its device is gone.
+    /// Changes what the device's own impairment does to packets. Shares are in millionths.
+    Impair "impair" {
+        /// 0 for packets that it sends, 1 for those that it receives.
+        direction,
+        /// Share of packets that are lost.
+        loss,
+        /// Share of packets that arrive twice.
+        duplicate,
+        /// Share of packets that are held back.
+        reorder,
+        /// Share of packets with a flipped bit.
+        corrupt,
+        /// Share of packets that are marked as having met congestion.
+        mark,
+        /// Longest random delay in nanoseconds.
+        jitter,
+        /// Rate of a bottleneck in Mb/s; 0 for none.
+        mbps,
+        /// Nanoseconds of a blackout that begins now.
+        dark,
+        /// 1 if the port is down during the blackout.
+        carrier,
+    }
+    /// The port of the host goes down.
+    Port "port" {
+        /// Nanoseconds until it comes up again.
+        ns,
+    }
+    /// Writes ROCE_ACCL.
+    Register "register" {
+        /// Which field: 1 adaptive retransmission, 2 the least timeout, 3 selective repeat, 4 adaptive routing,
+        /// 5 slow restart.
+        field,
+        /// On or off.
+        value,
+    }
+    /// Writes a profile.
+    Profile "profile" {
+        /// The profile is made from this number.
+        seed,
+    }
+    /// Resets registers, or the firmware.
+    Reset "reset" {
+        /// 0 for all registers, 1 for the firmware.
+        firmware,
+    }
+    /// The process of the host is killed: its device is gone. It may start again later.
     Kill "kill" {}
     /// The process of the host is stopped.
     Stop "stop" {

@@ -69,6 +69,8 @@ impl Requester {
         let covers = |at: &usize| self.queue[*at].packets > 0 && self.queue[*at].covers(psn);
         let cursor = (0..self.started).find(covers);
         self.cursor = cursor.unwrap_or(self.started);
+        // Found again when the cursor comes back to it.
+        self.local_error = None;
     }
 
     /// How many PSNs from `snd` on go again as one request, of `span`.

@@ -2,13 +2,17 @@
 //! the right bytes.
 
 use ferroce_device::{
-    Completion, QpState, QpType, WcFlags, WcOpcode, WcStatus,
+    Completion, QpState, QpType, Span, WcFlags, WcOpcode, WcStatus,
 };
 
 use super::Play;
-use crate::model::{Id, Kind, Outcome, RECEIVE, Request, Verdict};
+use crate::model::{End, Id, Kind, Outcome, RECEIVE, Request, Verdict};
 use crate::pattern;
 
+/// What a card's port takes at most for all repetitions of a packet.
+const PORT_TIME: Span = Span::from_micros(100);
+/// `timeout` from which on nothing expires that is only slow.
+const QUIET_TIMEOUT: u64 = 10;
 /// Vendor error of the oldest request when its program moves a queue pair to ERR.
 const MOVED: u32 = 0xf5;
 
@@ -50,6 +54,9 @@ impl Play {
         let (failed, pushed, kind) = (it.failed, it.pushed, it.kind);
         let success = wc.status == WcStatus::Success;
         it.failed |= !success;
+        if let Some((connection, end)) = it.connection.filter(|_| !success) {
+            self.connections[connection].ends[end].ended = true;
+        }
         let outcome = match (success, failed) {
             (true, true) => return self.found("order", || say("success after an error")),
             (false, true) if wc.status != WcStatus::WrFlushErr => {
@@ -92,9 +99,31 @@ impl Play {
         if !self.explains_syndrome(host, qp, wc) {
             return self.found("vendor error", || say("another vendor error"));
         }
+        self.check_total(host, qp, wc);
         if !self.explains(&request, wc.status, pushed) {
             let verdict = self.verdict(&request);
             self.found("status", || say(&format!("nothing explains that, access {verdict:?}, {request:?}")));
+        }
+    }
+
+    /// A queue pair that waited for a peer which is gone has waited exactly as long as its policy says.
+    fn check_total(&mut self, host: usize, qp: usize, wc: &Completion) {
+        let now = self.now;
+        let Some(lonely) = self.host(host).qps[qp].lonely.take() else {
+            return;
+        };
+        let Some(since) = lonely.since.filter(|_| wc.status == WcStatus::RetryExcErr) else {
+            return;
+        };
+        self.coverage.outcome("waited in vain, to the tick");
+        let waited = now.since(since);
+        // A card's timers run from when a packet has left its port, which takes its time for each.
+        let most = match self.host(host).is_card {
+            false => lonely.total,
+            true => lonely.total + PORT_TIME,
+        };
+        if waited < lonely.total || waited > most {
+            self.found("total timeout", || format!("host {host}, {}: waited {waited:?}, not {:?}", wc.qpn, lonely.total));
         }
     }
 
@@ -239,17 +268,17 @@ impl Play {
 
     /// Whether something explains that a request has failed so.
     fn explains(&self, request: &Request, status: WcStatus, pushed: bool) -> bool {
-        let Some((connection, end)) = request.connection else {
+        let Some((place, end)) = request.connection else {
             return status == WcStatus::WrFlushErr;
         };
-        let connection = &self.connections[connection];
-        let peer = &connection.ends[1 - end];
+        let connection = &self.connections[place];
+        let (shortest, bad_receive) = self.receives_of(&connection.ends[1 - end]);
         match status {
             WcStatus::LocProtErr => request.bad_lkey,
             WcStatus::WrFlushErr => true, // checked above
             WcStatus::RemAccessErr => request.len > 0 && self.verdict(request) != Verdict::Always,
             WcStatus::RemInvReqErr => {
-                let too_long = request.kind == Kind::Send && request.len > peer.shortest;
+                let too_long = request.kind == Kind::Send && request.len > shortest;
                 let misaligned = request.remote.is_some_and(|remote| remote.at % 8 != 0)
                     || request.remote.is_none();
                 let is_atomic = matches!(request.kind, Kind::Add | Kind::Swap);
@@ -257,8 +286,8 @@ impl Play {
                 let unsupported = !connection.access.contains(request.needs());
                 too_long || is_atomic && misaligned || unsupported
             }
-            WcStatus::RemOpErr => request.kind == Kind::Send && peer.bad_receive,
-            WcStatus::RetryExcErr => self.is_disturbed(request.host, peer.host),
+            WcStatus::RemOpErr => request.kind == Kind::Send && bad_receive,
+            WcStatus::RetryExcErr => self.is_disturbed(place),
             WcStatus::RnrRetryExcErr => request.consumes_receive() && connection.rnr_retry < 7,
             WcStatus::LocQpOpErr => {
                 !matches!(request.kind, Kind::Send | Kind::Write) && connection.rd_atomic == 0
@@ -282,11 +311,17 @@ impl Play {
         let say = |what: &str| format!("host {host}, receive {id}: {what}: {wc:?}");
         let it = &mut self.host(host).qps[qp];
         let (connection, kind, qpn) = (it.connection, it.kind, it.qpn);
-        match it.receives.iter().position(|it| *it == id) {
+        if let Some(srq) = it.srq {
+            if let Some(what) = self.take_shared(host, srq, id) {
+                return self.found("once", || say(what));
+            }
+        } else {
+            match it.receives.iter().position(|it| *it == id) {
             None => return self.found("once", || say("it was completed before, or never posted")),
             Some(0) => it.receives.pop_front(),
             Some(_) => return self.found("order", || say("an earlier receive has not completed")),
-        };
+            };
+        }
         if wc.status != WcStatus::Success {
             self.receives[id].outcome = Outcome::Failed(wc.status);
             return self.receive_failed(host, qp, id, wc);
@@ -360,6 +395,18 @@ impl Play {
         self.requests.iter().position(fits)
     }
 
+    /// Takes a request from a shared receive queue. Returns what is wrong with that.
+    fn take_shared(&mut self, host: usize, srq: u64, id: Id) -> Option<&'static str> {
+        let Some(shared) = self.host(host).srqs.get_mut(&srq) else {
+            return Some("it has no shared receive queue");
+        };
+        let Some(place) = shared.receives.iter().position(|it| *it == id) else {
+            return Some("it was completed before, or never posted");
+        };
+        shared.receives.remove(place);
+        (place > shared.takers).then_some("too many earlier receives have not completed")
+    }
+
     fn receive_failed(&mut self, host: usize, qp: usize, id: Id, wc: &Completion) {
         let say = |what: &str| format!("host {host}, receive {id}: {what}: {wc:?}");
         let it = &mut self.host(host).qps[qp];
@@ -372,6 +419,9 @@ impl Play {
         };
         let it = &mut self.host(host).qps[qp];
         it.pushed |= wc.status != WcStatus::WrFlushErr;
+        if let Some((connection, end)) = it.connection {
+            self.connections[connection].ends[end].ended = true;
+        }
         if !self.explains_syndrome(host, qp, wc) {
             return self.found("vendor error", || say("another vendor error"));
         }
@@ -380,10 +430,20 @@ impl Play {
         }
     }
 
-    /// Whether something may have kept packets between two hosts from arriving.
-    fn is_disturbed(&self, own: usize, peer: usize) -> bool {
-        let _ = (own, peer);
-        true
+    /// Whether something may have kept packets of a connection from arriving in time.
+    fn is_disturbed(&self, connection: usize) -> bool {
+        let it = &self.connections[connection];
+        !self.quiet || it.timeout < QUIET_TIMEOUT || it.ends.iter().any(|end| end.ended)
+    }
+
+    /// The shortest receive that an end has posted, or whoever shares its queue, and whether one had a bad key.
+    fn receives_of(&self, end: &End) -> (usize, bool) {
+        let it = self.hosts[end.host].as_ref();
+        match end.srq.map(|srq| it.and_then(|it| it.srqs.get(&srq))) {
+            None => (end.shortest, end.bad_receive),
+            Some(Some(shared)) => (shared.shortest, shared.bad_receive),
+            Some(None) => (0, true), // its host is gone
+        }
     }
 }
 

@@ -1,12 +1,13 @@
 //! The end of a run: faults stop, and everything that was posted completes. Then memory, counters and objects are
 //! compared with what happened.
 
-use ferroce_device::{Counter, QpState, RecvWr, Sges, Span, Time};
+use ferroce_device::{Counter, QpState, Span, Time};
 
 use super::Play;
 use super::completions::overlap;
+use super::faults;
 use super::host::UNTOUCHED;
-use crate::model::{Id, Kind, Outcome, RECEIVE, Receive, Verdict};
+use crate::model::{Id, Kind, Outcome, Verdict};
 use crate::network::Weather;
 use crate::pattern;
 
@@ -19,13 +20,19 @@ const ROUND: Span = Span::from_millis(20);
 
 impl Play {
     pub(super) fn end(&mut self) {
+        let now = self.now;
         for host in 0..self.hosts.len() {
             let Some(it) = self.hosts[host].as_mut() else {
                 continue;
             };
             it.weather = Weather::default();
-            if it.stopped {
-                self.resume(host);
+            it.qps.iter_mut().for_each(|qp| qp.lonely = None);
+            if let Err(error) = faults::end(&mut it.hca, now) {
+                return self.found("setting", || format!("host {host}: {error}"));
+            }
+            match it.stopped {
+                true => self.resume(host),
+                false => self.drain(host),
             }
         }
         let mut rounds = 0;
@@ -68,43 +75,52 @@ impl Play {
     }
 
     fn post_rescues_to(&mut self, host: usize, qp: usize) -> bool {
-        let it = &self.host(host).qps[qp];
-        let (Some((connection, end)), false) = (it.connection, it.gone) else {
+        let it = self.host(host);
+        if it.qps[qp].gone || !it.takes_receives(qp) {
+            return false;
+        }
+        let (connection, srq) = (it.qps[qp].connection, it.qps[qp].srq);
+        let Some((connection, end)) = connection else {
             return false;
         };
         let end = &self.connections[connection].ends[1 - end];
         let is_pending = |id: &&Id| self.requests[**id].outcome == Outcome::Pending;
         let waiting = end.consuming.iter().filter(is_pending).count();
-        let missing = waiting.saturating_sub(self.host(host).qps[qp].receives.len());
-        let posted = (0..missing).take_while(|_| self.post_rescue(host, qp)).count();
-        posted > 0 || missing > 0 && self.host(host).takes_receives(qp)
+        let it = self.host(host);
+        let posted = match srq {
+            None => it.qps[qp].receives.len(),
+            // What others who share it wait for is posted for them.
+            Some(srq) => it.srqs[&srq].receives.len(),
+        };
+        let missing = waiting.saturating_sub(posted);
+        for _ in 0..missing {
+            if !self.post_rescue(host, qp, srq) {
+                break; // its queue is full
+            }
+        }
+        missing > 0
     }
 
-    fn post_rescue(&mut self, host: usize, qp: usize) -> bool {
+    fn post_rescue(&mut self, host: usize, qp: usize, srq: Option<u64>) -> bool {
         let id = self.receives.len();
         let it = self.host(host);
-        let (qpn, pd) = (it.qps[qp].qpn, it.qps[qp].pd);
-        if !it.takes_receives(qp) {
+        let qpn = it.qps[qp].qpn;
+        let pd = srq.map_or(it.qps[qp].pd, |srq| it.srqs[&srq].pd);
+        let (landing, sge) = it.rescue(pd);
+        let receive = it.receive_into(landing, sge, 0, true);
+        let wr = receive.work_request(id);
+        let posted = match srq {
+            None => it.hca.post_recv(qpn, wr),
+            Some(srq) => it.hca.post_srq_recv(it.srqs[&srq].id, wr),
+        };
+        if posted.is_err() {
             return false;
         }
-        let (landing, sge) = it.rescue(pd);
-        let wr = RecvWr {
-            wr_id: RECEIVE | id as u64,
-            sges: Sges::from_slice(&[sge]),
-        };
-        if it.hca.post_recv(qpn, wr).is_err() {
-            return false; // its queue is full
+        match srq.and_then(|srq| it.srqs.get_mut(&srq)) {
+            None => it.qps[qp].receives.push_back(id),
+            Some(shared) => shared.receives.push(id),
         }
-        it.qps[qp].receives.push_back(id);
-        self.receives.push(Receive {
-            host,
-            len: 0,
-            landing,
-            reliable: true,
-            bad_lkey: false,
-            message: None,
-            outcome: Outcome::Pending,
-        });
+        self.receives.push(receive.receive);
         true
     }
 
@@ -151,14 +167,14 @@ impl Play {
         let mut actual = it.landed(0, it.rescue_at());
         // What the requests account for is blotted out; the rest must be untouched.
         let mut blot = |at: usize, len: usize| actual[at..at + len].fill(UNTOUCHED);
-        for request in self.requests.iter().filter(|it| it.host == host) {
+        for request in self.requests.iter().filter(|request| request.incarnation == it.incarnation) {
             if !matches!(request.kind, Kind::Send | Kind::Write) && !request.bad_lkey {
                 blot(request.landing, request.len);
             }
         }
         let mut wrong = None;
         for (id, receive) in self.receives.iter().enumerate() {
-            if receive.host != host || receive.landing >= it.rescue_at() || receive.bad_lkey {
+            if receive.incarnation != it.incarnation || receive.landing >= it.rescue_at() || receive.bad_lkey {
                 continue;
             }
             match (receive.outcome, receive.message) {
@@ -203,7 +219,8 @@ impl Play {
             };
             let at = remote.at as usize;
             let overlaps = |other: &Id| overlap(request, &self.requests[*other]).is_some();
-            let alone = !it.writes[..nth].iter().any(overlaps) && !it.writes[nth + 1..].iter().any(overlaps);
+            let (before, after) = (&it.writes[..nth], &it.writes[nth + 1..]);
+            let alone = !before.iter().chain(after).chain(&it.atomics).any(overlaps);
             let payload = &pattern::bytes()[request.source..][..request.len];
             let may_land = !request.bad_lkey && self.rights(request) != Verdict::Never;
             let mtu = self.mtu_of(request.connection);
@@ -347,6 +364,9 @@ impl Play {
             .filter_map(|id| {
                 let request = &self.requests[*id];
                 let it = self.hosts[request.host].as_ref()?;
+                if it.incarnation != request.incarnation {
+                    return None;
+                }
                 let landed = it.landed(request.landing, 8);
                 Some(u64::from_ne_bytes(landed.try_into().expect("8 bytes")))
             })
@@ -384,6 +404,21 @@ impl Play {
             (Counter::ReqTransportRetriesExceeded, it.errors.retries),
             (Counter::ReqRnrRetriesExceeded, it.errors.rnr_retries),
         ];
+        let expired = it.expiries.iter().filter(|expiry| expiry.adaptive && !expiry.fatal);
+        let histogram = it.hca.state().histogram_config();
+        let mut bins = vec![0; histogram.bins.into()];
+        for expiry in expired.clone() {
+            bins[histogram.bin_of(expiry.wait.as_nanos())] += 1;
+        }
+        if it.histogram_kept && it.hca.state().histogram() != bins {
+            return self.found("histogram", || format!("host {host}: not {bins:?}"));
+        }
+        let others = count(Counter::LocalAckTimeoutErr) + count(Counter::RoceAdpRetransTo);
+        if count(Counter::RoceAdpRetrans) != expired.clone().count() as u64
+            || others + expired.count() as u64 != it.expiries.len() as u64
+        {
+            return self.found("counter", || format!("host {host}: timers that expired are not counted"));
+        }
         let wrong = expected.into_iter().find(|(counter, expected)| count(*counter) != *expected);
         if let Some((counter, expected)) = wrong {
             let (name, count) = (counter.name(), count(counter));

@@ -6,12 +6,13 @@ use std::net::IpAddr;
 use ferroce_admission::{Bounds, Shares};
 use ferroce_device::{
     AccessFlags, Buffer, Completion, CqId, Hca, HcaConfig, HostProfile, Memory, MrInfo, PdId, Personality, QpState, Qpn,
-    Rate, Sge, Time, WcStatus,
+    Rate, Secret, Sge, Time, TimerExpiry, WcStatus,
 };
 
 use ferroce_transport::Qp;
 
-use crate::model::{QueuePair, Region};
+use super::faults::{OPTIONS, write_field};
+use crate::model::{QueuePair, Region, SharedQueue};
 use crate::network::{Flight, Weather, address};
 use crate::pattern;
 use crate::script::{Script, Step};
@@ -63,6 +64,17 @@ impl Errors {
 pub(crate) struct Host {
     pub(crate) hca: Hca,
     pub(crate) address: IpAddr,
+    /// Its timers are coarse, as those of cards.
+    pub(crate) coarse: bool,
+    pub(crate) is_card: bool,
+    /// The number of its device among all that there have been.
+    pub(crate) incarnation: u64,
+    /// Shared receive queues, by their numbers in the script.
+    pub(crate) srqs: HashMap<u64, SharedQueue>,
+    /// Timers that have expired.
+    pub(crate) expiries: Vec<TimerExpiry>,
+    /// The histogram was not reset.
+    pub(crate) histogram_kept: bool,
     pub(crate) pds: [PdId; 2],
     pub(crate) cq: CqId,
     /// What messages are sent from, for each protection domain.
@@ -97,7 +109,7 @@ pub(crate) fn landing_bytes(script: &Script) -> Vec<usize> {
     let mut bytes = Vec::new();
     for line in &script.lines {
         let len = match line.step {
-            Step::Recv { len, .. } | Step::Read { len, .. } => clamped(len),
+            Step::Recv { len, .. } | Step::SrqRecv { len, .. } | Step::Read { len, .. } => clamped(len),
             Step::Add { .. } | Step::Swap { .. } => 8,
             _ => continue,
         };
@@ -120,9 +132,17 @@ fn place_bytes(len: usize) -> usize {
 
 impl Host {
     /// A host with a device: on sockets, or a card with a port of so many Mb/s.
-    pub(crate) fn new(number: usize, seed: u64, mbps: u64, options: u64, window: u64, landing: usize) -> Self {
+    ///
+    /// `identity` is its number, and that of its device among all that there have been.
+    pub(crate) fn new(
+        (number, incarnation): (usize, u64),
+        seed: u64,
+        [mbps, options, window]: [u64; 3],
+        landing: usize,
+    ) -> Self {
         let mut config = HcaConfig {
-            seed: seed ^ number as u64,
+            seed: seed ^ incarnation,
+            secret: Some(Secret::new(u128::from(seed) << 64 | u128::from(incarnation))),
             personality: Personality {
                 min_ack_timeout: 4,
                 initial_exponent: Some(4),
@@ -142,6 +162,11 @@ impl Host {
                 Hca::new(config)
             }
         };
+        for (bit, field) in OPTIONS {
+            if options & bit != 0 {
+                write_field(&mut hca, field, 1).expect("the register has this field");
+            }
+        }
         let pds = [(); 2].map(|()| hca.alloc_pd().expect("a new device has room"));
         let cq = hca.create_cq(1 << 20).expect("a new device has room");
         let source = Buffer::zeroed(pattern::bytes().len());
@@ -160,6 +185,12 @@ impl Host {
         Self {
             hca,
             address: address(number),
+            coarse: options & 8 != 0,
+            is_card: mbps > 0,
+            incarnation,
+            srqs: HashMap::new(),
+            expiries: Vec::new(),
+            histogram_kept: true,
             pds,
             cq,
             sources,
@@ -247,6 +278,9 @@ impl Host {
         let failed = |error: ferroce_device::VerbsError| error.to_string();
         for qp in self.qps.iter().filter(|qp| !qp.gone) {
             self.hca.destroy_qp(qp.qpn).map_err(failed)?;
+        }
+        for srq in self.srqs.values() {
+            self.hca.destroy_srq(srq.id).map_err(failed)?;
         }
         self.qps.clear();
         self.qpns.clear();

@@ -1,13 +1,15 @@
 //! Work requests: what the device is given, and what the model remembers of it.
 
+use std::ops::Deref;
+
 use ferroce_device::{
-    PostError, QpState, QpType, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges, VerbsError,
+    PdId, PostError, QpState, QpType, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges, VerbsError,
 };
 
-use super::host::clamped;
+use super::host::{Host, clamped};
 use super::Play;
 use crate::coverage::Verb;
-use crate::model::{Kind, Outcome, RECEIVE, Receive, Remote, Request};
+use crate::model::{Kind, Lonely, Outcome, RECEIVE, Receive, Remote, Request};
 use crate::pattern;
 use crate::script::Step;
 
@@ -72,50 +74,105 @@ impl Post {
     }
 }
 
+/// A receive request and what it is posted with.
+pub(super) struct Posted {
+    pub(super) receive: Receive,
+    sge: Sge,
+}
+
+impl Deref for Posted {
+    type Target = Receive;
+
+    fn deref(&self) -> &Receive {
+        &self.receive
+    }
+}
+
+impl Posted {
+    pub(super) fn work_request(&self, id: usize) -> RecvWr {
+        RecvWr {
+            wr_id: RECEIVE | id as u64,
+            sges: Sges::from_slice(&[self.sge]),
+        }
+    }
+}
+
+impl Host {
+    /// A receive request with a place of its own.
+    fn receive(&mut self, pd: PdId, len: usize, lkey: u64, reliable: bool) -> Posted {
+        let (landing, sge) = self.land(pd, len);
+        self.receive_into(landing, sge, lkey, reliable)
+    }
+
+    /// A receive request into a place.
+    pub(super) fn receive_into(&self, landing: usize, mut sge: Sge, lkey: u64, reliable: bool) -> Posted {
+        if lkey != 0 {
+            sge.lkey = BAD_KEY;
+        }
+        let receive = Receive {
+            incarnation: self.incarnation,
+            len: sge.length as usize,
+            landing,
+            reliable,
+            bad_lkey: lkey != 0,
+            message: None,
+            outcome: Outcome::Pending,
+        };
+        Posted { receive, sge }
+    }
+}
+
 impl Play {
     pub(super) fn post_recv(&mut self, host: usize, qp: u64, len: u64, lkey: u64) {
-        let (len, id) = (clamped(len), self.receives.len());
+        let id = self.receives.len();
         let it = self.host(host);
         let Some(qp) = it.qp(qp) else {
             return;
         };
         let (qpn, pd, kind) = (it.qps[qp].qpn, it.qps[qp].pd, it.qps[qp].kind);
-        let (landing, mut sge) = it.land(pd, len);
-        if lkey != 0 {
-            sge.lkey = BAD_KEY;
-        }
-        let wr = RecvWr {
-            wr_id: RECEIVE | id as u64,
-            sges: Sges::from_slice(&[sge]),
-        };
+        let is_shared = it.qps[qp].srq.is_some();
+        let receive = it.receive(pd, clamped(len), lkey, kind == QpType::Rc);
         let state = it.hca.query_qp(qpn).map_or(QpState::Reset, |(state, ..)| state);
         self.coverage.verb(kind, state, Verb::Recv);
         let it = self.host(host);
-        match it.hca.post_recv(qpn, wr) {
-            Ok(()) if state == QpState::Reset => {
-                return self.found("post in reset", || format!("host {host}: {qpn} took a receive"));
+        let queued = it.qps[qp].receives.len();
+        match it.hca.post_recv(qpn, receive.work_request(id)) {
+            Ok(()) if state == QpState::Reset || is_shared => {
+                return self.found("post receive", || format!("host {host}: {qpn} took a receive in {state:?}"));
             }
             Ok(()) => it.qps[qp].receives.push_back(id),
+            Err(VerbsError::Post(PostError::UsesSrq)) if is_shared => return,
             Err(VerbsError::Post(PostError::WrongState { .. })) if state == QpState::Reset => return,
-            Err(VerbsError::Post(PostError::QueueFull { max })) if it.qps[qp].receives.len() >= max as usize => {
-                return;
-            }
+            Err(VerbsError::Post(PostError::QueueFull { max })) if queued >= max as usize => return,
             Err(error) => return self.found("post receive", || format!("host {host}, {qpn}: {error}")),
         }
         if let Some((connection, end)) = it.qps[qp].connection {
             let end = &mut self.connections[connection].ends[end];
-            end.shortest = end.shortest.min(len);
+            end.shortest = end.shortest.min(receive.len);
             end.bad_receive |= lkey != 0;
         }
-        self.receives.push(Receive {
-            host,
-            len,
-            landing,
-            reliable: kind == QpType::Rc,
-            bad_lkey: lkey != 0,
-            message: None,
-            outcome: Outcome::Pending,
-        });
+        self.receives.push(receive.receive);
+    }
+
+    pub(super) fn post_srq_recv(&mut self, host: usize, srq: u64, len: u64, lkey: u64) {
+        let id = self.receives.len();
+        let it = self.host(host);
+        let Some(pd) = it.srqs.get(&srq).map(|it| it.pd) else {
+            return;
+        };
+        // Queue pairs of any service take from it.
+        let receive = it.receive(pd, clamped(len), lkey, false);
+        let shared = it.srqs.get_mut(&srq).expect("it was looked for");
+        match it.hca.post_srq_recv(shared.id, receive.work_request(id)) {
+            Ok(()) => {
+                shared.receives.push(id);
+                shared.shortest = shared.shortest.min(receive.len);
+                shared.bad_receive |= lkey != 0;
+                self.receives.push(receive.receive);
+            }
+            Err(VerbsError::Post(PostError::QueueFull { .. })) => {}
+            Err(error) => self.found("post receive", || format!("host {host}, SRQ {srq}: {error}")),
+        }
     }
 
     pub(super) fn post_send(&mut self, host: usize, step: &Step) {
@@ -127,7 +184,7 @@ impl Play {
         };
         let it = self.host(host);
         let (qpn, pd, kind) = (it.qps[qp].qpn, it.qps[qp].pd, it.qps[qp].kind);
-        let connection = it.qps[qp].connection;
+        let (connection, incarnation) = (it.qps[qp].connection, it.incarnation);
         let len = clamped(post.len);
         let source = pattern::start(id);
         let needs_response = !matches!(post.kind, Kind::Send | Kind::Write);
@@ -142,6 +199,7 @@ impl Play {
         let request = Request {
             kind: post.kind,
             host,
+            incarnation,
             len,
             source,
             remote,
@@ -190,6 +248,32 @@ impl Play {
             }
         }
         self.requests.push(request);
+        self.note_lonely(host, qp);
+    }
+
+    /// Notes when a queue pair begins to wait for a peer that is gone, and how long it must.
+    fn note_lonely(&mut self, host: usize, qp: usize) {
+        let it = self.hosts[host].as_ref().expect("it has posted");
+        let own = &it.qps[qp];
+        let Some((connection, end)) = own.connection.filter(|_| own.kind == QpType::Rc) else {
+            return;
+        };
+        let peer = self.connections[connection].ends[1 - end].host;
+        let is_gone = self.hosts[peer].is_none();
+        let mtu = self.connections[connection].mtu;
+        let is_first = own.sends.len() == 1 && own.sends.iter().all(|id| self.requests[*id].len <= mtu);
+        let Some(device) = it.hca.qp(own.qpn).filter(|_| is_gone && is_first && !it.coarse) else {
+            return;
+        };
+        let is_new = device.state() == QpState::Rts && device.in_flight() == 0 && device.send_queue_len() == 1;
+        let total = device.retry().total(it.hca.policy());
+        let peer = device.attr().dest_qpn;
+        let lonely = total.filter(|_| is_new).map(|total| Lonely {
+            peer,
+            since: None,
+            total,
+        });
+        self.host(host).qps[qp].lonely = lonely;
     }
 
     /// The memory that a request reaches; `None` for a region that its peer does not have.

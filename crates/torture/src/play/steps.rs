@@ -2,18 +2,21 @@
 
 use ferroce_device::{
     AccessFlags, Attr, Buffer, Memory, MrModify, Mtu, Path, PdId, Psn, QpAttr, QpCap, QpInit, QpModify,
-    QpState, QpType, Qpn, Span, VerbsError,
+    QpState, QpType, Qpn, SrqId, Span, VerbsError,
 };
 
+use super::faults;
 use super::host::Host;
 use super::Play;
 use crate::coverage::Verb;
 use crate::events::Event;
-use crate::model::{Connection, End, QueuePair, Region};
+use crate::model::{Connection, End, Outcome, QueuePair, Region, SharedQueue};
 use crate::network::{Weather, address};
 use crate::pattern;
 use crate::script::{Line, Step};
 
+/// Rate of a port, in Mb/s, from which on no timer expires because of it.
+const QUIET_MBPS: u64 = 100_000;
 /// Between the regions of a host, in its address space.
 const REGION_STRIDE: u64 = 1 << 24;
 
@@ -28,8 +31,11 @@ impl Play {
         {
             if self.hosts[host].is_none() {
                 let landing = landing.get(host).copied().unwrap_or(0);
-                let new = Host::new(host, self.seed, mbps, options, window, landing);
+                self.incarnations += 1;
+                let identity = (host, self.incarnations);
+                let new = Host::new(identity, self.seed, [mbps, options, window], landing);
                 self.hosts[host] = Some(new);
+                self.quiet &= mbps == 0 || mbps >= QUIET_MBPS;
             }
             return;
         }
@@ -46,6 +52,11 @@ impl Play {
             Step::Connect { .. } => self.connect(host, &line.step),
             Step::Modify { qp, state } => self.modify(host, qp, state),
             Step::Destroy { qp } => self.destroy(host, qp),
+            Step::Srq { id, size, pd } => self.create_srq(host, id, size, pd),
+            Step::SrqRecv { srq, len, lkey } => self.post_srq_recv(host, srq, len, lkey),
+            Step::Impair { .. } | Step::Port { .. } | Step::Register { .. } | Step::Profile { .. } | Step::Reset { .. } => {
+                self.fault(host, &line.step);
+            }
             Step::Recv { qp, len, lkey } => self.post_recv(host, qp, len, lkey),
             Step::Send { .. } | Step::Write { .. } | Step::Read { .. } | Step::Add { .. } | Step::Swap { .. } => {
                 self.post_send(host, &line.step);
@@ -58,6 +69,7 @@ impl Play {
                 delay,
                 jitter,
             } => {
+                self.quiet = false;
                 if let Some(it) = &mut self.hosts[host] {
                     it.weather = Weather {
                         loss,
@@ -71,15 +83,51 @@ impl Play {
             }
             Step::Kill {} => self.kill(host),
             Step::Stop { ns } => {
+                self.quiet = false;
+                self.forget_lonely(host);
                 if let Some(it) = &mut self.hosts[host] {
                     it.stopped = true;
                 }
                 let resumes = self.now.after(Span::from_nanos(ns));
                 self.events.add(resumes, Event::Resume(host));
             }
-            Step::Jump { ns } => self.now = self.now.after(Span::from_nanos(ns)),
+            Step::Jump { ns } => {
+                self.quiet = false;
+                (0..self.hosts.len()).for_each(|host| self.forget_lonely(host));
+                self.now = self.now.after(Span::from_nanos(ns));
+            }
         }
         self.drain(host);
+    }
+
+    /// Something happens to a device's own link, or to its registers.
+    fn fault(&mut self, host: usize, step: &Step) {
+        let now = self.now;
+        self.forget_lonely(host);
+        self.quiet = false;
+        let it = self.host(host);
+        it.histogram_kept &= !matches!(step, Step::Reset { .. });
+        if let Err(error) = faults::apply(&mut it.hca, now, step) {
+            self.found("setting", || format!("host {host}, {step:?}: {error}"));
+        }
+    }
+
+    /// How long queue pairs of a host wait for peers that are gone cannot be told any more.
+    fn forget_lonely(&mut self, host: usize) {
+        let qps = self.hosts[host].iter_mut().flat_map(|it| &mut it.qps);
+        qps.for_each(|qp| qp.lonely = None);
+    }
+
+    fn create_srq(&mut self, host: usize, id: u64, size: u64, pd: u64) {
+        let it = self.host(host);
+        if id == 0 || it.srqs.contains_key(&id) {
+            return;
+        }
+        let pd = it.pds[usize::from(pd == 1)];
+        match it.hca.create_srq(pd, size.max(1) as u32, 4) {
+            Ok(srq) => _ = it.srqs.insert(id, SharedQueue::new(srq, pd)),
+            Err(error) => self.found("create", || format!("host {host}, SRQ {id}: {error}")),
+        }
     }
 
     /// A host that is there.
@@ -157,7 +205,7 @@ impl Play {
     }
 
     fn create_qp(&mut self, host: usize, step: &Step) {
-        let Step::Qp { id, kind, pd, sends, receives, .. } = *step else {
+        let Step::Qp { id, kind, pd, srq, sends, receives } = *step else {
             return;
         };
         let it = self.host(host);
@@ -175,6 +223,12 @@ impl Play {
             _ => given as u32,
         };
         let usual = QpCap::default();
+        let shared = it.srqs.get_mut(&srq);
+        let srq = shared.as_ref().map(|_| srq);
+        let shared = shared.map(|shared| {
+            shared.takers += 1;
+            shared.id
+        });
         let init = QpInit {
             cap: QpCap {
                 max_send_wr: or(sends, usual.max_send_wr),
@@ -182,13 +236,14 @@ impl Play {
                 ..usual
             },
             signal_all: false,
+            srq: shared,
             ..QpInit::new(kind, pd, it.cq)
         };
         match it.hca.create_qp(&init) {
             Ok(qpn) => {
                 it.ids.insert(id, it.qps.len());
                 it.qpns.insert(qpn, it.qps.len());
-                it.qps.push(QueuePair::new(qpn, kind, pd));
+                it.qps.push(QueuePair::new(qpn, kind, pd, srq));
             }
             Err(error) => self.found("create", || format!("host {host}, queue pair {id}: {error}")),
         }
@@ -221,7 +276,7 @@ impl Play {
         let places = [(host, own), (peer, other)];
         let qps = places.map(|(host, qp)| {
             let it = &self.host(host).qps[qp];
-            (it.qpn, it.kind, it.pd)
+            (it.qpn, it.kind, it.pd, it.srq)
         });
         if qps[0].1 != qps[1].1 || qps[0].1 == QpType::Ud {
             return;
@@ -248,13 +303,15 @@ impl Play {
             self.make_ready(host, qp, places[1 - end].0, attr);
             let it = &mut self.host(host).qps[qp];
             it.connection = Some((connection, end));
+            it.lonely = None;
             (it.failed, it.pushed, it.moved) = (false, false, false);
         }
         self.connections.push(Connection {
             reliable: qps[0].1 == QpType::Rc,
-            ends: [0, 1].map(|end| End::new(places[end].0, qps[end].2)),
+            ends: [0, 1].map(|end| End::new(places[end].0, qps[end].2, qps[end].3)),
             mtu: mtu.bytes() as usize,
             rnr_retry: rnr,
+            timeout,
             access,
             rd_atomic: atomics,
         });
@@ -265,6 +322,7 @@ impl Play {
     fn make_ready(&mut self, host: usize, qp: usize, peer: usize, attr: QpAttr) {
         use QpState::{Init, Reset, Rtr, Rts};
         self.drop_requests(host, qp);
+        self.leave_connection(host, qp);
         let it = self.host(host);
         let (qpn, kind) = (it.qps[qp].qpn, it.qps[qp].kind);
         let reset = QpModify::to(Reset, Attr::empty(), attr);
@@ -299,6 +357,11 @@ impl Play {
         }
         let it = self.host(host);
         let always = state == QpState::Reset || state == QpState::Err && before != Ok(QpState::Reset);
+        it.qps[qp].lonely = None;
+        if outcome.is_ok() {
+            self.leave_connection(host, qp);
+        }
+        let it = self.host(host);
         match outcome {
             Ok(()) if state == QpState::Err => {
                 (it.qps[qp].pushed, it.qps[qp].moved) = (true, before != Ok(QpState::Err));
@@ -330,15 +393,32 @@ impl Play {
             return self.found("destroy", || format!("host {host}, {qpn}: {error}"));
         }
         self.drop_requests(host, qp);
+        self.leave_connection(host, qp);
         let it = self.host(host);
         it.qps[qp].gone = true;
         it.qpns.remove(&qpn);
+    }
+
+    /// A queue pair does not answer its peer as before; a request of its shared receive queue may be lost with it.
+    fn leave_connection(&mut self, host: usize, qp: usize) {
+        let it = self.host(host);
+        if let Some(shared) = it.qps[qp].srq.and_then(|srq| it.srqs.get_mut(&srq)) {
+            shared.takers += 1;
+        }
+        if let Some((connection, end)) = it.qps[qp].connection {
+            self.connections[connection].ends[end].ended = true;
+        }
     }
 
     fn kill(&mut self, host: usize) {
         for qp in 0..self.host(host).qps.len() {
             self.drop_requests(host, qp);
         }
+        let shared: Vec<usize> = self.host(host).srqs.values().flat_map(|it| it.receives.clone()).collect();
+        for id in shared {
+            self.receives[id].outcome = Outcome::Dropped;
+        }
+        self.quiet = false;
         self.hosts[host] = None;
     }
 }
@@ -349,12 +429,14 @@ fn needs_local_write(access: AccessFlags) -> bool {
 }
 
 impl QueuePair {
-    fn new(qpn: Qpn, kind: QpType, pd: PdId) -> Self {
+    fn new(qpn: Qpn, kind: QpType, pd: PdId, srq: Option<u64>) -> Self {
         Self {
             qpn,
             kind,
             pd,
             gone: false,
+            srq,
+            lonely: None,
             connection: None,
             sends: Default::default(),
             receives: Default::default(),
@@ -366,12 +448,27 @@ impl QueuePair {
 }
 
 impl End {
-    fn new(host: usize, pd: PdId) -> Self {
+    fn new(host: usize, pd: PdId, srq: Option<u64>) -> Self {
         Self {
             host,
             pd,
             consuming: Vec::new(),
             received: 0,
+            shortest: usize::MAX,
+            bad_receive: false,
+            srq,
+            ended: false,
+        }
+    }
+}
+
+impl SharedQueue {
+    fn new(id: SrqId, pd: PdId) -> Self {
+        Self {
+            id,
+            pd,
+            receives: Vec::new(),
+            takers: 0,
             shortest: usize::MAX,
             bad_receive: false,
         }
