@@ -79,26 +79,33 @@ impl Play {
         if it.qps[qp].gone || !it.takes_receives(qp) {
             return false;
         }
-        let (connection, srq) = (it.qps[qp].connection, it.qps[qp].srq);
-        let Some((connection, end)) = connection else {
-            return false;
+        let srq = it.qps[qp].srq;
+        let missing = match srq {
+            None => self.waiting_for(host, qp).saturating_sub(self.host(host).qps[qp].receives.len()),
+            Some(srq) => {
+                let sharing = |qp: &usize| self.hosts[host].as_ref().is_some_and(|it| it.qps[*qp].srq == Some(srq));
+                let qps = self.hosts[host].as_ref().map_or(0, |it| it.qps.len());
+                let waiting: usize = (0..qps).filter(sharing).map(|qp| self.waiting_for(host, qp)).sum();
+                let shared = &self.host(host).srqs[&srq];
+                // Some may have been taken by queue pairs that do not complete them.
+                (waiting + shared.takers).saturating_sub(shared.receives.len()) * usize::from(waiting > 0)
+            }
         };
-        let end = &self.connections[connection].ends[1 - end];
-        let is_pending = |id: &&Id| self.requests[**id].outcome == Outcome::Pending;
-        let waiting = end.consuming.iter().filter(is_pending).count();
-        let it = self.host(host);
-        let posted = match srq {
-            None => it.qps[qp].receives.len(),
-            // What others who share it wait for is posted for them.
-            Some(srq) => it.srqs[&srq].receives.len(),
-        };
-        let missing = waiting.saturating_sub(posted);
         for _ in 0..missing {
             if !self.post_rescue(host, qp, srq) {
                 break; // its queue is full
             }
         }
         missing > 0
+    }
+
+    /// Requests of a queue pair's peer that wait for one of its receives.
+    fn waiting_for(&self, host: usize, qp: usize) -> usize {
+        let Some((connection, end)) = self.hosts[host].as_ref().and_then(|it| it.qps[qp].connection) else {
+            return 0;
+        };
+        let consuming = &self.connections[connection].ends[1 - end].consuming;
+        consuming.iter().filter(|id| self.requests[**id].outcome == Outcome::Pending).count()
     }
 
     fn post_rescue(&mut self, host: usize, qp: usize, srq: Option<u64>) -> bool {

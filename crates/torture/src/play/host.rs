@@ -67,6 +67,8 @@ pub(crate) struct Host {
     /// Its timers are coarse, as those of cards.
     pub(crate) coarse: bool,
     pub(crate) is_card: bool,
+    /// Its own link may lose packets.
+    pub(crate) loses: bool,
     /// The number of its device among all that there have been.
     pub(crate) incarnation: u64,
     /// Shared receive queues, by their numbers in the script.
@@ -187,6 +189,7 @@ impl Host {
             address: address(number),
             coarse: options & 8 != 0,
             is_card: mbps > 0,
+            loses: false,
             incarnation,
             srqs: HashMap::new(),
             expiries: Vec::new(),

@@ -262,7 +262,7 @@ impl Play {
         let is_gone = self.hosts[peer].is_none();
         let mtu = self.connections[connection].mtu;
         let is_first = own.sends.len() == 1 && own.sends.iter().all(|id| self.requests[*id].len <= mtu);
-        let Some(device) = it.hca.qp(own.qpn).filter(|_| is_gone && is_first && !it.coarse) else {
+        let Some(device) = it.hca.qp(own.qpn).filter(|_| is_gone && is_first && !it.coarse && !it.loses) else {
             return;
         };
         let is_new = device.state() == QpState::Rts && device.in_flight() == 0 && device.send_queue_len() == 1;

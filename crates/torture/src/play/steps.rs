@@ -106,6 +106,7 @@ impl Play {
         self.forget_lonely(host);
         self.quiet = false;
         let it = self.host(host);
+        it.loses |= matches!(step, Step::Impair { .. } | Step::Port { .. });
         it.histogram_kept &= !matches!(step, Step::Reset { .. });
         if let Err(error) = faults::apply(&mut it.hca, now, step) {
             self.found("setting", || format!("host {host}, {step:?}: {error}"));
