@@ -184,19 +184,21 @@ impl Requester {
         data: Data<'_>,
         attr: &QpAttr,
         host: &mut H,
-    ) -> Result<(), Fault> {
+    ) {
         let psn = headers.psn;
         let covers = |at: &usize| self.queue[*at].packets > 0 && self.queue[*at].covers(psn);
         let Some(at) = (0..self.started).find(covers) else {
-            return Ok(());
+            return;
         };
-        self.place_response(at, headers, data, attr, host)?;
+        // One that cannot be placed is asked for again, and fails its request when its turn comes.
+        let is_placed = self.place_response(at, headers, data, attr, host).is_ok();
         let offset = psn.since(self.una);
         if let Some(repair) = self.repair(attr) {
             repair.on_executed(offset);
-            repair.on_response(offset);
+            if is_placed {
+                repair.on_response(offset);
+            }
         }
-        Ok(())
     }
 
     /// The peer has executed everything through `through`, whose responses have been sent.
