@@ -1,11 +1,12 @@
 //! `ferroce torture`: random programs on whole devices in virtual time, until something does not hold.
 
+use std::io::IsTerminal as _;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
-use std::{fs, panic, thread};
+use std::{fs, io, panic, thread};
 
 use clap::{Args, ValueEnum};
 use ferroce_torture::{Coverage, Finding, Script, generate, play, shrink};
@@ -98,8 +99,10 @@ impl Command {
             coverage.packets,
             found.len(),
         ))?;
-        let rate = operations as f64 / seconds.max(1e-3);
-        to.remark(format_args!("{seconds:.1} s, {rate:.0} operations/s"))?;
+        if io::stderr().is_terminal() || self.minutes.is_some() {
+            let rate = operations as f64 / seconds.max(1e-3);
+            to.remark(format_args!("{seconds:.1} s, {rate:.0} operations/s"))?;
+        }
         match found.len() {
             0 => Ok(()),
             count => Err(Failure::broken(format_args!("{count} findings"))),
@@ -113,7 +116,9 @@ impl Command {
             (None, Some(_)) => u64::MAX - self.from,
             (None, None) => 1_000,
         };
-        let limit = self.minutes.map(|minutes| Duration::from_secs(60 * minutes));
+        let limit = self
+            .minutes
+            .map(|minutes| Duration::from_secs(60 * minutes));
         let threads = self.threads.map_or_else(
             || thread::available_parallelism().map_or(1, NonZero::get),
             usize::from,
@@ -124,7 +129,8 @@ impl Command {
             _ => ProgressBar::new(seeds),
         };
         bar.set_style(
-            ProgressStyle::with_template("{pos} seeds  {msg}").unwrap_or_else(|_| ProgressStyle::default_bar()),
+            ProgressStyle::with_template("{pos} seeds  {msg}")
+                .unwrap_or_else(|_| ProgressStyle::default_bar()),
         );
         let (mut coverage, mut found) = (Coverage::default(), Vec::new());
         thread::scope(|scope| {
@@ -156,22 +162,42 @@ impl Command {
                     News::Found(seed, script, finding) => found.push((seed, script, finding)),
                 }
                 bar.set_position(coverage.runs);
-                bar.set_message(format!("{} operations, {} findings", coverage.operations(), found.len()));
-                over.fetch_or(limit.is_some_and(|limit| start.elapsed() >= limit), Ordering::Relaxed);
+                bar.set_message(format!(
+                    "{} operations, {} findings",
+                    coverage.operations(),
+                    found.len()
+                ));
+                over.fetch_or(
+                    limit.is_some_and(|limit| start.elapsed() >= limit),
+                    Ordering::Relaxed,
+                );
             }
         });
         bar.finish_and_clear();
         (coverage, found)
     }
 
-    fn print(&self, seed: u64, script: &Script, finding: &Finding, to: &mut Output<'_>) -> Result<(), Failure> {
+    fn print(
+        &self,
+        seed: u64,
+        script: &Script,
+        finding: &Finding,
+        to: &mut Output<'_>,
+    ) -> Result<(), Failure> {
         let text = commented(script, finding);
         let Some(directory) = &self.findings else {
             return to.text(&format!("# seed {seed}\n{text}\n"));
         };
         let file = directory.join(format!("{seed}.txt"));
-        fs::write(&file, text).map_err(|error| Failure::broken(format_args!("cannot write {}: {error}", file.display())))?;
-        to.text(&format!("seed {seed}: {}: {}: {}\n", finding.rule, finding.what, file.display()))
+        fs::write(&file, text).map_err(|error| {
+            Failure::broken(format_args!("cannot write {}: {error}", file.display()))
+        })?;
+        to.text(&format!(
+            "seed {seed}: {}: {}: {}\n",
+            finding.rule,
+            finding.what,
+            file.display()
+        ))
     }
 }
 
@@ -192,7 +218,10 @@ fn replay(file: &Path, to: &mut Output<'_>) -> Result<(), Failure> {
     to.text(&format!("{operations} operations, {packets} packets\n"))?;
     match report.finding {
         None => to.text("every rule holds\n"),
-        Some(finding) => Err(Failure::broken(format_args!("{}: {}", finding.rule, finding.what))),
+        Some(finding) => Err(Failure::broken(format_args!(
+            "{}: {}",
+            finding.rule, finding.what
+        ))),
     }
 }
 

@@ -20,14 +20,26 @@ fn main() {
             continue;
         };
         let seconds = start.elapsed().as_secs_f64();
-        println!("seed {seed}, after {} seeds and {seconds:.1} s: {}: {}", seed - from + 1, finding.rule, finding.what);
+        println!(
+            "seed {seed}, after {} seeds and {seconds:.1} s: {}: {}",
+            seed - from + 1,
+            finding.rule,
+            finding.what
+        );
         if let Some((script, finding)) = shrink(&script, 3_000) {
-            println!("{} lines: {}: {}\n{script}", script.lines.len(), finding.rule, finding.what);
+            println!(
+                "{} lines: {}: {}\n{script}",
+                script.lines.len(),
+                finding.rule,
+                finding.what
+            );
         }
         std::process::exit(1);
     }
     let seconds = start.elapsed().as_secs_f64();
     let (operations, packets) = (coverage.operations(), coverage.packets);
-    println!("{seeds} seeds, {operations} operations, {packets} packets in {seconds:.1} s: no finding");
+    println!(
+        "{seeds} seeds, {operations} operations, {packets} packets in {seconds:.1} s: no finding"
+    );
     print!("{coverage}");
 }

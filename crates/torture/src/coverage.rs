@@ -55,9 +55,23 @@ impl Verb {
 
 /// Events of a queue pair: verbs, then packets.
 const EVENTS: [&str; 17] = [
-    "post receive", "post SEND", "post WRITE", "post READ", "post atomic", "modify to RESET", "modify to INIT",
-    "modify to SQD", "modify to ERR", "modify to another state", "destroy", "SEND packet", "WRITE packet",
-    "READ request", "atomic request", "acknowledgement", "response with data",
+    "post receive",
+    "post SEND",
+    "post WRITE",
+    "post READ",
+    "post atomic",
+    "modify to RESET",
+    "modify to INIT",
+    "modify to SQD",
+    "modify to ERR",
+    "modify to another state",
+    "destroy",
+    "SEND packet",
+    "WRITE packet",
+    "READ request",
+    "atomic request",
+    "acknowledgement",
+    "response with data",
 ];
 const STATES: [QpState; 7] = [
     QpState::Reset,
@@ -173,7 +187,9 @@ impl Coverage {
             for (s, state) in STATES.iter().enumerate() {
                 let at = (k * STATES.len() + s) * EVENTS.len();
                 let missing: Vec<_> = (0..EVENTS.len())
-                    .filter(|event| self.reached[at + event] == 0 && is_possible(*kind, *state, *event))
+                    .filter(|event| {
+                        self.reached[at + event] == 0 && is_possible(*kind, *state, *event)
+                    })
                     .map(|event| EVENTS[event])
                     .collect();
                 if !missing.is_empty() {
@@ -204,7 +220,10 @@ impl Coverage {
 /// Whether a queue pair of this type can be in this state while that happens.
 fn is_possible(kind: QpType, state: QpState, event: usize) -> bool {
     let has_responses = kind == QpType::Rc;
-    let event_is_of_responses = matches!(EVENTS[event], "READ request" | "atomic request" | "acknowledgement" | "response with data");
+    let event_is_of_responses = matches!(
+        EVENTS[event],
+        "READ request" | "atomic request" | "acknowledgement" | "response with data"
+    );
     // A reliable queue pair whose send queue fails is in ERR.
     let has_state = !(kind == QpType::Rc && state == QpState::Sqe);
     has_state && (has_responses || !event_is_of_responses)
@@ -220,10 +239,15 @@ impl fmt::Display for Coverage {
         writeln!(f, "operations: {}", steps.join(", "))?;
         let mut outcomes = self.outcomes.clone();
         outcomes.sort_unstable();
-        let outcomes: Vec<_> = outcomes.iter().map(|(name, count)| format!("{name} {count}")).collect();
+        let outcomes: Vec<_> = outcomes
+            .iter()
+            .map(|(name, count)| format!("{name} {count}"))
+            .collect();
         writeln!(f, "work requests: {}", outcomes.join(", "))?;
         let (reached, all) = self.pairs();
         writeln!(f, "states x events: {reached} of {all} reached")?;
-        self.unreached().iter().try_for_each(|line| writeln!(f, "  never: {line}"))
+        self.unreached()
+            .iter()
+            .try_for_each(|line| writeln!(f, "  never: {line}"))
     }
 }

@@ -59,7 +59,11 @@ impl Draft {
         let is_large = dice.per_mille(1);
         let (hosts, pairs, requests) = match is_large {
             true => (HOSTS_MAX, 2_000, 10_000),
-            false => (dice.pick(&[2, 2, 2, 2, 3, 4]), dice.pick(&[1, 2, 4, 8]), dice.pick(&[20, 60, 100, 200])),
+            false => (
+                dice.pick(&[2, 2, 2, 2, 3, 4]),
+                dice.pick(&[1, 2, 4, 8]),
+                dice.pick(&[20, 60, 100, 200]),
+            ),
         };
         let lasts = dice.pick(&[50_000, 500_000, 5_000_000]);
         Self {
@@ -91,15 +95,32 @@ impl Draft {
             };
             self.add(0, host, step);
             if self.dice.chance(30) {
-                let (size, pd) = (self.dice.pick(&[8, 64, 256]), u64::from(self.dice.chance(5)));
+                let (size, pd) = (
+                    self.dice.pick(&[8, 64, 256]),
+                    u64::from(self.dice.chance(5)),
+                );
                 self.add(0, host, Step::Srq { id: 1, size, pd });
             }
             for id in 1..=self.dice.within(1..=2) {
                 let len = self.dice.pick(&[256, 4_096, 30_000, 65_536]);
                 let (access, pd) = (self.access(), u64::from(self.dice.chance(5)));
-                self.add(0, host, Step::Region { id, len, access, pd });
+                self.add(
+                    0,
+                    host,
+                    Step::Region {
+                        id,
+                        len,
+                        access,
+                        pd,
+                    },
+                );
                 let used = WORDS;
-                self.areas.push(Area { host, id, len, used });
+                self.areas.push(Area {
+                    host,
+                    id,
+                    len,
+                    used,
+                });
             }
         }
     }
@@ -194,13 +215,23 @@ impl Draft {
 
     /// A host that was killed is there again, with memory, and some connections.
     fn restart(&mut self, at: u64, host: usize) {
-        let again: Vec<Step> = self.lines.iter().filter(|line| line.host == host && line.at == 0).map(|line| line.step.clone()).collect();
+        let again: Vec<Step> = self
+            .lines
+            .iter()
+            .filter(|line| line.host == host && line.at == 0)
+            .map(|line| line.step.clone())
+            .collect();
         for step in again {
             if !matches!(step, Step::Connect { .. }) {
                 self.add(at, host, step);
             }
         }
-        let pairs: Vec<Pair> = self.pairs.iter().copied().filter(|pair| pair.hosts.contains(&host)).collect();
+        let pairs: Vec<Pair> = self
+            .pairs
+            .iter()
+            .copied()
+            .filter(|pair| pair.hosts.contains(&host))
+            .collect();
         for pair in pairs {
             if self.dice.chance(70) {
                 self.connect(at, pair);
@@ -230,10 +261,19 @@ impl Draft {
                     direction: share(50, 2),
                 }
             }
-            4 => Step::Port { ns: dice.below(3_000_000) },
-            5..7 => Step::Register { field: dice.within(1..=5), value: dice.below(2) },
-            7..9 => Step::Profile { seed: dice.below(1 << 32) },
-            _ => Step::Reset { firmware: dice.below(2) },
+            4 => Step::Port {
+                ns: dice.below(3_000_000),
+            },
+            5..7 => Step::Register {
+                field: dice.within(1..=5),
+                value: dice.below(2),
+            },
+            7..9 => Step::Profile {
+                seed: dice.below(1 << 32),
+            },
+            _ => Step::Reset {
+                firmware: dice.below(2),
+            },
         }
     }
 
@@ -305,23 +345,54 @@ impl Draft {
             false => 0,
         };
         let step = match self.dice.below(if pair.rc { 100 } else { 60 }) {
-            0..30 => Step::Send { qp, len, imm, flags, lkey },
+            0..30 => Step::Send {
+                qp,
+                len,
+                imm,
+                flags,
+                lkey,
+            },
             30..60 => {
                 let imm = if self.dice.chance(30) { imm } else { 0 };
                 let (region, at) = self.place(peer, len);
-                Step::Write { qp, len, region, at, imm, flags, lkey }
+                Step::Write {
+                    qp,
+                    len,
+                    region,
+                    at,
+                    imm,
+                    flags,
+                    lkey,
+                }
             }
             60..80 => {
                 let (region, at) = self.any_place(peer, len);
-                Step::Read { qp, len, region, at, flags, lkey }
+                Step::Read {
+                    qp,
+                    len,
+                    region,
+                    at,
+                    flags,
+                    lkey,
+                }
             }
             80..92 => {
                 let (region, at) = self.word(peer, 0);
-                Step::Add { qp, region, at, flags }
+                Step::Add {
+                    qp,
+                    region,
+                    at,
+                    flags,
+                }
             }
             _ => {
                 let (region, at) = self.word(peer, 4);
-                Step::Swap { qp, region, at, flags }
+                Step::Swap {
+                    qp,
+                    region,
+                    at,
+                    flags,
+                }
             }
         };
         let consumes = matches!(step, Step::Send { .. } | Step::Write { imm: 1.., .. });
@@ -337,7 +408,11 @@ impl Draft {
                 false => self.dice.below(self.lasts),
             };
             let step = match pair.srqs[1 - end] {
-                0 => Step::Recv { qp: pair.qps[1 - end], len, lkey },
+                0 => Step::Recv {
+                    qp: pair.qps[1 - end],
+                    len,
+                    lkey,
+                },
                 srq => Step::SrqRecv { srq, len, lkey },
             };
             self.add(recv_at, peer, step);
@@ -345,7 +420,9 @@ impl Draft {
     }
 
     fn length(&mut self) -> u64 {
-        let most = self.dice.pick(&[0, 1, 64, 256, 257, 1_024, 1_500, 4_096, 16_384]);
+        let most = self
+            .dice
+            .pick(&[0, 1, 64, 256, 257, 1_024, 1_500, 4_096, 16_384]);
         match self.dice.chance(40) {
             true => most,
             false => self.dice.below(most + 1),
@@ -361,7 +438,9 @@ impl Draft {
 
     /// A region of a host.
     fn area(&mut self, host: usize) -> Option<usize> {
-        let of_host: Vec<usize> = (0..self.areas.len()).filter(|area| self.areas[*area].host == host).collect();
+        let of_host: Vec<usize> = (0..self.areas.len())
+            .filter(|area| self.areas[*area].host == host)
+            .collect();
         (!of_host.is_empty()).then(|| self.dice.pick(&of_host))
     }
 

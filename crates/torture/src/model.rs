@@ -3,9 +3,7 @@
 
 use std::collections::VecDeque;
 
-use ferroce_device::{
-    AccessFlags, Buffer, MrInfo, PdId, Qpn, QpType, Span, SrqId, Time, WcStatus,
-};
+use ferroce_device::{AccessFlags, Buffer, MrInfo, PdId, QpType, Qpn, Span, SrqId, Time, WcStatus};
 
 /// A work request's number: that of its completion.
 pub(crate) type Id = usize;
@@ -132,7 +130,9 @@ pub(crate) enum Verdict {
 impl Region {
     /// Whether it is registered now.
     pub(crate) fn is_registered(&self) -> bool {
-        self.rights.last().is_some_and(|(_, rights)| rights.is_some())
+        self.rights
+            .last()
+            .is_some_and(|(_, rights)| rights.is_some())
     }
 
     /// Whether a holder of a protection domain was permitted something during a time, both ends included.
@@ -266,6 +266,9 @@ mod tests {
         assert_eq!(verdict(10, 20), Verdict::Sometimes);
         assert_eq!(verdict(15, 30), Verdict::Sometimes);
         assert_eq!(verdict(21, 30), Verdict::Never);
-        assert_eq!(region.permits(PdId(2), access, at(10), at(15)), Verdict::Never);
+        assert_eq!(
+            region.permits(PdId(2), access, at(10), at(15)),
+            Verdict::Never
+        );
     }
 }

@@ -76,11 +76,21 @@ pub(crate) enum Content {
 
 impl Flight {
     /// A packet from the address `source`, with a bit flipped if one is given.
-    pub(crate) fn new(source: IpAddr, packet: &Outgoing, payload: Vec<u8>, flip: Option<u32>) -> Self {
+    pub(crate) fn new(
+        source: IpAddr,
+        packet: &Outgoing,
+        payload: Vec<u8>,
+        flip: Option<u32>,
+    ) -> Self {
         let path = packet.path;
         let content = match flip {
             None => Content::Whole(packet.headers, payload),
-            Some(bit) => Content::Damaged(damaged(&packet.headers, &payload, &flow(source, path.dest), bit)),
+            Some(bit) => Content::Damaged(damaged(
+                &packet.headers,
+                &payload,
+                &flow(source, path.dest),
+                bit,
+            )),
         };
         Self {
             source,
@@ -133,7 +143,9 @@ pub(crate) fn address(host: usize) -> IpAddr {
 /// The host with an address.
 pub(crate) fn host_at(address: IpAddr) -> Option<usize> {
     match address {
-        IpAddr::V4(v4) if v4.octets()[..3] == [10, 0, 0] => (v4.octets()[3] as usize).checked_sub(1),
+        IpAddr::V4(v4) if v4.octets()[..3] == [10, 0, 0] => {
+            (v4.octets()[3] as usize).checked_sub(1)
+        }
         _ => None,
     }
 }

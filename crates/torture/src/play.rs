@@ -64,7 +64,11 @@ pub fn play(script: &Script) -> Report {
             .map(String::as_str)
             .or_else(|| panic.downcast_ref::<&str>().copied())
             .unwrap_or("without a message");
-        let rule: String = text.chars().filter(|it| !it.is_ascii_digit()).take(60).collect();
+        let rule: String = text
+            .chars()
+            .filter(|it| !it.is_ascii_digit())
+            .take(60)
+            .collect();
         play.finding = Some(Finding {
             rule: format!("panic: {rule}"),
             what: format!("at {:?}: panic: {text}", play.now),
@@ -106,7 +110,9 @@ impl Play {
             events: Events::default(),
             dice: Dice::new(script.seed),
             seed: script.seed,
-            hosts: (0..hosts.unwrap_or(0).min(HOSTS_MAX)).map(|_| None).collect(),
+            hosts: (0..hosts.unwrap_or(0).min(HOSTS_MAX))
+                .map(|_| None)
+                .collect(),
             regions: Vec::new(),
             connections: Vec::new(),
             requests: Vec::new(),
@@ -263,7 +269,9 @@ impl Play {
             return;
         };
         if it.hca.wants_transmit() {
-            self.found("drained", || format!("host {host} has a packet that it does not hand out"));
+            self.found("drained", || {
+                format!("host {host} has a packet that it does not hand out")
+            });
             return;
         }
         let next = it.hca.poll_timeout();
@@ -288,7 +296,9 @@ impl Play {
         it.sent.1 += u64::from(packet.payload_len);
         let mut payload = vec![0; packet.payload_len.into()];
         if !it.hca.gather(packet, &mut payload) {
-            return self.found("gather", || format!("host {host}: a packet without its payload"));
+            return self.found("gather", || {
+                format!("host {host}: a packet without its payload")
+            });
         }
         let flip = it.weather.flip(&mut self.dice).or(packet.corrupt_bit());
         let flight = Flight::new(it.address, packet, payload, flip);

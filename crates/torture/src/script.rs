@@ -398,11 +398,15 @@ fn read_line(line: &str) -> Result<Line, String> {
     if let Some((name, _)) = fields.first() {
         let known: Vec<_> = step.fields().iter().map(|(name, _)| *name).collect();
         let known = known.join(", ");
-        return Err(format!("unknown field {name:?} of {verb}; expected one of {known}"));
+        return Err(format!(
+            "unknown field {name:?} of {verb}; expected one of {known}"
+        ));
     }
     let host = usize::try_from(read_number(host)?).unwrap_or(usize::MAX);
     if host >= HOSTS_MAX {
-        return Err(format!("invalid host {host}: must be less than {HOSTS_MAX}"));
+        return Err(format!(
+            "invalid host {host}: must be less than {HOSTS_MAX}"
+        ));
     }
     let at = read_number(at)?;
     Ok(Line { at, host, step })
@@ -440,10 +444,22 @@ mod tests {
     #[test]
     fn mistakes_are_named_with_their_line() {
         for (text, expected) in [
-            ("seed x", "line 1: invalid number \"x\": must be decimal, without a sign"),
-            ("0 0", "line 1: missing words: write TIME HOST VERB FIELD=NUMBER..."),
-            ("\n0 64 host", "line 2: invalid host 64: must be less than 64"),
-            ("0 0 kill qp=1", "line 1: unknown field \"qp\" of kill; expected one of "),
+            (
+                "seed x",
+                "line 1: invalid number \"x\": must be decimal, without a sign",
+            ),
+            (
+                "0 0",
+                "line 1: missing words: write TIME HOST VERB FIELD=NUMBER...",
+            ),
+            (
+                "\n0 64 host",
+                "line 2: invalid host 64: must be less than 64",
+            ),
+            (
+                "0 0 kill qp=1",
+                "line 1: unknown field \"qp\" of kill; expected one of ",
+            ),
             ("0 0 stop ns", "line 1: missing value: write ns=NUMBER"),
         ] {
             assert_eq!(text.parse::<Script>().unwrap_err().to_string(), expected);

@@ -8,7 +8,10 @@ use ferroce_torture::{Script, play};
 #[test]
 fn what_was_found_once_holds_now() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/regressions");
-    let mut files: Vec<_> = fs::read_dir(directory).unwrap().map(|file| file.unwrap().path()).collect();
+    let mut files: Vec<_> = fs::read_dir(directory)
+        .unwrap()
+        .map(|file| file.unwrap().path())
+        .collect();
     files.sort();
     assert!(!files.is_empty());
     for file in files {

@@ -11,7 +11,10 @@ fn no_seed_finds_anything() {
     for seed in 1..=SEEDS {
         let script = generate(seed);
         let report = play(&script);
-        assert_eq!(report.finding, None, "seed {seed}: ferroce torture --seeds 1 --from {seed}");
+        assert_eq!(
+            report.finding, None,
+            "seed {seed}: ferroce torture --seeds 1 --from {seed}"
+        );
         coverage.add(&report.coverage);
     }
     let (reached, all) = coverage.pairs();
@@ -31,7 +34,9 @@ fn a_seed_always_does_the_same() {
 
 #[test]
 fn some_seeds_have_thousands_of_queue_pairs() {
-    let large = (1..5_000).map(generate).find(|script| script.lines.len() > 10_000);
+    let large = (1..5_000)
+        .map(generate)
+        .find(|script| script.lines.len() > 10_000);
     let script = large.expect("one in a thousand");
     assert!(script.lines.iter().any(|line| line.host == HOSTS_MAX - 1));
     assert_eq!(play(&script).finding, None);

@@ -9,7 +9,6 @@ use ferroce_wire::{Headers, Psn, Qpn};
 use crate::attr::QpAttr;
 use crate::completer::Verdict;
 use crate::counter::Counter;
-use crate::fault::Fault;
 use crate::kept::bits;
 use crate::memory::Data;
 use crate::repair::Repair;

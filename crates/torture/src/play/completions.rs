@@ -1,9 +1,7 @@
 //! What completes, compared with what was posted: once, in order, with a status that something explains, and with
 //! the right bytes.
 
-use ferroce_device::{
-    Completion, QpState, QpType, Span, WcFlags, WcOpcode, WcStatus,
-};
+use ferroce_device::{Completion, QpState, QpType, Span, WcFlags, WcOpcode, WcStatus};
 
 use super::Play;
 use crate::model::{End, Id, Kind, Outcome, RECEIVE, Request, Verdict};
@@ -30,7 +28,9 @@ impl Play {
 
     pub(super) fn completed(&mut self, host: usize, wc: &Completion) {
         let Some(&qp) = self.host(host).qpns.get(&wc.qpn) else {
-            return self.found("queue pair", || format!("host {host}: {wc:?} of no queue pair"));
+            return self.found("queue pair", || {
+                format!("host {host}: {wc:?} of no queue pair")
+            });
         };
         let is_receive = wc.wr_id & RECEIVE != 0;
         let id = (wc.wr_id & !RECEIVE) as Id;
@@ -62,7 +62,9 @@ impl Play {
             (false, true) if wc.status != WcStatus::WrFlushErr => {
                 return self.found("order", || say("a second error"));
             }
-            (false, true) if before > 0 => return self.found("flush", || say("others were not flushed")),
+            (false, true) if before > 0 => {
+                return self.found("flush", || say("others were not flushed"));
+            }
             (true, false) => Outcome::Done,
             (false, _) => Outcome::Failed(wc.status),
         };
@@ -70,9 +72,15 @@ impl Play {
         for earlier in earlier {
             let it = &mut self.requests[*earlier];
             it.ended = now;
-            it.outcome = if success { Outcome::Done } else { Outcome::Unknown };
+            it.outcome = if success {
+                Outcome::Done
+            } else {
+                Outcome::Unknown
+            };
             if it.signaled {
-                return self.found("order", || say("an earlier signalled request has not completed"));
+                return self.found("order", || {
+                    say("an earlier signalled request has not completed")
+                });
             }
         }
         let it = &mut self.requests[id];
@@ -88,7 +96,9 @@ impl Play {
             for id in passed {
                 self.succeeded(id, kind);
             }
-            if wc.byte_len as usize != request.len && !matches!(request.kind, Kind::Send | Kind::Write) {
+            if wc.byte_len as usize != request.len
+                && !matches!(request.kind, Kind::Send | Kind::Write)
+            {
                 self.found("length", || say("another length"));
             }
             return;
@@ -102,7 +112,11 @@ impl Play {
         self.check_total(host, qp, wc);
         if !self.explains(&request, wc.status, pushed) {
             let verdict = self.verdict(&request);
-            self.found("status", || say(&format!("nothing explains that, access {verdict:?}, {request:?}")));
+            self.found("status", || {
+                say(&format!(
+                    "nothing explains that, access {verdict:?}, {request:?}"
+                ))
+            });
         }
     }
 
@@ -123,7 +137,12 @@ impl Play {
             true => lonely.total + PORT_TIME,
         };
         if waited < lonely.total || waited > most {
-            self.found("total timeout", || format!("host {host}, {}: waited {waited:?}, not {:?}", wc.qpn, lonely.total));
+            self.found("total timeout", || {
+                format!(
+                    "host {host}, {}: waited {waited:?}, not {:?}",
+                    wc.qpn, lonely.total
+                )
+            });
         }
     }
 
@@ -137,7 +156,8 @@ impl Play {
         if kind != QpType::Rc {
             return;
         }
-        if request.kind != Kind::Send && request.len > 0 && self.verdict(&request) == Verdict::Never {
+        if request.kind != Kind::Send && request.len > 0 && self.verdict(&request) == Verdict::Never
+        {
             return self.found("permission", || say("success without permission"));
         }
         if request.consumes_receive() && !self.was_received(&request, id) {
@@ -176,14 +196,20 @@ impl Play {
         let at = remote.at as usize;
         let initial = pattern::initial(remote.region, region.buffer.len());
         let Some(initial) = initial.get(at..).and_then(|rest| rest.get(..request.len)) else {
-            return self.found("bounds", || format!("request {id} has read beyond its region"));
+            return self.found("bounds", || {
+                format!("request {id} has read beyond its region")
+            });
         };
         let mut expected = initial.to_vec();
         // What was written before on the same connection must be there, unless another write has come since.
         let (before, others): (Vec<Id>, Vec<Id>) = region.writes.iter().partition(|other| {
             **other < id && self.requests[**other].connection == request.connection
         });
-        for (other, must) in before.iter().map(|id| (id, true)).chain(others.iter().map(|id| (id, false))) {
+        for (other, must) in before
+            .iter()
+            .map(|id| (id, true))
+            .chain(others.iter().map(|id| (id, false)))
+        {
             let other = &self.requests[*other];
             let Some((ours, theirs)) = overlap(request, other) else {
                 continue;
@@ -200,8 +226,14 @@ impl Play {
             }
         }
         if expected != landed {
-            let place = expected.iter().zip(landed).position(|(a, b)| a != b).unwrap_or(0);
-            self.found("read", || format!("request {id} has read other bytes from offset {place} on: {request:?}"));
+            let place = expected
+                .iter()
+                .zip(landed)
+                .position(|(a, b)| a != b)
+                .unwrap_or(0);
+            self.found("read", || {
+                format!("request {id} has read other bytes from offset {place} on: {request:?}")
+            });
         }
     }
 
@@ -217,8 +249,13 @@ impl Play {
             return;
         };
         let region = &self.regions[remote.region];
-        let first = super::posts::initial_word(remote.region, remote.at as usize, region.buffer.len());
-        let same_word = |it: &&Id| self.requests[**it].remote.is_some_and(|it| it.at == remote.at);
+        let first =
+            super::posts::initial_word(remote.region, remote.at as usize, region.buffer.len());
+        let same_word = |it: &&Id| {
+            self.requests[**it]
+                .remote
+                .is_some_and(|it| it.at == remote.at)
+        };
         let mut others = region.atomics.iter().filter(same_word);
         let fits = match request.kind {
             Kind::Add => {
@@ -228,7 +265,9 @@ impl Play {
             _ => found == first || others.any(|it| super::posts::swapped(*it) == found),
         };
         if !fits {
-            self.found("atomic", || format!("request {id} has found {found:#x}: {request:?}"));
+            self.found("atomic", || {
+                format!("request {id} has found {found:#x}: {request:?}")
+            });
         }
     }
 
@@ -263,7 +302,12 @@ impl Play {
             false => self.now,
         };
         let region = &self.regions[remote.region];
-        region.permits(connection.ends[1 - end].pd, request.needs(), request.posted, to)
+        region.permits(
+            connection.ends[1 - end].pd,
+            request.needs(),
+            request.posted,
+            to,
+        )
     }
 
     /// Whether something explains that a request has failed so.
@@ -303,7 +347,9 @@ impl Play {
         let it = &mut self.host(host).qps[qp];
         usual == 0
             || wc.vendor_err == usual
-            || wc.status == WcStatus::WrFlushErr && wc.vendor_err == MOVED && std::mem::take(&mut it.moved)
+            || wc.status == WcStatus::WrFlushErr
+                && wc.vendor_err == MOVED
+                && std::mem::take(&mut it.moved)
     }
 
     /// A receive request has completed.
@@ -317,9 +363,13 @@ impl Play {
             }
         } else {
             match it.receives.iter().position(|it| *it == id) {
-            None => return self.found("once", || say("it was completed before, or never posted")),
-            Some(0) => it.receives.pop_front(),
-            Some(_) => return self.found("order", || say("an earlier receive has not completed")),
+                None => {
+                    return self.found("once", || say("it was completed before, or never posted"));
+                }
+                Some(0) => it.receives.pop_front(),
+                Some(_) => {
+                    return self.found("order", || say("an earlier receive has not completed"));
+                }
             };
         }
         if wc.status != WcStatus::Success {
@@ -350,11 +400,18 @@ impl Play {
             Some(imm) => (WcFlags::WITH_IMM, imm),
             None => (WcFlags::empty(), 0),
         };
-        let fits = (wc.opcode, wc.flags, wc.imm, wc.byte_len as usize, wc.solicited)
-            == (opcode, flags, imm, request.len, request.solicited);
+        let fits = (
+            wc.opcode,
+            wc.flags,
+            wc.imm,
+            wc.byte_len as usize,
+            wc.solicited,
+        ) == (opcode, flags, imm, request.len, request.solicited);
         let source = request.source;
         if !fits {
-            return self.found("receive", || say(&format!("not as sent, request {message}")));
+            return self.found("receive", || {
+                say(&format!("not as sent, request {message}"))
+            });
         }
         self.receives[id].message = Some((source, len));
         let landing = self.receives[id].landing;
@@ -366,7 +423,9 @@ impl Play {
         }
         let landed = self.host(host).landed(landing, len);
         if landed != pattern::bytes()[source..][..len] {
-            self.found("bytes", || say(&format!("other bytes than those of request {message}")));
+            self.found("bytes", || {
+                say(&format!("other bytes than those of request {message}"))
+            });
         }
     }
 
@@ -385,12 +444,16 @@ impl Play {
         let landing = self.receives[receive].landing;
         let is_write = wc.opcode == WcOpcode::RecvRdmaWithImm;
         let fits = |request: &Request| {
-            let to = request.connection.map(|(connection, end)| self.connections[connection].ends[1 - end].host);
+            let to = request
+                .connection
+                .map(|(connection, end)| self.connections[connection].ends[1 - end].host);
             to == Some(host)
                 && (request.len, request.imm.unwrap_or(0), request.solicited)
                     == (wc.byte_len as usize, wc.imm, wc.solicited)
                 && (request.kind == Kind::Write) == is_write
-                && (is_write || landing == it.rescue_at() || it.landed(landing, request.len) == payload(request))
+                && (is_write
+                    || landing == it.rescue_at()
+                    || it.landed(landing, request.len) == payload(request))
         };
         self.requests.iter().position(fits)
     }

@@ -81,14 +81,24 @@ impl Play {
         }
         let srq = it.qps[qp].srq;
         let missing = match srq {
-            None => self.waiting_for(host, qp).saturating_sub(self.host(host).qps[qp].receives.len()),
+            None => self
+                .waiting_for(host, qp)
+                .saturating_sub(self.host(host).qps[qp].receives.len()),
             Some(srq) => {
-                let sharing = |qp: &usize| self.hosts[host].as_ref().is_some_and(|it| it.qps[*qp].srq == Some(srq));
+                let sharing = |qp: &usize| {
+                    self.hosts[host]
+                        .as_ref()
+                        .is_some_and(|it| it.qps[*qp].srq == Some(srq))
+                };
                 let qps = self.hosts[host].as_ref().map_or(0, |it| it.qps.len());
-                let waiting: usize = (0..qps).filter(sharing).map(|qp| self.waiting_for(host, qp)).sum();
+                let waiting: usize = (0..qps)
+                    .filter(sharing)
+                    .map(|qp| self.waiting_for(host, qp))
+                    .sum();
                 let shared = &self.host(host).srqs[&srq];
                 // Some may have been taken by queue pairs that do not complete them.
-                (waiting + shared.takers).saturating_sub(shared.receives.len()) * usize::from(waiting > 0)
+                (waiting + shared.takers).saturating_sub(shared.receives.len())
+                    * usize::from(waiting > 0)
             }
         };
         for _ in 0..missing {
@@ -101,11 +111,17 @@ impl Play {
 
     /// Requests of a queue pair's peer that wait for one of its receives.
     fn waiting_for(&self, host: usize, qp: usize) -> usize {
-        let Some((connection, end)) = self.hosts[host].as_ref().and_then(|it| it.qps[qp].connection) else {
+        let Some((connection, end)) = self.hosts[host]
+            .as_ref()
+            .and_then(|it| it.qps[qp].connection)
+        else {
             return 0;
         };
         let consuming = &self.connections[connection].ends[1 - end].consuming;
-        consuming.iter().filter(|id| self.requests[**id].outcome == Outcome::Pending).count()
+        consuming
+            .iter()
+            .filter(|id| self.requests[**id].outcome == Outcome::Pending)
+            .count()
     }
 
     fn post_rescue(&mut self, host: usize, qp: usize, srq: Option<u64>) -> bool {
@@ -174,19 +190,27 @@ impl Play {
         let mut actual = it.landed(0, it.rescue_at());
         // What the requests account for is blotted out; the rest must be untouched.
         let mut blot = |at: usize, len: usize| actual[at..at + len].fill(UNTOUCHED);
-        for request in self.requests.iter().filter(|request| request.incarnation == it.incarnation) {
+        for request in self
+            .requests
+            .iter()
+            .filter(|request| request.incarnation == it.incarnation)
+        {
             if !matches!(request.kind, Kind::Send | Kind::Write) && !request.bad_lkey {
                 blot(request.landing, request.len);
             }
         }
         let mut wrong = None;
         for (id, receive) in self.receives.iter().enumerate() {
-            if receive.incarnation != it.incarnation || receive.landing >= it.rescue_at() || receive.bad_lkey {
+            if receive.incarnation != it.incarnation
+                || receive.landing >= it.rescue_at()
+                || receive.bad_lkey
+            {
                 continue;
             }
             match (receive.outcome, receive.message) {
                 (Outcome::Done, Some((source, len))) => {
-                    let is_intact = actual[receive.landing..][..len] == pattern::bytes()[source..][..len];
+                    let is_intact =
+                        actual[receive.landing..][..len] == pattern::bytes()[source..][..len];
                     if !is_intact {
                         wrong = Some(id);
                     }
@@ -199,10 +223,14 @@ impl Play {
             }
         }
         if let Some(id) = wrong {
-            return self.found("bytes", || format!("host {host}: receive {id} was overwritten"));
+            return self.found("bytes", || {
+                format!("host {host}: receive {id} was overwritten")
+            });
         }
         if let Some(at) = actual.iter().position(|byte| *byte != UNTOUCHED) {
-            self.found("guard", || format!("host {host}: byte {at} of its landing ground was written"));
+            self.found("guard", || {
+                format!("host {host}: byte {at} of its landing ground was written")
+            });
         }
     }
 
@@ -231,14 +259,20 @@ impl Play {
             let payload = &pattern::bytes()[request.source..][..request.len];
             let may_land = !request.bad_lkey && self.rights(request) != Verdict::Never;
             let mtu = self.mtu_of(request.connection);
-            for (from, part) in payload.chunks(mtu).enumerate().map(|(nth, part)| (nth * mtu, part)) {
+            for (from, part) in payload
+                .chunks(mtu)
+                .enumerate()
+                .map(|(nth, part)| (nth * mtu, part))
+            {
                 // Each packet is checked by itself (F20).
                 let Some(is) = actual.get(at + from..at + from + part.len()) else {
                     break;
                 };
                 let fits = match (request.is_done(), alone) {
                     (true, true) if self.is_reliable(request.connection) => is == part,
-                    (_, true) => is == part && may_land || is == &expected[at + from..][..part.len()],
+                    (_, true) => {
+                        is == part && may_land || is == &expected[at + from..][..part.len()]
+                    }
                     (_, false) => true,
                 };
                 if !fits {
@@ -252,9 +286,15 @@ impl Play {
                 expected[at + from..][..part.len()].copy_from_slice(is);
             }
         }
-        if let Some(at) = expected.iter().zip(&actual).position(|(expected, actual)| expected != actual) {
+        if let Some(at) = expected
+            .iter()
+            .zip(&actual)
+            .position(|(expected, actual)| expected != actual)
+        {
             let (host, number) = (it.host, it.id);
-            self.found("guard", || format!("host {host}: byte {at} of region {number} was written"));
+            self.found("guard", || {
+                format!("host {host}: byte {at} of region {number} was written")
+            });
         }
     }
 
@@ -263,7 +303,9 @@ impl Play {
     }
 
     fn mtu_of(&self, connection: Option<(usize, usize)>) -> usize {
-        connection.map_or(usize::MAX, |(connection, _)| self.connections[connection].mtu)
+        connection.map_or(usize::MAX, |(connection, _)| {
+            self.connections[connection].mtu
+        })
     }
 
     /// Writes of a reliable connection land in their order: none while an earlier one has not landed completely.
@@ -274,9 +316,17 @@ impl Play {
             }
             let mut missing: Option<Id> = None;
             let of_end = |it: &(usize, &crate::model::Request)| {
-                it.1.connection == Some((connection, end)) && it.1.kind == Kind::Write && it.1.len > 0
+                it.1.connection == Some((connection, end))
+                    && it.1.kind == Kind::Write
+                    && it.1.len > 0
             };
-            let writes: Vec<Id> = self.requests.iter().enumerate().filter(of_end).map(|(id, _)| id).collect();
+            let writes: Vec<Id> = self
+                .requests
+                .iter()
+                .enumerate()
+                .filter(of_end)
+                .map(|(id, _)| id)
+                .collect();
             for id in writes {
                 match (self.landed_share(id), missing) {
                     (None, _) => {}
@@ -286,7 +336,9 @@ impl Play {
                     (Some((_, true)), None) => {}
                     (Some(_), Some(earlier)) => {
                         return self.found("order", || {
-                            format!("request {id} has landed, and request {earlier} before it has not")
+                            format!(
+                                "request {id} has landed, and request {earlier} before it has not"
+                            )
                         });
                     }
                 }
@@ -300,13 +352,16 @@ impl Play {
         let request = &self.requests[id];
         let remote = request.remote?;
         let region = &self.regions[remote.region];
-        let shared = |other: &Id| *other != id && overlap(request, &self.requests[*other]).is_some();
+        let shared =
+            |other: &Id| *other != id && overlap(request, &self.requests[*other]).is_some();
         let mut others = region.writes.iter().chain(&region.atomics);
         if request.len < TELLING || others.any(shared) {
             return None;
         }
         let at = remote.at as usize;
-        let fits = at.checked_add(request.len).is_some_and(|end| end <= region.buffer.len());
+        let fits = at
+            .checked_add(request.len)
+            .is_some_and(|end| end <= region.buffer.len());
         let mut place = vec![0; if fits { request.len } else { 0 }];
         if !fits {
             return Some((false, false));
@@ -344,18 +399,29 @@ impl Play {
         }
         let first = super::posts::initial_word(region, at as usize, it.buffer.len());
         let found = it.buffer.load(at as usize);
-        let here = |id: &&Id| self.requests[**id].remote.is_some_and(|remote| remote.at == at);
+        let here = |id: &&Id| {
+            self.requests[**id]
+                .remote
+                .is_some_and(|remote| remote.at == at)
+        };
         let atomics: Vec<Id> = it.atomics.iter().filter(here).copied().collect();
-        let swaps = atomics.iter().any(|id| self.requests[*id].kind == Kind::Swap);
+        let swaps = atomics
+            .iter()
+            .any(|id| self.requests[*id].kind == Kind::Swap);
         if swaps {
             let values = atomics.iter().map(|id| super::posts::swapped(*id));
             if found != first && !values.clone().any(|value| value == found) {
-                self.found("atomic", || format!("a word holds {found:#x}, which none has put there"));
+                self.found("atomic", || {
+                    format!("a word holds {found:#x}, which none has put there")
+                });
             }
             return;
         }
         let is = |wanted: fn(Outcome) -> bool| {
-            atomics.iter().filter(|id| wanted(self.requests[**id].outcome)).count() as u64
+            atomics
+                .iter()
+                .filter(|id| wanted(self.requests[**id].outcome))
+                .count() as u64
         };
         let done = is(|outcome| outcome == Outcome::Done);
         let all = atomics.len() as u64;
@@ -382,7 +448,9 @@ impl Play {
         before.sort_unstable();
         before.dedup();
         if before.len() != count {
-            self.found("atomic", || "two requests have found the same number in a word".to_owned());
+            self.found("atomic", || {
+                "two requests have found the same number in a word".to_owned()
+            });
         }
     }
 
@@ -390,7 +458,8 @@ impl Play {
     pub(super) fn is_written(&self, region: usize, at: u64) -> bool {
         let reaches = |id: &Id| {
             let it = &self.requests[*id];
-            it.remote.is_some_and(|remote| remote.at < at + 8 && at < remote.at + it.len as u64)
+            it.remote
+                .is_some_and(|remote| remote.at < at + 8 && at < remote.at + it.len as u64)
         };
         self.regions[region].writes.iter().any(reaches)
     }
@@ -411,7 +480,10 @@ impl Play {
             (Counter::ReqTransportRetriesExceeded, it.errors.retries),
             (Counter::ReqRnrRetriesExceeded, it.errors.rnr_retries),
         ];
-        let expired = it.expiries.iter().filter(|expiry| expiry.adaptive && !expiry.fatal);
+        let expired = it
+            .expiries
+            .iter()
+            .filter(|expiry| expiry.adaptive && !expiry.fatal);
         let histogram = it.hca.state().histogram_config();
         let mut bins = vec![0; histogram.bins.into()];
         for expiry in expired.clone() {
@@ -424,12 +496,18 @@ impl Play {
         if count(Counter::RoceAdpRetrans) != expired.clone().count() as u64
             || others + expired.count() as u64 != it.expiries.len() as u64
         {
-            return self.found("counter", || format!("host {host}: timers that expired are not counted"));
+            return self.found("counter", || {
+                format!("host {host}: timers that expired are not counted")
+            });
         }
-        let wrong = expected.into_iter().find(|(counter, expected)| count(*counter) != *expected);
+        let wrong = expected
+            .into_iter()
+            .find(|(counter, expected)| count(*counter) != *expected);
         if let Some((counter, expected)) = wrong {
             let (name, count) = (counter.name(), count(counter));
-            self.found("counter", || format!("host {host}: {name} is {count}, not {expected}"));
+            self.found("counter", || {
+                format!("host {host}: {name} is {count}, not {expected}")
+            });
         }
     }
 
@@ -449,12 +527,18 @@ impl Play {
             return;
         };
         it.hca.audit();
-        let left = (it.hca.qps().count(), it.hca.mrs().count(), it.hca.poll_timeout());
+        let left = (
+            it.hca.qps().count(),
+            it.hca.mrs().count(),
+            it.hca.poll_timeout(),
+        );
         if let Err(error) = it.hca.destroy_cq(it.cq) {
             return self.found("objects", || format!("host {host}: {error}"));
         }
         if left != (0, 0, None) {
-            self.found("objects", || format!("host {host}: queue pairs, regions and timers are left: {left:?}"));
+            self.found("objects", || {
+                format!("host {host}: queue pairs, regions and timers are left: {left:?}")
+            });
         }
     }
 }

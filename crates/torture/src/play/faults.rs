@@ -14,11 +14,26 @@ pub(super) const OPTIONS: [(u64, u64); 3] = [(1, 3), (2, 4), (4, 5)];
 
 /// The fields of ROCE_ACCL that a script can write, with those that select them, by their numbers from 1.
 const FIELDS: [(&Field, &Field); 5] = [
-    (&reg::ROCE_ADP_RETRANS_FIELD_SELECT, &reg::ROCE_ADP_RETRANS_EN),
-    (&reg::MIN_ACK_TIMEOUT_LIMIT_DISABLED_FIELD_SELECT, &reg::MIN_ACK_TIMEOUT_LIMIT_DISABLED),
-    (&reg::SELECTIVE_REPEAT_FORCED_EN_FIELD_SELECT, &reg::SELECTIVE_REPEAT_FORCED_EN),
-    (&reg::ADAPTIVE_ROUTING_FORCED_EN_FIELD_SELECT, &reg::ADAPTIVE_ROUTING_FORCED_EN),
-    (&reg::ROCE_SLOW_RESTART_IDLE_FIELD_SELECT, &reg::ROCE_SLOW_RESTART_IDLE_EN),
+    (
+        &reg::ROCE_ADP_RETRANS_FIELD_SELECT,
+        &reg::ROCE_ADP_RETRANS_EN,
+    ),
+    (
+        &reg::MIN_ACK_TIMEOUT_LIMIT_DISABLED_FIELD_SELECT,
+        &reg::MIN_ACK_TIMEOUT_LIMIT_DISABLED,
+    ),
+    (
+        &reg::SELECTIVE_REPEAT_FORCED_EN_FIELD_SELECT,
+        &reg::SELECTIVE_REPEAT_FORCED_EN,
+    ),
+    (
+        &reg::ADAPTIVE_ROUTING_FORCED_EN_FIELD_SELECT,
+        &reg::ADAPTIVE_ROUTING_FORCED_EN,
+    ),
+    (
+        &reg::ROCE_SLOW_RESTART_IDLE_FIELD_SELECT,
+        &reg::ROCE_SLOW_RESTART_IDLE_EN,
+    ),
 ];
 
 /// Does to a device what a step asks for. Returns what the device said against it.
@@ -29,13 +44,16 @@ pub(super) fn apply(hca: &mut Hca, now: Time, step: &Step) -> Result<(), String>
                 0 => Direction::Egress,
                 _ => Direction::Ingress,
             };
-            hca.set_impairment(direction, impairment(step, now)).map_err(|error| error.to_string())
+            hca.set_impairment(direction, impairment(step, now))
+                .map_err(|error| error.to_string())
         }
         Step::Port { ns } => {
             let outage = Outages::once(now, Span::from_nanos(ns.max(1)));
             let schedule = Schedule::new(vec![outage]).map_err(|error| error.to_string())?;
             let state = hca.link_state(1).ok_or("no link")?;
-            state.set_schedule(now, schedule).map_err(|error| error.to_string())?;
+            state
+                .set_schedule(now, schedule)
+                .map_err(|error| error.to_string())?;
             hca.handle_settings(now);
             Ok(())
         }
@@ -51,10 +69,13 @@ pub(super) fn apply(hca: &mut Hca, now: Time, step: &Step) -> Result<(), String>
 pub(super) fn end(hca: &mut Hca, now: Time) -> Result<(), String> {
     for direction in [Direction::Egress, Direction::Ingress] {
         let clear = Impairment::default();
-        hca.set_impairment(direction, clear).map_err(|error| error.to_string())?;
+        hca.set_impairment(direction, clear)
+            .map_err(|error| error.to_string())?;
     }
     let state = hca.link_state(1).ok_or("no link")?;
-    state.set_schedule(now, Schedule::default()).map_err(|error| error.to_string())?;
+    state
+        .set_schedule(now, Schedule::default())
+        .map_err(|error| error.to_string())?;
     hca.handle_settings(now);
     Ok(())
 }
@@ -67,7 +88,10 @@ pub(super) fn write_field(hca: &mut Hca, number: u64, value: u64) -> Result<(), 
 }
 
 fn write_profile(hca: &mut Hca, profile: &Profile) -> Result<(), String> {
-    let fields = [(&reg::ADP_RETX_PROFILE_SELECT, 1), (&reg::ADP_RETX_PROFILE_ID, 1)];
+    let fields = [
+        (&reg::ADP_RETX_PROFILE_SELECT, 1),
+        (&reg::ADP_RETX_PROFILE_ID, 1),
+    ];
     write(hca, &fields, Some(&profile.to_register()))
 }
 
@@ -75,7 +99,9 @@ fn write(hca: &mut Hca, fields: &[(&Field, u32)], profile: Option<&[u8]>) -> Res
     let zeros = vec![0; reg::ROCE_ACCL.size()];
     let mut image = Image::new(&reg::ROCE_ACCL, zeros).map_err(|error| error.to_string())?;
     for (field, value) in fields {
-        image.set(field, *value).map_err(|error| error.to_string())?;
+        image
+            .set(field, *value)
+            .map_err(|error| error.to_string())?;
     }
     let mut bytes = image.into_inner();
     if let Some(profile) = profile {

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 
 use ferroce_admission::{Bounds, Shares};
 use ferroce_device::{
-    AccessFlags, Buffer, Completion, CqId, Hca, HcaConfig, HostProfile, Memory, MrInfo, PdId, Personality, QpState, Qpn,
-    Rate, Secret, Sge, Time, TimerExpiry, WcStatus,
+    AccessFlags, Buffer, Completion, CqId, Hca, HcaConfig, HostProfile, Memory, MrInfo, PdId,
+    Personality, QpState, Qpn, Rate, Secret, Sge, Time, TimerExpiry, WcStatus,
 };
 
 use ferroce_transport::Qp;
@@ -43,7 +43,8 @@ impl Errors {
     pub(crate) fn count(&mut self, is_receive: bool, wc: &Completion) {
         let status = wc.status;
         // The oldest request of a queue pair that was moved to ERR was not flushed behind another.
-        let flushed = u64::from(status == WcStatus::WrFlushErr && wc.vendor_err == status.vendor_err());
+        let flushed =
+            u64::from(status == WcStatus::WrFlushErr && wc.vendor_err == status.vendor_err());
         match (is_receive, status) {
             (_, WcStatus::Success) => {}
             (true, _) => {
@@ -111,7 +112,9 @@ pub(crate) fn landing_bytes(script: &Script) -> Vec<usize> {
     let mut bytes = Vec::new();
     for line in &script.lines {
         let len = match line.step {
-            Step::Recv { len, .. } | Step::SrqRecv { len, .. } | Step::Read { len, .. } => clamped(len),
+            Step::Recv { len, .. } | Step::SrqRecv { len, .. } | Step::Read { len, .. } => {
+                clamped(len)
+            }
             Step::Add { .. } | Step::Swap { .. } => 8,
             _ => continue,
         };
@@ -144,7 +147,9 @@ impl Host {
     ) -> Self {
         let mut config = HcaConfig {
             seed: seed ^ incarnation,
-            secret: Some(Secret::new(u128::from(seed) << 64 | u128::from(incarnation))),
+            secret: Some(Secret::new(
+                u128::from(seed) << 64 | u128::from(incarnation),
+            )),
             personality: Personality {
                 min_ack_timeout: 4,
                 initial_exponent: Some(4),

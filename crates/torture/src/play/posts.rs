@@ -3,11 +3,12 @@
 use std::ops::Deref;
 
 use ferroce_device::{
-    PdId, PostError, QpState, QpType, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges, VerbsError,
+    PdId, PostError, QpState, QpType, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges, Span,
+    VerbsError,
 };
 
-use super::host::{Host, clamped};
 use super::Play;
+use super::host::{Host, clamped};
 use crate::coverage::Verb;
 use crate::model::{Kind, Lonely, Outcome, RECEIVE, Receive, Remote, Request};
 use crate::pattern;
@@ -41,30 +42,61 @@ impl Post {
             lkey: 0,
         };
         Some(match *step {
-            Step::Send { qp, len, imm, flags, lkey } => Self {
+            Step::Send {
+                qp,
+                len,
+                imm,
+                flags,
+                lkey,
+            } => Self {
                 imm,
                 lkey,
                 ..post(Kind::Send, qp, len, flags)
             },
-            Step::Write { qp, len, region, at, imm, flags, lkey } => Self {
+            Step::Write {
+                qp,
+                len,
+                region,
+                at,
+                imm,
+                flags,
+                lkey,
+            } => Self {
                 region,
                 at,
                 imm,
                 lkey,
                 ..post(Kind::Write, qp, len, flags)
             },
-            Step::Read { qp, len, region, at, flags, lkey } => Self {
+            Step::Read {
+                qp,
+                len,
+                region,
+                at,
+                flags,
+                lkey,
+            } => Self {
                 region,
                 at,
                 lkey,
                 ..post(Kind::Read, qp, len, flags)
             },
-            Step::Add { qp, region, at, flags } => Self {
+            Step::Add {
+                qp,
+                region,
+                at,
+                flags,
+            } => Self {
                 region,
                 at,
                 ..post(Kind::Add, qp, 8, flags)
             },
-            Step::Swap { qp, region, at, flags } => Self {
+            Step::Swap {
+                qp,
+                region,
+                at,
+                flags,
+            } => Self {
                 region,
                 at,
                 ..post(Kind::Swap, qp, 8, flags)
@@ -105,7 +137,13 @@ impl Host {
     }
 
     /// A receive request into a place.
-    pub(super) fn receive_into(&self, landing: usize, mut sge: Sge, lkey: u64, reliable: bool) -> Posted {
+    pub(super) fn receive_into(
+        &self,
+        landing: usize,
+        mut sge: Sge,
+        lkey: u64,
+        reliable: bool,
+    ) -> Posted {
         if lkey != 0 {
             sge.lkey = BAD_KEY;
         }
@@ -132,19 +170,28 @@ impl Play {
         let (qpn, pd, kind) = (it.qps[qp].qpn, it.qps[qp].pd, it.qps[qp].kind);
         let is_shared = it.qps[qp].srq.is_some();
         let receive = it.receive(pd, clamped(len), lkey, kind == QpType::Rc);
-        let state = it.hca.query_qp(qpn).map_or(QpState::Reset, |(state, ..)| state);
+        let state = it
+            .hca
+            .query_qp(qpn)
+            .map_or(QpState::Reset, |(state, ..)| state);
         self.coverage.verb(kind, state, Verb::Recv);
         let it = self.host(host);
         let queued = it.qps[qp].receives.len();
         match it.hca.post_recv(qpn, receive.work_request(id)) {
             Ok(()) if state == QpState::Reset || is_shared => {
-                return self.found("post receive", || format!("host {host}: {qpn} took a receive in {state:?}"));
+                return self.found("post receive", || {
+                    format!("host {host}: {qpn} took a receive in {state:?}")
+                });
             }
             Ok(()) => it.qps[qp].receives.push_back(id),
             Err(VerbsError::Post(PostError::UsesSrq)) if is_shared => return,
-            Err(VerbsError::Post(PostError::WrongState { .. })) if state == QpState::Reset => return,
+            Err(VerbsError::Post(PostError::WrongState { .. })) if state == QpState::Reset => {
+                return;
+            }
             Err(VerbsError::Post(PostError::QueueFull { max })) if queued >= max as usize => return,
-            Err(error) => return self.found("post receive", || format!("host {host}, {qpn}: {error}")),
+            Err(error) => {
+                return self.found("post receive", || format!("host {host}, {qpn}: {error}"));
+            }
         }
         if let Some((connection, end)) = it.qps[qp].connection {
             let end = &mut self.connections[connection].ends[end];
@@ -171,7 +218,9 @@ impl Play {
                 self.receives.push(receive.receive);
             }
             Err(VerbsError::Post(PostError::QueueFull { .. })) => {}
-            Err(error) => self.found("post receive", || format!("host {host}, SRQ {srq}: {error}")),
+            Err(error) => self.found("post receive", || {
+                format!("host {host}, SRQ {srq}: {error}")
+            }),
         }
     }
 
@@ -215,22 +264,33 @@ impl Play {
         };
         let wr = self.work_request(&request, id, &post, sge);
         let it = self.host(host);
-        let state = it.hca.query_qp(qpn).map_or(QpState::Reset, |(state, ..)| state);
+        let state = it
+            .hca
+            .query_qp(qpn)
+            .map_or(QpState::Reset, |(state, ..)| state);
         let outcome = it.hca.post_send(qpn, wr);
         self.coverage.verb(kind, state, Verb::post(post.kind));
         let it = self.host(host);
-        let accepts = matches!(state, QpState::Rts | QpState::Sqd | QpState::Sqe | QpState::Err);
+        let accepts = matches!(
+            state,
+            QpState::Rts | QpState::Sqd | QpState::Sqe | QpState::Err
+        );
         let supported = kind == QpType::Rc || !needs_response && kind == QpType::Uc;
         match outcome {
             Ok(()) if accepts && supported => it.qps[qp].sends.push_back(id),
             Err(VerbsError::Post(PostError::WrongState { .. })) if !accepts => return,
             Err(VerbsError::Post(PostError::Unsupported { .. })) if !supported => return,
-            Err(VerbsError::Post(PostError::QueueFull { max })) if it.qps[qp].sends.len() >= max as usize => {
+            Err(VerbsError::Post(PostError::QueueFull { max }))
+                if it.qps[qp].sends.len() >= max as usize =>
+            {
                 return;
             }
             other => {
                 return self.found("post send", || {
-                    format!("host {host}, {qpn} in {state:?}, {:?}: {other:?}", post.kind)
+                    format!(
+                        "host {host}, {qpn} in {state:?}, {:?}: {other:?}",
+                        post.kind
+                    )
                 });
             }
         }
@@ -261,18 +321,28 @@ impl Play {
         let peer = self.connections[connection].ends[1 - end].host;
         let is_gone = self.hosts[peer].is_none();
         let mtu = self.connections[connection].mtu;
-        let is_first = own.sends.len() == 1 && own.sends.iter().all(|id| self.requests[*id].len <= mtu);
-        let Some(device) = it.hca.qp(own.qpn).filter(|_| is_gone && is_first && !it.coarse && !it.loses) else {
+        let is_first =
+            own.sends.len() == 1 && own.sends.iter().all(|id| self.requests[*id].len <= mtu);
+        let Some(device) = it
+            .hca
+            .qp(own.qpn)
+            .filter(|_| is_gone && is_first && !it.coarse && !it.loses)
+        else {
             return;
         };
-        let is_new = device.state() == QpState::Rts && device.in_flight() == 0 && device.send_queue_len() == 1;
+        let is_new = device.state() == QpState::Rts
+            && device.in_flight() == 0
+            && device.send_queue_len() == 1;
         let total = device.retry().total(it.hca.policy());
         let peer = device.attr().dest_qpn;
-        let lonely = total.filter(|_| is_new).map(|total| Lonely {
-            peer,
-            since: None,
-            total,
-        });
+        // A profile without a total gives up at the first expiry.
+        let lonely = total
+            .filter(|total| is_new && *total > Span::ZERO)
+            .map(|total| Lonely {
+                peer,
+                since: None,
+                total,
+            });
         self.host(host).qps[qp].lonely = lonely;
     }
 
@@ -297,7 +367,11 @@ impl Play {
         };
         let op = match post.kind {
             Kind::Send => SendOp::Send { imm: request.imm },
-            Kind::Write => SendOp::Write { va, rkey, imm: request.imm },
+            Kind::Write => SendOp::Write {
+                va,
+                rkey,
+                imm: request.imm,
+            },
             Kind::Read => SendOp::Read { va, rkey },
             Kind::Add => SendOp::FetchAdd { va, rkey, add: 1 },
             Kind::Swap => SendOp::CompareSwap {
@@ -314,7 +388,11 @@ impl Play {
             wr_id: id as u64,
             op,
             flags,
-            sges: if inline { Sges::new() } else { Sges::from_slice(&[sge]) },
+            sges: if inline {
+                Sges::new()
+            } else {
+                Sges::from_slice(&[sge])
+            },
             inline: inline.then(|| pattern::bytes()[request.source..][..request.len].into()),
             to: SendTo::Peer,
         }

@@ -1,13 +1,13 @@
 //! What the lines of a script do.
 
 use ferroce_device::{
-    AccessFlags, Attr, Buffer, Memory, MrModify, Mtu, Path, PdId, Psn, QpAttr, QpCap, QpInit, QpModify,
-    QpState, QpType, Qpn, SrqId, Span, VerbsError,
+    AccessFlags, Attr, Buffer, Memory, MrModify, Mtu, Path, PdId, Psn, QpAttr, QpCap, QpInit,
+    QpModify, QpState, QpType, Qpn, Span, SrqId, VerbsError,
 };
 
+use super::Play;
 use super::faults;
 use super::host::Host;
-use super::Play;
 use crate::coverage::Verb;
 use crate::events::Event;
 use crate::model::{Connection, End, Outcome, QueuePair, Region, SharedQueue};
@@ -45,7 +45,12 @@ impl Play {
         self.coverage.step(line.step.verb());
         match line.step {
             Step::Host { .. } => {}
-            Step::Region { id, len, access, pd } => self.register(host, id, len, access, pd),
+            Step::Region {
+                id,
+                len,
+                access,
+                pd,
+            } => self.register(host, id, len, access, pd),
             Step::Deregister { id } => self.deregister(host, id),
             Step::Reregister { id, access, pd } => self.reregister(host, id, access, pd),
             Step::Qp { .. } => self.create_qp(host, &line.step),
@@ -54,11 +59,19 @@ impl Play {
             Step::Destroy { qp } => self.destroy(host, qp),
             Step::Srq { id, size, pd } => self.create_srq(host, id, size, pd),
             Step::SrqRecv { srq, len, lkey } => self.post_srq_recv(host, srq, len, lkey),
-            Step::Impair { .. } | Step::Port { .. } | Step::Register { .. } | Step::Profile { .. } | Step::Reset { .. } => {
+            Step::Impair { .. }
+            | Step::Port { .. }
+            | Step::Register { .. }
+            | Step::Profile { .. }
+            | Step::Reset { .. } => {
                 self.fault(host, &line.step);
             }
             Step::Recv { qp, len, lkey } => self.post_recv(host, qp, len, lkey),
-            Step::Send { .. } | Step::Write { .. } | Step::Read { .. } | Step::Add { .. } | Step::Swap { .. } => {
+            Step::Send { .. }
+            | Step::Write { .. }
+            | Step::Read { .. }
+            | Step::Add { .. }
+            | Step::Swap { .. } => {
                 self.post_send(host, &line.step);
             }
             Step::Network {
@@ -175,7 +188,9 @@ impl Play {
         let was_there = self.regions[place].is_registered();
         let outcome = self.host(host).hca.dereg_mr(key);
         if outcome.is_ok() != was_there {
-            self.found("deregister", || format!("host {host}, region {id}: {outcome:?}"));
+            self.found("deregister", || {
+                format!("host {host}, region {id}: {outcome:?}")
+            });
         }
         self.regions[place].rights.push((now, None));
     }
@@ -198,7 +213,9 @@ impl Play {
         };
         let outcome = it.hca.rereg_mr(key, change);
         if outcome.is_ok() != (was_there && !needs_local_write(access)) {
-            return self.found("reregister", || format!("host {host}, region {id}: {outcome:?}"));
+            return self.found("reregister", || {
+                format!("host {host}, region {id}: {outcome:?}")
+            });
         }
         if outcome.is_ok() {
             self.regions[place].rights.push((now, Some((pd, access))));
@@ -206,7 +223,15 @@ impl Play {
     }
 
     fn create_qp(&mut self, host: usize, step: &Step) {
-        let Step::Qp { id, kind, pd, srq, sends, receives } = *step else {
+        let Step::Qp {
+            id,
+            kind,
+            pd,
+            srq,
+            sends,
+            receives,
+        } = *step
+        else {
             return;
         };
         let it = self.host(host);
@@ -246,7 +271,9 @@ impl Play {
                 it.qpns.insert(qpn, it.qps.len());
                 it.qps.push(QueuePair::new(qpn, kind, pd, srq));
             }
-            Err(error) => self.found("create", || format!("host {host}, queue pair {id}: {error}")),
+            Err(error) => self.found("create", || {
+                format!("host {host}, queue pair {id}: {error}")
+            }),
         }
     }
 
@@ -284,7 +311,8 @@ impl Play {
         }
         let mtu = Mtu::ALL[(mtu as usize + 4) % 5];
         let access = AccessFlags::from_bits_truncate(access as u32);
-        let psns = [psn, psn.wrapping_mul(0x9e37_79b9) >> 7].map(|psn| Psn::new(psn as u32 & 0xff_ffff));
+        let psns =
+            [psn, psn.wrapping_mul(0x9e37_79b9) >> 7].map(|psn| Psn::new(psn as u32 & 0xff_ffff));
         let connection = self.connections.len();
         for (end, (host, qp)) in places.into_iter().enumerate() {
             let attr = QpAttr {
@@ -357,7 +385,8 @@ impl Play {
             self.coverage.verb(kind, before, Verb::modify(state));
         }
         let it = self.host(host);
-        let always = state == QpState::Reset || state == QpState::Err && before != Ok(QpState::Reset);
+        let always =
+            state == QpState::Reset || state == QpState::Err && before != Ok(QpState::Reset);
         it.qps[qp].lonely = None;
         if outcome.is_ok() {
             self.leave_connection(host, qp);
@@ -372,7 +401,9 @@ impl Play {
                 self.drop_requests(host, qp);
             }
             Err(error) if always => {
-                self.found("modify", || format!("host {host}, {qpn} to {state:?}: {error}"));
+                self.found("modify", || {
+                    format!("host {host}, {qpn} to {state:?}: {error}")
+                });
             }
             _ => {}
         }
@@ -415,7 +446,12 @@ impl Play {
         for qp in 0..self.host(host).qps.len() {
             self.drop_requests(host, qp);
         }
-        let shared: Vec<usize> = self.host(host).srqs.values().flat_map(|it| it.receives.clone()).collect();
+        let shared: Vec<usize> = self
+            .host(host)
+            .srqs
+            .values()
+            .flat_map(|it| it.receives.clone())
+            .collect();
         for id in shared {
             self.receives[id].outcome = Outcome::Dropped;
         }
