@@ -39,7 +39,7 @@ impl Verb {
     fn event(self) -> usize {
         match self {
             Self::Recv => 0,
-            Self::Post(Kind::Send) => 1,
+            Self::Post(Kind::Send | Kind::Datagram) => 1,
             Self::Post(Kind::Write) => 2,
             Self::Post(Kind::Read) => 3,
             Self::Post(Kind::Add | Kind::Swap) => 4,
@@ -82,7 +82,7 @@ const STATES: [QpState; 7] = [
     QpState::Sqe,
     QpState::Err,
 ];
-const KINDS: [QpType; 2] = [QpType::Rc, QpType::Uc];
+const KINDS: [QpType; 3] = [QpType::Rc, QpType::Uc, QpType::Ud];
 
 /// What runs have done and reached.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -226,7 +226,8 @@ fn is_possible(kind: QpType, state: QpState, event: usize) -> bool {
     );
     // A reliable queue pair whose send queue fails is in ERR.
     let has_state = !(kind == QpType::Rc && state == QpState::Sqe);
-    has_state && (has_responses || !event_is_of_responses)
+    let is_of_datagrams = kind != QpType::Ud || EVENTS[event] != "WRITE packet";
+    has_state && is_of_datagrams && (has_responses || !event_is_of_responses)
 }
 
 impl fmt::Display for Coverage {

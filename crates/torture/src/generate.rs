@@ -9,6 +9,7 @@ pub fn generate(seed: u64) -> Script {
     let mut draft = Draft::new(seed);
     draft.hosts();
     draft.connections();
+    draft.datagrams();
     draft.faults();
     draft.traffic();
     draft.lines.sort_by_key(|line| line.at);
@@ -50,6 +51,8 @@ struct Draft {
     requests: u64,
 }
 
+/// The number of a host's first UD queue pair.
+const DATAGRAMS: u64 = 1_000_000;
 /// Bytes at the start of each region that atomics use.
 const WORDS: u64 = 64;
 
@@ -159,6 +162,86 @@ impl Draft {
             self.pairs.push(pair);
             self.connect(0, pair);
         }
+    }
+
+    /// UD queue pairs, and groups.
+    fn datagrams(&mut self) {
+        if self.dice.chance(60) {
+            return;
+        }
+        for host in 0..self.hosts {
+            for id in DATAGRAMS..DATAGRAMS + self.dice.within(1..=2) {
+                let srq = u64::from(self.dice.chance(20));
+                let step = Step::Qp {
+                    id,
+                    kind: 4,
+                    pd: 0,
+                    srq,
+                    sends: self.dice.pick(&[0, 0, 4]),
+                    receives: 0,
+                };
+                self.add(0, host, step);
+                self.ready(0, host, id);
+                if self.dice.chance(50) {
+                    let group = self.dice.below(2);
+                    self.add(0, host, Step::Join { qp: id, group });
+                }
+                for _ in 0..self.dice.below(10) {
+                    let at = self.dice.below(self.lasts);
+                    self.add(
+                        at,
+                        host,
+                        Step::Recv {
+                            qp: id,
+                            len: 4_136,
+                            lkey: 0,
+                        },
+                    );
+                }
+            }
+        }
+        for _ in 0..self.requests / 4 {
+            let (at, host, qp) = (
+                self.dice.below(self.lasts),
+                self.host(),
+                DATAGRAMS + self.dice.below(2),
+            );
+            let step = match self.dice.below(40) {
+                0 => Step::Leave {
+                    qp,
+                    group: self.dice.below(2),
+                },
+                1 => Step::Join {
+                    qp,
+                    group: self.dice.below(2),
+                },
+                2 => Step::Modify {
+                    qp,
+                    state: self.dice.pick(&[0, 4, 6]),
+                },
+                3 => Step::Destroy { qp },
+                4 => {
+                    self.ready(at, host, qp);
+                    continue;
+                }
+                _ => Step::Datagram {
+                    qp,
+                    peer: self.host() as u64,
+                    to: self.dice.pick(&[0, DATAGRAMS, DATAGRAMS + 1, 2]),
+                    len: self.length().min(4_096 + self.dice.below(2)),
+                    imm: self.dice.pick(&[0, 0, 7]),
+                    flags: self.flags(),
+                    qkey: self.dice.pick(&[1, 1, 1, 2]),
+                    lkey: u64::from(self.dice.per_mille(5)),
+                },
+            };
+            self.add(at, host, step);
+        }
+    }
+
+    fn ready(&mut self, at: u64, host: usize, qp: u64) {
+        let qkey = self.dice.pick(&[1, 1, 1, 2]);
+        self.add(at, host, Step::Ready { qp, qkey });
     }
 
     fn connect(&mut self, at: u64, pair: Pair) {

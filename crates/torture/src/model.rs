@@ -2,8 +2,11 @@
 //! access what at which time.
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 
-use ferroce_device::{AccessFlags, Buffer, MrInfo, PdId, QpType, Qpn, Span, SrqId, Time, WcStatus};
+use ferroce_device::{
+    AccessFlags, Buffer, MrInfo, Path, PdId, QpType, Qpn, Span, SrqId, Time, WcStatus,
+};
 
 /// A work request's number: that of its completion.
 pub(crate) type Id = usize;
@@ -14,6 +17,7 @@ pub(crate) const RECEIVE: u64 = 1 << 32;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     Send,
+    Datagram,
     Write,
     Read,
     Add,
@@ -43,6 +47,16 @@ pub(crate) struct Remote {
     pub(crate) at: u64,
 }
 
+/// Where a datagram goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Destination {
+    pub(crate) path: Path,
+    pub(crate) qpn: Qpn,
+    pub(crate) qkey: u32,
+    /// The queue pair that sends it.
+    pub(crate) from: Qpn,
+}
+
 /// A send request.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
@@ -63,6 +77,8 @@ pub(crate) struct Request {
     pub(crate) posted: Time,
     pub(crate) ended: Time,
     pub(crate) connection: Option<(usize, usize)>,
+    /// Where a datagram goes.
+    pub(crate) to: Option<Destination>,
     pub(crate) outcome: Outcome,
 }
 
@@ -80,7 +96,7 @@ impl Request {
     /// What the peer must permit.
     pub(crate) fn needs(&self) -> AccessFlags {
         match self.kind {
-            Kind::Send => AccessFlags::empty(),
+            Kind::Send | Kind::Datagram => AccessFlags::empty(),
             Kind::Write => AccessFlags::REMOTE_WRITE,
             Kind::Read => AccessFlags::REMOTE_READ,
             Kind::Add | Kind::Swap => AccessFlags::REMOTE_ATOMIC,
@@ -175,6 +191,11 @@ pub(crate) struct QueuePair {
     pub(crate) pushed: bool,
     /// The number in the script of its shared receive queue.
     pub(crate) srq: Option<u64>,
+    /// Its Q_Key, and the groups that it was ever attached to; of UD.
+    pub(crate) qkey: u32,
+    pub(crate) groups: Vec<IpAddr>,
+    /// Those that it is attached to now.
+    pub(crate) attached: Vec<IpAddr>,
     /// It began to wait for a peer that is gone.
     pub(crate) lonely: Option<Lonely>,
     /// The program has moved it to the error state, and no completion has said so yet.

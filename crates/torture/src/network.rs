@@ -31,7 +31,7 @@ pub(crate) struct Weather {
 
 impl Weather {
     /// How much later than at once each copy of a packet arrives.
-    pub(crate) fn copies(&self, dice: &mut Dice) -> impl Iterator<Item = Span> {
+    pub(crate) fn copies(&self, dice: &mut Dice) -> impl Iterator<Item = Span> + use<> {
         let mut late = self.delay;
         if self.jitter > 0 {
             late += dice.below(self.jitter);
@@ -138,6 +138,11 @@ fn flow(source: IpAddr, dest: IpAddr) -> IcrcFlow {
 /// The address of a host.
 pub(crate) fn address(host: usize) -> IpAddr {
     Ipv4Addr::new(10, 0, 0, host as u8 + 1).into()
+}
+
+/// The address of a multicast group.
+pub(crate) fn group(number: u64) -> IpAddr {
+    Ipv4Addr::new(239, 1, 2, number as u8).into()
 }
 
 /// The host with an address.

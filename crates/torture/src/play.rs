@@ -5,11 +5,13 @@
 //! | `host` | a device with its memory and its script's objects |
 //! | `steps` | what the lines of a script do |
 //! | `posts` | work requests |
+//! | `datagrams` | UD queue pairs and multicast groups |
 //! | `faults` | impairments, registers and resets |
 //! | `completions` | what completes, compared with what was posted |
 //! | `ending` | the end of a run: faults stop, everything completes, memory is compared, objects are returned |
 
 mod completions;
+mod datagrams;
 mod ending;
 mod faults;
 mod host;
@@ -310,12 +312,16 @@ impl Play {
             }
         }
         let copies = it.weather.copies(&mut self.dice);
-        let Some(to) = host_at(packet.path.dest) else {
-            return;
+        let dest = packet.path.dest;
+        let to: Vec<usize> = match dest.is_multicast() {
+            true => (0..self.hosts.len()).collect(), // its own socket hears it as well
+            false => host_at(dest).into_iter().collect(),
         };
         for late in copies {
-            let event = Event::Arrival(to, flight.clone());
-            self.events.add(leaves.after(late), event);
+            for to in &to {
+                self.events
+                    .add(leaves.after(late), Event::Arrival(*to, flight.clone()));
+            }
         }
     }
 

@@ -181,6 +181,46 @@ steps! {
         /// The first PSN of this side; the other one's is drawn from it.
         psn,
     }
+    /// Brings a UD queue pair to RTS.
+    Ready "ready" {
+        /// The queue pair.
+        qp,
+        /// Its Q_Key.
+        qkey,
+    }
+    /// Attaches a UD queue pair to a multicast group.
+    Join "join" {
+        /// The queue pair.
+        qp,
+        /// The group, from 0 to 255.
+        group,
+    }
+    /// Detaches a UD queue pair from a multicast group.
+    Leave "leave" {
+        /// The queue pair.
+        qp,
+        /// The group, from 0 to 255.
+        group,
+    }
+    /// Posts a SEND of a UD queue pair.
+    Datagram "datagram" {
+        /// The queue pair.
+        qp,
+        /// The other host.
+        peer,
+        /// The other host's queue pair; 0 for all of the multicast group whose number is `peer`.
+        to,
+        /// Bytes.
+        len,
+        /// Immediate data; 0 for none.
+        imm,
+        /// Bits of `ibv_send_flags`.
+        flags,
+        /// The Q_Key.
+        qkey,
+        /// 1 for a key that opens nothing.
+        lkey,
+    }
     /// Posts a receive request.
     Recv "recv" {
         /// The queue pair.

@@ -11,6 +11,8 @@ use crate::pattern;
 const PORT_TIME: Span = Span::from_micros(100);
 /// `timeout` from which on nothing expires that is only slow.
 const QUIET_TIMEOUT: u64 = 10;
+/// Bytes of a datagram at most: the MTU of the port.
+const DATAGRAM_MAX: usize = 4096;
 /// Vendor error of the oldest request when its program moves a queue pair to ERR.
 const MOVED: u32 = 0xf5;
 
@@ -97,7 +99,7 @@ impl Play {
                 self.succeeded(id, kind);
             }
             if wc.byte_len as usize != request.len
-                && !matches!(request.kind, Kind::Send | Kind::Write)
+                && matches!(request.kind, Kind::Read | Kind::Add | Kind::Swap)
             {
                 self.found("length", || say("another length"));
             }
@@ -167,7 +169,7 @@ impl Play {
             return;
         };
         let landed = match request.kind {
-            Kind::Send | Kind::Write => return,
+            Kind::Send | Kind::Datagram | Kind::Write => return,
             Kind::Read | Kind::Add | Kind::Swap => it.landed(request.landing, request.len),
         };
         match request.kind {
@@ -288,7 +290,7 @@ impl Play {
     pub(super) fn rights(&self, request: &Request) -> Verdict {
         let (Some(remote), Some((connection, end))) = (request.remote, request.connection) else {
             return match request.kind {
-                Kind::Send => Verdict::Always,
+                Kind::Send | Kind::Datagram => Verdict::Always,
                 _ => Verdict::Never,
             };
         };
@@ -313,7 +315,13 @@ impl Play {
     /// Whether something explains that a request has failed so.
     fn explains(&self, request: &Request, status: WcStatus, pushed: bool) -> bool {
         let Some((place, end)) = request.connection else {
-            return status == WcStatus::WrFlushErr;
+            let is_too_long = request.kind == Kind::Datagram && request.len > DATAGRAM_MAX;
+            return match status {
+                WcStatus::WrFlushErr => true, // checked before
+                WcStatus::LocProtErr => request.bad_lkey,
+                WcStatus::LocLenErr => is_too_long,
+                _ => false,
+            };
         };
         let connection = &self.connections[place];
         let (shortest, bad_receive) = self.receives_of(&connection.ends[1 - end]);
@@ -381,6 +389,13 @@ impl Play {
             return self.found("order", || say("a receive of a queue pair in RESET"));
         }
         self.receives[id].outcome = Outcome::Done;
+        if kind == QpType::Ud {
+            let is_datagram = |it: &Request| self.is_datagram(it, host, qp, id, wc);
+            if !self.requests.iter().any(is_datagram) {
+                self.found("delivery", || say("a datagram that was not sent"));
+            }
+            return;
+        }
         let Some((connection, end)) = connection else {
             return self.found("delivery", || say("a message from no peer"));
         };
@@ -517,7 +532,7 @@ pub(super) fn payload(request: &Request) -> &'static [u8] {
 
 fn opcode(kind: Kind) -> WcOpcode {
     match kind {
-        Kind::Send => WcOpcode::Send,
+        Kind::Send | Kind::Datagram => WcOpcode::Send,
         Kind::Write => WcOpcode::RdmaWrite,
         Kind::Read => WcOpcode::RdmaRead,
         Kind::Add => WcOpcode::FetchAdd,

@@ -195,7 +195,7 @@ impl Play {
             .iter()
             .filter(|request| request.incarnation == it.incarnation)
         {
-            if !matches!(request.kind, Kind::Send | Kind::Write) && !request.bad_lkey {
+            if matches!(request.kind, Kind::Read | Kind::Add | Kind::Swap) && !request.bad_lkey {
                 blot(request.landing, request.len);
             }
         }

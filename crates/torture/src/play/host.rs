@@ -285,6 +285,11 @@ impl Host {
     pub(crate) fn return_objects(&mut self, regions: &[Region]) -> Result<(), String> {
         let failed = |error: ferroce_device::VerbsError| error.to_string();
         for qp in self.qps.iter().filter(|qp| !qp.gone) {
+            for group in &qp.attached {
+                let IpAddr::V4(group) = group else { continue };
+                let mgid = group.to_ipv6_mapped().octets();
+                self.hca.detach_mcast(qp.qpn, mgid).map_err(failed)?;
+            }
             self.hca.destroy_qp(qp.qpn).map_err(failed)?;
         }
         for srq in self.srqs.values() {

@@ -4,7 +4,7 @@ use std::ops::Deref;
 
 use ferroce_device::{
     PdId, PostError, QpState, QpType, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges, Span,
-    VerbsError,
+    UdAddress, VerbsError,
 };
 
 use super::Play;
@@ -27,6 +27,8 @@ struct Post {
     imm: u64,
     flags: u64,
     lkey: u64,
+    /// Of a datagram: host, queue pair, Q_Key.
+    to: Option<(u64, u64, u64)>,
 }
 
 impl Post {
@@ -40,6 +42,7 @@ impl Post {
             at: 0,
             imm: 0,
             lkey: 0,
+            to: None,
         };
         Some(match *step {
             Step::Send {
@@ -52,6 +55,21 @@ impl Post {
                 imm,
                 lkey,
                 ..post(Kind::Send, qp, len, flags)
+            },
+            Step::Datagram {
+                qp,
+                peer,
+                to,
+                len,
+                imm,
+                flags,
+                qkey,
+                lkey,
+            } => Self {
+                imm,
+                lkey,
+                to: Some((peer, to, qkey)),
+                ..post(Kind::Datagram, qp, len, flags)
             },
             Step::Write {
                 qp,
@@ -236,7 +254,7 @@ impl Play {
         let (connection, incarnation) = (it.qps[qp].connection, it.incarnation);
         let len = clamped(post.len);
         let source = pattern::start(id);
-        let needs_response = !matches!(post.kind, Kind::Send | Kind::Write);
+        let needs_response = matches!(post.kind, Kind::Read | Kind::Add | Kind::Swap);
         let (landing, mut sge) = match needs_response {
             true => it.land(pd, len),
             false => (0, it.source(pd, source, len)),
@@ -260,6 +278,9 @@ impl Play {
             posted: now,
             ended: now,
             connection,
+            to: post
+                .to
+                .map(|(peer, to, qkey)| self.destination(qpn, peer, to, qkey)),
             outcome: Outcome::Pending,
         };
         let wr = self.work_request(&request, id, &post, sge);
@@ -275,11 +296,18 @@ impl Play {
             state,
             QpState::Rts | QpState::Sqd | QpState::Sqe | QpState::Err
         );
-        let supported = kind == QpType::Rc || !needs_response && kind == QpType::Uc;
+        let is_datagram = post.kind == Kind::Datagram;
+        let supported = match kind {
+            QpType::Rc => true,
+            QpType::Uc => !needs_response,
+            _ => !needs_response && post.kind != Kind::Write,
+        };
+        let addressed = is_datagram == (kind == QpType::Ud);
         match outcome {
-            Ok(()) if accepts && supported => it.qps[qp].sends.push_back(id),
+            Ok(()) if accepts && supported && addressed => it.qps[qp].sends.push_back(id),
             Err(VerbsError::Post(PostError::WrongState { .. })) if !accepts => return,
             Err(VerbsError::Post(PostError::Unsupported { .. })) if !supported => return,
+            Err(VerbsError::Post(PostError::WrongAddress { .. })) if !addressed => return,
             Err(VerbsError::Post(PostError::QueueFull { max }))
                 if it.qps[qp].sends.len() >= max as usize =>
             {
@@ -304,7 +332,7 @@ impl Play {
             match post.kind {
                 Kind::Write => region.writes.push(id),
                 Kind::Add | Kind::Swap => region.atomics.push(id),
-                Kind::Send | Kind::Read => {}
+                Kind::Send | Kind::Datagram | Kind::Read => {}
             }
         }
         self.requests.push(request);
@@ -366,7 +394,7 @@ impl Play {
             None => (post.at, BAD_KEY),
         };
         let op = match post.kind {
-            Kind::Send => SendOp::Send { imm: request.imm },
+            Kind::Send | Kind::Datagram => SendOp::Send { imm: request.imm },
             Kind::Write => SendOp::Write {
                 va,
                 rkey,
@@ -394,7 +422,13 @@ impl Play {
                 Sges::from_slice(&[sge])
             },
             inline: inline.then(|| pattern::bytes()[request.source..][..request.len].into()),
-            to: SendTo::Peer,
+            to: request.to.map_or(SendTo::Peer, |it| {
+                SendTo::Datagram(UdAddress {
+                    path: it.path,
+                    qpn: it.qpn,
+                    qkey: it.qkey,
+                })
+            }),
         }
     }
 
@@ -418,7 +452,7 @@ impl Play {
 /// Whether the payload of a request is in the request, so that its key does not count.
 fn is_inline(post: &Post, len: usize) -> bool {
     let flags = SendFlags::from_bits_truncate(post.flags as u32);
-    let may = matches!(post.kind, Kind::Send | Kind::Write) && len <= 256;
+    let may = !matches!(post.kind, Kind::Read | Kind::Add | Kind::Swap) && len <= 256;
     may && flags.contains(SendFlags::INLINE)
 }
 
