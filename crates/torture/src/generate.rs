@@ -105,7 +105,7 @@ impl Draft {
                 self.add(0, host, Step::Srq { id: 1, size, pd });
             }
             for id in 1..=self.dice.within(1..=2) {
-                let len = self.dice.pick(&[256, 4_096, 30_000, 65_536]);
+                let len = self.dice.pick(&[4_096, 30_000, 65_536, 262_144]);
                 let (access, pd) = (self.access(), u64::from(self.dice.chance(5)));
                 self.add(
                     0,
@@ -130,7 +130,7 @@ impl Draft {
 
     /// Usually everything.
     fn access(&mut self) -> u64 {
-        match self.dice.chance(85) {
+        match self.dice.chance(95) {
             true => 0b1_1111,
             false => self.dice.below(32),
         }
@@ -217,7 +217,7 @@ impl Draft {
                 },
                 2 => Step::Modify {
                     qp,
-                    state: self.dice.pick(&[0, 4, 6]),
+                    state: self.dice.below(7),
                 },
                 3 => Step::Destroy { qp },
                 4 => {
@@ -254,8 +254,12 @@ impl Draft {
             mtu: dice.within(1..=5),
             timeout: dice.within(5..=12),
             retry: dice.pick(&[7, 7, 7, 3, 1, 0]),
-            rnr: dice.pick(&[7, 7, 3, 0]),
-            atomics: dice.pick(&[16, 16, 4, 1, 0]),
+            rnr: dice.pick(&[7, 7, 7, 3, 0]),
+            atomics: if dice.chance(4) {
+                0
+            } else {
+                dice.pick(&[16, 16, 4, 1])
+            },
             access,
             psn: dice.below(1 << 24),
         };
@@ -382,8 +386,8 @@ impl Draft {
             let (pair, end) = (self.pairs[pair], self.dice.below(2) as usize);
             let at = self.dice.below(self.lasts);
             match self.dice.below(100) {
-                0 => self.trouble(at, pair, end),
-                1 => self.memory(at),
+                0..2 => self.trouble(at, pair, end),
+                2 if self.dice.chance(30) => self.memory(at),
                 _ => self.message(at, pair, end),
             }
         }
@@ -392,11 +396,20 @@ impl Draft {
     /// Something that ends a queue pair, or a connection.
     fn trouble(&mut self, at: u64, pair: Pair, end: usize) {
         let (host, qp) = (pair.hosts[end], pair.qps[end]);
-        match self.dice.below(4) {
-            0 => self.add(at, host, Step::Destroy { qp }),
-            1 => {
-                let state = self.dice.pick(&[0, 4, 6, 6]);
+        match self.dice.below(10) {
+            0 => {
+                self.add(at, host, Step::Destroy { qp });
+            }
+            1..5 => {
+                let state = self.dice.below(7);
                 self.add(at, host, Step::Modify { qp, state });
+                if self.dice.chance(60) {
+                    // It goes on from there, one state after the other.
+                    for (nth, state) in [1, 2, 3].into_iter().enumerate() {
+                        let at = at + (nth as u64 + 1) * self.dice.below(20_000);
+                        self.add(at, host, Step::Modify { qp, state });
+                    }
+                }
             }
             _ => self.connect(at, pair),
         }
@@ -422,12 +435,16 @@ impl Draft {
         let peer = pair.hosts[1 - end];
         let len = self.length();
         let flags = self.flags();
-        let lkey = u64::from(self.dice.per_mille(4));
+        let lkey = u64::from(self.dice.per_mille(2));
         let imm = match self.dice.chance(30) {
             true => self.dice.within(1..=u64::from(u32::MAX)),
             false => 0,
         };
-        let step = match self.dice.below(if pair.rc { 100 } else { 60 }) {
+        let step = match self.dice.below(if pair.rc || self.dice.clone().chance(2) {
+            100
+        } else {
+            60
+        }) {
             0..30 => Step::Send {
                 qp,
                 len,
@@ -437,7 +454,7 @@ impl Draft {
             },
             30..60 => {
                 let imm = if self.dice.chance(30) { imm } else { 0 };
-                let (region, at) = self.place(peer, len);
+                let (region, at, len) = self.place(peer, len);
                 Step::Write {
                     qp,
                     len,
@@ -449,7 +466,7 @@ impl Draft {
                 }
             }
             60..80 => {
-                let (region, at) = self.any_place(peer, len);
+                let (region, at, len) = self.any_place(peer, len);
                 Step::Read {
                     qp,
                     len,
@@ -480,8 +497,8 @@ impl Draft {
         };
         let consumes = matches!(step, Step::Send { .. } | Step::Write { imm: 1.., .. });
         self.add(at, host, step);
-        if consumes && self.dice.chance(95) {
-            let len = match self.dice.per_mille(10) {
+        if consumes && self.dice.chance(98) {
+            let len = match self.dice.per_mille(3) {
                 true => self.length(),
                 false => crate::pattern::MESSAGE_MAX as u64 / 4,
             };
@@ -527,41 +544,38 @@ impl Draft {
         (!of_host.is_empty()).then(|| self.dice.pick(&of_host))
     }
 
-    /// A place of its own for a write, or one that is taken, or beyond the end.
-    fn place(&mut self, host: usize, len: u64) -> (u64, u64) {
-        let Some(area) = self.area(host) else {
-            return (0, 0);
+    /// A place of its own for a write, or one that is taken, with how much of the length fits there.
+    fn place(&mut self, host: usize, len: u64) -> (u64, u64, u64) {
+        let Some(place) = self.area(host) else {
+            return (0, 0, len);
         };
-        if self.dice.per_mille(20) {
-            return self.any_place(host, len);
-        }
-        let area = &mut self.areas[area];
+        let area = &mut self.areas[place];
         let at = area.used;
-        if at + len > area.len {
+        if at + len > area.len || self.dice.per_mille(20) {
             return self.any_place(host, len);
         }
         area.used += len;
-        (area.id, at)
+        (area.id, at, len)
     }
 
     /// Any place in a region, or by accident beyond its end, or in none.
-    fn any_place(&mut self, host: usize, len: u64) -> (u64, u64) {
+    fn any_place(&mut self, host: usize, len: u64) -> (u64, u64, u64) {
         let Some(area) = self.area(host) else {
-            return (0, 0);
+            return (0, 0, len);
         };
         let Area { id, len: all, .. } = self.areas[area];
-        match self.dice.below(100) {
-            0 => (id, all - len.min(all) + self.dice.below(3)),
-            1 => (99, 0),
-            _ if WORDS + len < all => (id, WORDS + self.dice.below(all - WORDS - len)),
-            _ => (id, WORDS),
+        let fits = len.min(all - WORDS);
+        match self.dice.below(300) {
+            0 => (id, all - len.min(all) + self.dice.below(3), len),
+            1 => (99, 0, len),
+            _ => (id, WORDS + self.dice.below(all - WORDS - fits + 1), fits),
         }
     }
 
     fn word(&mut self, host: usize, first: u64) -> (u64, u64) {
         let area = self.area(host).map_or(0, |area| self.areas[area].id);
         let place = 8 * (first + self.dice.below(4));
-        match self.dice.per_mille(10) {
+        match self.dice.per_mille(3) {
             true => (area, place + self.dice.below(8)),
             false => (area, place),
         }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use ferroce_device::{
-    AccessFlags, Buffer, MrInfo, Path, PdId, QpType, Qpn, Span, SrqId, Time, WcStatus,
+    AccessFlags, Buffer, MrInfo, Path, PdId, QpAttr, QpType, Qpn, Span, SrqId, Time, WcStatus,
 };
 
 /// A work request's number: that of its completion.
@@ -191,6 +191,9 @@ pub(crate) struct QueuePair {
     pub(crate) pushed: bool,
     /// The number in the script of its shared receive queue.
     pub(crate) srq: Option<u64>,
+    /// What it was made ready with, and the path to its peer.
+    pub(crate) attr: QpAttr,
+    pub(crate) path: Option<Path>,
     /// Its Q_Key, and the groups that it was ever attached to; of UD.
     pub(crate) qkey: u32,
     pub(crate) groups: Vec<IpAddr>,

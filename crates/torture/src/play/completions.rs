@@ -320,6 +320,11 @@ impl Play {
                 WcStatus::WrFlushErr => true, // checked before
                 WcStatus::LocProtErr => request.bad_lkey,
                 WcStatus::LocLenErr => is_too_long,
+                // It was made ready for a peer that does not exist.
+                WcStatus::RetryExcErr => request.kind != Kind::Datagram,
+                WcStatus::LocQpOpErr => {
+                    !matches!(request.kind, Kind::Send | Kind::Datagram | Kind::Write)
+                }
                 _ => false,
             };
         };
@@ -396,11 +401,9 @@ impl Play {
             }
             return;
         }
-        let Some((connection, end)) = connection else {
-            return self.found("delivery", || say("a message from no peer"));
-        };
-        let message = match kind {
-            QpType::Rc => self.next_message(connection, end),
+        let message = match (kind, connection) {
+            (QpType::Rc, Some((connection, end))) => self.next_message(connection, end),
+            (QpType::Rc, None) => None,
             _ => self.any_message(host, id, wc),
         };
         let Some(message) = message else {

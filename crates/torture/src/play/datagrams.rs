@@ -35,7 +35,7 @@ impl Play {
             }
         }
         let it = &mut self.host(host).qps[qp];
-        it.qkey = qkey as u32;
+        (it.qkey, it.attr) = (qkey as u32, attr);
         (it.failed, it.pushed, it.moved) = (false, false, false);
     }
 

@@ -17,6 +17,8 @@ use crate::script::{Line, Step};
 
 /// Rate of a port, in Mb/s, from which on no timer expires because of it.
 const QUIET_MBPS: u64 = 100_000;
+/// PSNs between those of a connection and those of what its queue pair does after it.
+const FAR: u32 = 1 << 22;
 /// Between the regions of a host, in its address space.
 const REGION_STRIDE: u64 = 1 << 24;
 
@@ -361,11 +363,13 @@ impl Play {
         let reset = QpModify::to(Reset, Attr::empty(), attr);
         let steps = [(Reset, Init), (Init, Rtr), (Rtr, Rts)];
         let steps = steps.map(|(from, to)| QpModify::step(kind, from, to, attr));
+        let to_peer = Path {
+            traffic_class: 2,
+            ..Path::to(address(peer))
+        };
+        (it.qps[qp].attr, it.qps[qp].path) = (attr, Some(to_peer));
         for change in std::iter::once(reset).chain(steps) {
-            let path = change.mask.contains(Attr::AV).then(|| Path {
-                traffic_class: 2,
-                ..Path::to(address(peer))
-            });
+            let path = change.mask.contains(Attr::AV).then_some(to_peer);
             if let Err(error) = it.hca.modify_qp(qpn, &change, path) {
                 return self.found("connect", || format!("host {host}: {error}"));
             }
@@ -381,9 +385,11 @@ impl Play {
             return;
         };
         let qpn = it.qps[qp].qpn;
-        let change = QpModify::to(state, Attr::empty(), QpAttr::default());
         let before = it.hca.query_qp(qpn).map(|(state, ..)| state);
-        let outcome = it.hca.modify_qp(qpn, &change, None);
+        let (own, from) = (&it.qps[qp], before.unwrap_or(QpState::Reset));
+        let change = QpModify::step(own.kind, from, state, own.attr);
+        let path = own.path.filter(|_| change.mask.contains(Attr::AV));
+        let outcome = it.hca.modify_qp(qpn, &change, path);
         if let Ok(before) = before {
             let kind = it.qps[qp].kind;
             self.coverage.verb(kind, before, Verb::modify(state));
@@ -401,7 +407,7 @@ impl Play {
                 (it.qps[qp].pushed, it.qps[qp].moved) = (true, before != Ok(QpState::Err));
             }
             Ok(()) if state == QpState::Reset => {
-                it.qps[qp].connection = None;
+                it.qps[qp].disconnect();
                 self.drop_requests(host, qp);
             }
             Err(error) if always => {
@@ -481,6 +487,8 @@ impl QueuePair {
             pd,
             gone: false,
             srq,
+            attr: QpAttr::default(),
+            path: None,
             qkey: 0,
             groups: Vec::new(),
             attached: Vec::new(),
@@ -492,6 +500,18 @@ impl QueuePair {
             pushed: false,
             moved: false,
         }
+    }
+}
+
+impl QueuePair {
+    /// It has forgotten its peer. When it is made ready again, it is for a peer that does not exist, and far from the
+    /// PSNs of the one before.
+    fn disconnect(&mut self) {
+        self.connection = None;
+        self.attr.dest_qpn = Qpn::new(0xff_fffd);
+        self.attr.rq_psn = self.attr.rq_psn.wrapping_add(FAR);
+        self.attr.sq_psn = self.attr.sq_psn.wrapping_add(FAR);
+        (self.failed, self.pushed, self.moved) = (false, false, false);
     }
 }
 
