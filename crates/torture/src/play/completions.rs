@@ -8,7 +8,7 @@ use crate::model::{End, Id, Kind, Outcome, RECEIVE, Request, Verdict};
 use crate::pattern;
 
 /// What a card's port takes at most for all repetitions of a packet.
-const PORT_TIME: Span = Span::from_micros(100);
+const PORT_TIME: Span = Span::from_micros(600);
 /// `timeout` from which on nothing expires that is only slow.
 const QUIET_TIMEOUT: u64 = 10;
 /// Bytes of a datagram at most: the MTU of the port.

@@ -410,6 +410,10 @@ impl Play {
                 it.qps[qp].disconnect();
                 self.drop_requests(host, qp);
             }
+            // An unreliable queue pair goes on after an error of its send queue.
+            Ok(()) if before == Ok(QpState::Sqe) && state == QpState::Rts => {
+                it.qps[qp].failed = false
+            }
             Err(error) if always => {
                 self.found("modify", || {
                     format!("host {host}, {qpn} to {state:?}: {error}")
