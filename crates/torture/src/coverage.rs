@@ -180,24 +180,26 @@ impl Coverage {
         self.reached[place] += 1;
     }
 
-    /// States and events that go together and were never reached together, as lines of text.
-    pub fn unreached(&self) -> Vec<String> {
-        let mut lines = Vec::new();
+    /// States and events that go together and were never reached together: the type and state of a queue pair, and
+    /// the events.
+    pub fn unreached(&self) -> Vec<(String, Vec<&'static str>)> {
+        let mut unreached = Vec::new();
         for (k, kind) in KINDS.iter().enumerate() {
             for (s, state) in STATES.iter().enumerate() {
                 let at = (k * STATES.len() + s) * EVENTS.len();
+                let is_missing = |event: &usize| {
+                    self.reached[at + event] == 0 && is_possible(*kind, *state, *event)
+                };
                 let missing: Vec<_> = (0..EVENTS.len())
-                    .filter(|event| {
-                        self.reached[at + event] == 0 && is_possible(*kind, *state, *event)
-                    })
+                    .filter(is_missing)
                     .map(|event| EVENTS[event])
                     .collect();
                 if !missing.is_empty() {
-                    lines.push(format!("{kind} in {state:?}: {}", missing.join(", ")));
+                    unreached.push((format!("{kind} in {state:?}"), missing));
                 }
             }
         }
-        lines
+        unreached
     }
 
     /// How many pairs of states and events were reached, and how many there are.
@@ -230,25 +232,47 @@ fn is_possible(kind: QpType, state: QpState, event: usize) -> bool {
     has_state && is_of_datagrams && (has_responses || !event_is_of_responses)
 }
 
+/// Columns of a line of the coverage.
+const COLUMNS: usize = 80;
+
 impl fmt::Display for Coverage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let steps = Step::VERBS.iter().zip(&self.steps);
-        let steps: Vec<_> = steps
+        let steps = steps
             .filter(|(_, count)| **count > 0)
-            .map(|(verb, count)| format!("{verb} {count}"))
-            .collect();
-        writeln!(f, "operations: {}", steps.join(", "))?;
+            .map(|(verb, count)| format!("{verb} {count}"));
+        write_list(f, "operations", steps)?;
         let mut outcomes = self.outcomes.clone();
         outcomes.sort_unstable();
-        let outcomes: Vec<_> = outcomes
+        let outcomes = outcomes
             .iter()
-            .map(|(name, count)| format!("{name} {count}"))
-            .collect();
-        writeln!(f, "work requests: {}", outcomes.join(", "))?;
+            .map(|(name, count)| format!("{name} {count}"));
+        write_list(f, "work requests", outcomes)?;
         let (reached, all) = self.pairs();
         writeln!(f, "states x events: {reached} of {all} reached")?;
-        self.unreached()
-            .iter()
-            .try_for_each(|line| writeln!(f, "  never: {line}"))
+        for (place, missing) in self.unreached() {
+            let missing = missing.into_iter().map(str::to_owned);
+            write_list(f, &format!("never: {place}"), missing)?;
+        }
+        Ok(())
     }
+}
+
+/// Writes a list behind its name, on as many lines as it needs.
+fn write_list(
+    f: &mut fmt::Formatter<'_>,
+    name: &str,
+    items: impl Iterator<Item = String>,
+) -> fmt::Result {
+    let mut line = format!("{name}:");
+    let mut items = items.peekable();
+    while let Some(item) = items.next() {
+        let comma = if items.peek().is_some() { "," } else { "" };
+        if line.len() + item.len() + 2 > COLUMNS {
+            writeln!(f, "{line}")?;
+            line = " ".to_owned();
+        }
+        line = format!("{line} {item}{comma}");
+    }
+    writeln!(f, "{line}")
 }

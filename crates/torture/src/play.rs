@@ -302,7 +302,10 @@ impl Play {
                 format!("host {host}: a packet without its payload")
             });
         }
-        let flip = it.weather.flip(&mut self.dice).or(packet.corrupt_bit());
+        let flip = it
+            .weather
+            .flip(&mut self.dice)
+            .or_else(|| packet.corrupt_bit());
         let flight = Flight::new(it.address, packet, payload, flip);
         let leaves = it.hca.departure().max(now);
         let dest = packet.headers.dest_qp;

@@ -6,7 +6,7 @@ use std::path::Path;
 use ferroce_torture::{Script, play};
 
 #[test]
-fn what_was_found_once_holds_now() {
+fn scripts_of_earlier_findings_hold() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/regressions");
     let mut files: Vec<_> = fs::read_dir(directory)
         .unwrap()

@@ -512,7 +512,7 @@ impl Play {
     }
 
     /// Whether something may have kept packets of a connection from arriving in time.
-    fn is_disturbed(&self, connection: usize) -> bool {
+    pub(super) fn is_disturbed(&self, connection: usize) -> bool {
         let it = &self.connections[connection];
         !self.quiet || it.timeout < QUIET_TIMEOUT || it.ends.iter().any(|end| end.ended)
     }

@@ -492,6 +492,14 @@ impl Play {
         if it.histogram_kept && it.hca.state().histogram() != bins {
             return self.found("histogram", || format!("host {host}: not {bins:?}"));
         }
+        // Where nothing was lost and nothing slow, nothing may have waited for what did not come.
+        let disturbed = (0..self.connections.len()).any(|connection| self.is_disturbed(connection));
+        let not_ready = count(Counter::RnrNakRetryErr) > 0;
+        if !disturbed && self.quiet && !not_ready && !it.expiries.is_empty() {
+            return self.found("timer", || {
+                format!("host {host}: timers expired although nothing was lost")
+            });
+        }
         let others = count(Counter::LocalAckTimeoutErr) + count(Counter::RoceAdpRetransTo);
         if count(Counter::RoceAdpRetrans) != expired.clone().count() as u64
             || others + expired.count() as u64 != it.expiries.len() as u64
