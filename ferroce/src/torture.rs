@@ -39,7 +39,7 @@ pub(crate) struct Command {
     /// First seed
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     from: u64,
-    /// Stop after so many minutes
+    /// Stop after M minutes
     #[arg(long, value_name = "M", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     minutes: Option<u64>,
     /// Where devices run

@@ -127,7 +127,7 @@ pub(crate) struct Region {
     pub(crate) id: u64,
     pub(crate) info: MrInfo,
     pub(crate) buffer: Buffer,
-    /// Who may do what with it from when on; nobody anything if it is not registered.
+    /// The owner and permissions from each time on; `None` while it is not registered.
     pub(crate) rights: Vec<(Time, Option<(PdId, AccessFlags)>)>,
     /// Requests that write to it.
     pub(crate) writes: Vec<Id>,

@@ -32,7 +32,7 @@ use crate::script::{HOSTS_MAX, Script};
 
 /// When scripts start: a device's clock is not at zero.
 const START: Time = Time::from_nanos(1_000_000);
-/// Events of a run before it is taken for one that never ends: so many, and more for each line.
+/// The number of events after which a run counts as endless: a base, and more for each line.
 const EVENTS_MAX: u64 = 300_000;
 const EVENTS_MAX_PER_LINE: u64 = 2_000;
 /// Packets that a stopped host's socket holds.

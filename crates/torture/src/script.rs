@@ -155,7 +155,7 @@ steps! {
         srq,
         /// Bytes.
         len,
-        /// 1 for a key that opens nothing.
+        /// 1 for an invalid key.
         lkey,
     }
     /// Brings this host's queue pair and that of another host to RTS, towards each other.
@@ -218,7 +218,7 @@ steps! {
         flags,
         /// The Q_Key.
         qkey,
-        /// 1 for a key that opens nothing.
+        /// 1 for an invalid key.
         lkey,
     }
     /// Posts a receive request.
@@ -227,7 +227,7 @@ steps! {
         qp,
         /// Bytes.
         len,
-        /// 1 for a key that opens nothing.
+        /// 1 for an invalid key.
         lkey,
     }
     /// Posts a SEND.
@@ -240,7 +240,7 @@ steps! {
         imm,
         /// Bits of `ibv_send_flags`.
         flags,
-        /// 1 for a key that opens nothing.
+        /// 1 for an invalid key.
         lkey,
     }
     /// Posts an RDMA WRITE.
@@ -257,7 +257,7 @@ steps! {
         imm,
         /// Bits of `ibv_send_flags`.
         flags,
-        /// 1 for a key that opens nothing.
+        /// 1 for an invalid key.
         lkey,
     }
     /// Posts an RDMA READ.
@@ -272,7 +272,7 @@ steps! {
         at,
         /// Bits of `ibv_send_flags`.
         flags,
-        /// 1 for a key that opens nothing.
+        /// 1 for an invalid key.
         lkey,
     }
     /// Posts a fetch and add of 1.

@@ -2,8 +2,8 @@
 
 use ferroce_torture::{Coverage, HOSTS_MAX, generate, play, shrink};
 
-/// Small scripts take a millisecond each.
-const SEEDS: u64 = 4_000;
+/// A few seconds, with scripts of a hundred lines and more.
+const SEEDS: u64 = 1_000;
 
 #[test]
 fn no_seed_finds_anything() {
@@ -18,7 +18,7 @@ fn no_seed_finds_anything() {
         coverage.add(&report.coverage);
     }
     let (reached, all) = coverage.pairs();
-    assert!(5 * reached > 4 * all, "{coverage}");
+    assert!(2 * reached > all, "{coverage}");
     assert!(coverage.operations() > 100 * SEEDS, "{coverage}");
 }
 

@@ -153,7 +153,7 @@ impl Play {
         let request = self.requests[id].clone();
         let say = |what: &str| format!("request {id}: {what}: {request:?}");
         if request.bad_lkey {
-            return self.found("local key", || say("success with a key that opens nothing"));
+            return self.found("local key", || say("success with an invalid key"));
         }
         if kind != QpType::Rc {
             return;
@@ -434,7 +434,7 @@ impl Play {
         self.receives[id].message = Some((source, len));
         let landing = self.receives[id].landing;
         if self.receives[id].bad_lkey && len > 0 {
-            return self.found("local key", || say("success with a key that opens nothing"));
+            return self.found("local key", || say("success with an invalid key"));
         }
         if landing == self.host(host).rescue_at() {
             return; // a place for all
@@ -455,7 +455,7 @@ impl Play {
         Some(message)
     }
 
-    /// A request whose message is what a receive has brought. Without acknowledgements, what comes twice is taken
+    /// A request with the message of a receive. Without acknowledgements, what comes twice is taken
     /// twice, and what has left before a queue pair was connected anew is taken after that.
     fn any_message(&self, host: usize, receive: Id, wc: &Completion) -> Option<Id> {
         let it = self.hosts[host].as_ref()?;
@@ -517,7 +517,7 @@ impl Play {
         !self.quiet || it.timeout < QUIET_TIMEOUT || it.ends.iter().any(|end| end.ended)
     }
 
-    /// The shortest receive that an end has posted, or whoever shares its queue, and whether one had a bad key.
+    /// The shortest receive posted to an end's queue, shared or not, and whether one had an invalid key.
     fn receives_of(&self, end: &End) -> (usize, bool) {
         let it = self.hosts[end.host].as_ref();
         match end.srq.map(|srq| it.and_then(|it| it.srqs.get(&srq))) {

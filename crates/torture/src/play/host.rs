@@ -136,7 +136,7 @@ fn place_bytes(len: usize) -> usize {
 }
 
 impl Host {
-    /// A host with a device: on sockets, or a card with a port of so many Mb/s.
+    /// A host with a device: on sockets, or a card with a port of `mbps` Mb/s.
     ///
     /// `identity` is its number, and that of its device among all that there have been.
     pub(crate) fn new(

@@ -14,7 +14,7 @@ use crate::model::{Kind, Lonely, Outcome, RECEIVE, Receive, Remote, Request};
 use crate::pattern;
 use crate::script::Step;
 
-/// A key that opens nothing.
+/// An invalid key.
 const BAD_KEY: u32 = 0xdead_be00;
 
 /// A send request as its line gives it.
