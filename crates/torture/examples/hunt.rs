@@ -1,5 +1,5 @@
-//! Plays seeds one after the other until one has a finding, or so many were played, and prints the first finding
-//! with a short script: `hunt SEEDS [FROM]`.
+//! Plays seeds one after the other until one has a finding, and prints that with a short script:
+//! `hunt [SEEDS [FROM]]`, at most SEEDS of them.
 
 use std::time::Instant;
 
