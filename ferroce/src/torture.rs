@@ -18,7 +18,7 @@ use crate::output::{Failure, Output};
 const EXAMPLES: &str = exit_codes!(
     "Examples:
   ferroce torture                                a thousand seeds
-  ferroce torture --minutes 60 --findings found  for an hour; scripts of findings go to the directory found
+  ferroce torture --minutes 60 --findings found  an hour; findings go to found/
   ferroce torture --replay found/17.txt          play a script again"
 );
 
