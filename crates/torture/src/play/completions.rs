@@ -455,8 +455,8 @@ impl Play {
         Some(message)
     }
 
-    /// A request with the message of a receive. Without acknowledgements, what comes twice is taken
-    /// twice, and what has left before a queue pair was connected anew is taken after that.
+    /// A request with the message of a receive. Nothing is acknowledged here: duplicates of a message are messages, and
+    /// one may be from before its queue pair was connected anew.
     fn any_message(&self, host: usize, receive: Id, wc: &Completion) -> Option<Id> {
         let it = self.hosts[host].as_ref()?;
         let landing = self.receives[receive].landing;
