@@ -18,7 +18,7 @@ use crate::output::{EXIT_CODES, Failure, Output};
 use crate::spelling::{self, Spelled};
 use crate::{
     adp, bench, demo, device, drill, explain, identify, install, json, mlxreg, pcap, reg, run,
-    serve, sim, sweep,
+    serve, sim, sweep, torture,
 };
 
 /// A software RoCEv2 NIC you program like a real one.
@@ -178,6 +178,7 @@ enum Work {
     Mlxreg(mlxreg::Mlxreg),
     Sim(sim::Command),
     Sweep(sweep::Command),
+    Torture(torture::Command),
     /// Explain device behaviour
     Explain(explain::Command),
     Identify(identify::Identify),
@@ -204,6 +205,7 @@ impl Work {
             Self::Mlxreg(command) => command.run(to),
             Self::Sim(command) => command.run(to),
             Self::Sweep(command) => command.run(to),
+            Self::Torture(command) => command.run(to),
             Self::Explain(command) => command.run(to),
             Self::Identify(command) => command.run(to),
             Self::Pcap(command) => command.run(to),

@@ -32,6 +32,7 @@ pub mod serve;
 mod sim;
 mod spelling;
 mod sweep;
+mod torture;
 
 use std::ffi::OsString;
 use std::io::{self, BufWriter, Write};

@@ -31,6 +31,7 @@ mod snapshots;
 mod sweep;
 mod telemetry;
 mod terminal;
+mod torture;
 mod types;
 mod watch;
 mod web;

@@ -141,6 +141,7 @@ const WITHOUT: &[(&str, &str)] = &[
     ("sim new", "prints a scenario file"),
     ("sim schema", "prints a schema"),
     ("sweep launch", "prints a scheduler's script"),
+    ("torture", "prints scripts to replay"),
     ("sim show", "prints a scenario file"),
     ("sysfs", "prints nothing"),
     ("uninstall", "says what it did"),

@@ -176,7 +176,7 @@ impl Requester {
         }
         if !self.acknowledge(psn.wrapping_sub(1), qpn, host) || self.una != psn {
             if !self.selective.is_off() {
-                self.take_early(headers, data, attr, host)?;
+                self.take_early(headers, data, attr, host);
             }
             return Ok(Demand::Repeat);
         }

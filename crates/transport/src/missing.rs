@@ -9,7 +9,6 @@ use ferroce_wire::{Headers, Psn, Qpn};
 use crate::attr::QpAttr;
 use crate::completer::Verdict;
 use crate::counter::Counter;
-use crate::fault::Fault;
 use crate::kept::bits;
 use crate::memory::Data;
 use crate::repair::Repair;
@@ -69,6 +68,8 @@ impl Requester {
         let covers = |at: &usize| self.queue[*at].packets > 0 && self.queue[*at].covers(psn);
         let cursor = (0..self.started).find(covers);
         self.cursor = cursor.unwrap_or(self.started);
+        // Found again when the cursor comes back to it.
+        self.local_error = None;
     }
 
     /// How many PSNs from `snd` on go again as one request, of `span`.
@@ -182,19 +183,21 @@ impl Requester {
         data: Data<'_>,
         attr: &QpAttr,
         host: &mut H,
-    ) -> Result<(), Fault> {
+    ) {
         let psn = headers.psn;
         let covers = |at: &usize| self.queue[*at].packets > 0 && self.queue[*at].covers(psn);
         let Some(at) = (0..self.started).find(covers) else {
-            return Ok(());
+            return;
         };
-        self.place_response(at, headers, data, attr, host)?;
+        // One that cannot be placed is asked for again, and fails its request when its turn comes.
+        let is_placed = self.place_response(at, headers, data, attr, host).is_ok();
         let offset = psn.since(self.una);
         if let Some(repair) = self.repair(attr) {
             repair.on_executed(offset);
-            repair.on_response(offset);
+            if is_placed {
+                repair.on_response(offset);
+            }
         }
-        Ok(())
     }
 
     /// The peer has executed everything through `through`, whose responses have been sent.

@@ -50,7 +50,7 @@ pub(crate) struct Requester {
     pub(crate) high: Psn,
     pub(crate) next: Psn,
     /// A local error of the WQE at the cursor; reported when everything before it is done.
-    local_error: Option<Fault>,
+    pub(crate) local_error: Option<Fault>,
     /// What the last request wanted that was not sent for lack of an allowance.
     pub(crate) held_back: Option<HeldBack>,
     /// The window was full, and stays shut until there is room for a burst if the host wants those.

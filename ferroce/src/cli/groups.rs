@@ -30,7 +30,7 @@ pub(super) const GROUPS: [Group; 6] = [
     ("Retransmission and congestion control", &["adp", "cc"]),
     ("Registers", &["reg", "mlxreg"]),
     ("Find out why", &["explain", "identify", "pcap"]),
-    ("Simulate", &["sim", "sweep"]),
+    ("Simulate", &["sim", "sweep", "torture"]),
 ];
 
 /// What stands apart.

@@ -33,6 +33,7 @@ const LEVELS: &[(&str, u8)] = &[
     ("ferroce-runtime", 7),
     ("ferroce-bench", 8),
     ("ferroce-sweep", 5),
+    ("ferroce-torture", 5),
     ("ferroce-trial", 5),
     ("ferroce-testing", 5),
     ("ferroce-testkit", 0),

@@ -99,7 +99,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         &[
             "bins json naming page put spelling",
             "pcap policy registers sim",
-            "adp device identify mlxreg reg sweep",
+            "adp device identify mlxreg reg sweep torture",
             "bench demo explain run",
             "drill install serve",
             "cli",

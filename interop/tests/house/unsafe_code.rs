@@ -19,6 +19,7 @@ const FORBIDDEN: &[&str] = &[
     "testkit",
     "designer",
     "sweep",
+    "torture",
     "trial",
     "sysfs",
     "nldev",

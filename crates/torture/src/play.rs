@@ -1,0 +1,366 @@
+//! Plays a script on devices in virtual time, and compares what comes out of them with the model.
+//!
+//! | module | content |
+//! |---|---|
+//! | `host` | a device with its memory and its script's objects |
+//! | `steps` | what the lines of a script do |
+//! | `posts` | work requests |
+//! | `datagrams` | UD queue pairs and multicast groups |
+//! | `faults` | impairments, registers and resets |
+//! | `completions` | what completes, compared with what was posted |
+//! | `ending` | the end of a run: faults stop, everything completes, memory is compared, objects are returned |
+
+mod completions;
+mod datagrams;
+mod ending;
+mod faults;
+mod host;
+mod posts;
+mod steps;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use ferroce_base::random::Dice;
+use ferroce_device::{Data, Event as DeviceEvent, Outgoing, QpEvent, Received, Span, Time};
+
+use self::host::Host;
+use crate::coverage::Coverage;
+use crate::events::{Event, Events};
+use crate::model::{Connection, Outcome, Receive, Region, Request};
+use crate::network::{Flight, host_at};
+use crate::script::{HOSTS_MAX, Script};
+
+/// When scripts start: a device's clock is not at zero.
+const START: Time = Time::from_nanos(1_000_000);
+/// The number of events after which a run counts as endless: a base, and more for each line.
+const EVENTS_MAX: u64 = 300_000;
+const EVENTS_MAX_PER_LINE: u64 = 2_000;
+/// Packets that a stopped host's socket holds.
+const BACKLOG_MAX: usize = 512;
+
+/// Something that must not happen.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Finding {
+    /// Which rule was broken: the same for the same mistake in different runs.
+    pub rule: String,
+    /// What happened, with its numbers.
+    pub what: String,
+}
+
+/// The outcome of a run.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The first thing that must not happen, if anything did.
+    pub finding: Option<Finding>,
+    /// What was done.
+    pub coverage: Coverage,
+}
+
+/// Plays a script to its end or to the first finding. The same script always has the same outcome.
+pub fn play(script: &Script) -> Report {
+    let mut play = Play::new(script);
+    let run = catch_unwind(AssertUnwindSafe(|| play.run(script)));
+    if let Err(panic) = run {
+        let text = panic
+            .downcast_ref::<String>()
+            .map(String::as_str)
+            .or_else(|| panic.downcast_ref::<&str>().copied())
+            .unwrap_or("without a message");
+        let rule: String = text
+            .chars()
+            .filter(|it| !it.is_ascii_digit())
+            .take(60)
+            .collect();
+        play.finding = Some(Finding {
+            rule: format!("panic: {rule}"),
+            what: format!("at {:?}: panic: {text}", play.now),
+        });
+    }
+    Report {
+        finding: play.finding,
+        coverage: play.coverage,
+    }
+}
+
+/// A run.
+pub(crate) struct Play {
+    now: Time,
+    events: Events,
+    /// Of the network.
+    dice: Dice,
+    seed: u64,
+    hosts: Vec<Option<Host>>,
+    regions: Vec<Region>,
+    connections: Vec<Connection>,
+    requests: Vec<Request>,
+    receives: Vec<Receive>,
+    coverage: Coverage,
+    finding: Option<Finding>,
+    handled: u64,
+    handled_max: u64,
+    /// Devices that there have been.
+    incarnations: u64,
+    /// Nothing has kept a packet from arriving soon.
+    quiet: bool,
+}
+
+impl Play {
+    fn new(script: &Script) -> Self {
+        let hosts = script.lines.iter().map(|line| line.host + 1).max();
+        Self {
+            now: START,
+            events: Events::default(),
+            dice: Dice::new(script.seed),
+            seed: script.seed,
+            hosts: (0..hosts.unwrap_or(0).min(HOSTS_MAX))
+                .map(|_| None)
+                .collect(),
+            regions: Vec::new(),
+            connections: Vec::new(),
+            requests: Vec::new(),
+            receives: Vec::new(),
+            coverage: Coverage::default(),
+            finding: None,
+            handled: 0,
+            handled_max: EVENTS_MAX + EVENTS_MAX_PER_LINE * script.lines.len() as u64,
+            incarnations: 0,
+            quiet: true,
+        }
+    }
+
+    fn run(&mut self, script: &Script) {
+        self.coverage.runs = 1;
+        let landing = host::landing_bytes(script);
+        for line in &script.lines {
+            self.run_until(START.after(Span::from_nanos(line.at)));
+            if self.finding.is_some() {
+                return;
+            }
+            self.step(line, &landing);
+        }
+        self.end();
+    }
+
+    /// Records a finding, unless there is one.
+    fn found(&mut self, rule: &str, what: impl FnOnce() -> String) {
+        if self.finding.is_none() {
+            let what = format!("at {:?}: {}", self.now, what());
+            self.finding = Some(Finding {
+                rule: rule.to_owned(),
+                what,
+            });
+        }
+    }
+
+    /// Handles what is due up to a time, at which it is then.
+    fn run_until(&mut self, until: Time) {
+        while self.finding.is_none()
+            && self.events.next().is_some_and(|next| next <= until)
+            && let Some((at, event)) = self.events.pop()
+        {
+            self.now = self.now.max(at);
+            self.handled += 1;
+            if self.handled > self.handled_max {
+                return self.found("ends", || "it never ends".to_owned());
+            }
+            self.handle(event, at);
+        }
+        if until != Time::NEVER {
+            self.now = self.now.max(until);
+        }
+    }
+
+    fn handle(&mut self, event: Event, at: Time) {
+        match event {
+            Event::Arrival(host, flight) => self.arrive(host, flight),
+            Event::Resume(host) => self.resume(host),
+            Event::Deadline(host) => {
+                let now = self.now;
+                let Some(it) = self.hosts[host].as_mut() else {
+                    return;
+                };
+                if it.deadline != Some(at) {
+                    return; // another one came before it
+                }
+                it.deadline = None;
+                if !it.stopped {
+                    it.hca.handle_timeout(now);
+                    self.drain(host);
+                }
+            }
+        }
+    }
+
+    fn arrive(&mut self, host: usize, flight: Flight) {
+        let now = self.now;
+        let Some(it) = self.hosts.get_mut(host).and_then(Option::as_mut) else {
+            return;
+        };
+        if it.stopped {
+            if it.backlog.len() < BACKLOG_MAX {
+                it.backlog.push(flight);
+            }
+            return;
+        }
+        match flight.read() {
+            Err(counter) => it.hca.count(counter, 1),
+            Ok((headers, payload)) => {
+                if let Some(qp) = it.qpns.get(&headers.dest_qp) {
+                    let state = it.hca.qp(headers.dest_qp).map(|qp| qp.state());
+                    let kind = it.qps[*qp].kind;
+                    self.coverage.packet(kind, state, headers.opcode());
+                }
+                it.hca.handle_packet(
+                    now,
+                    &Received {
+                        source: flight.source,
+                        dest: flight.dest,
+                        traffic_class: flight.traffic_class,
+                        sl: flight.sl,
+                        port: 1,
+                        headers: &headers,
+                        data: Data::Bytes(payload),
+                    },
+                );
+                it.taken += 1;
+            }
+        }
+        self.drain(host);
+    }
+
+    fn resume(&mut self, host: usize) {
+        let Some(it) = self.hosts[host].as_mut() else {
+            return;
+        };
+        it.stopped = false;
+        let backlog = std::mem::take(&mut it.backlog);
+        self.drain(host);
+        for flight in backlog {
+            self.arrive(host, flight);
+        }
+        let now = self.now;
+        if let Some(it) = self.hosts[host].as_mut()
+            && it.hca.poll_timeout().is_some_and(|at| at <= now)
+        {
+            it.hca.handle_timeout(now);
+        }
+        self.drain(host);
+    }
+
+    /// Takes from a device what it has to send and to tell, and notes its next deadline.
+    fn drain(&mut self, host: usize) {
+        let mut packet = Outgoing::empty();
+        loop {
+            let now = self.now;
+            let Some(it) = self.hosts[host].as_mut().filter(|it| !it.stopped) else {
+                return;
+            };
+            if !it.hca.poll_transmit_into(now, &mut packet) {
+                break;
+            }
+            self.launch(host, &packet);
+        }
+        // An event says why requests were flushed.
+        while let Some(event) = self.hosts[host].as_mut().and_then(|it| it.hca.poll_event()) {
+            self.told(host, event);
+        }
+        while let Some(completion) = self.poll(host) {
+            self.completed(host, &completion);
+        }
+        let Some(it) = self.hosts[host].as_mut() else {
+            return;
+        };
+        if it.hca.wants_transmit() {
+            self.found("drained", || {
+                format!("host {host} has a packet that it does not hand out")
+            });
+            return;
+        }
+        let next = it.hca.poll_timeout();
+        if let Some(next) = next
+            && it.deadline.is_none_or(|deadline| next < deadline)
+        {
+            it.deadline = Some(next);
+            self.events.add(next, Event::Deadline(host));
+        } else if next.is_none() {
+            it.deadline = None;
+        }
+    }
+
+    /// Puts a packet on the network.
+    fn launch(&mut self, host: usize, packet: &Outgoing) {
+        let now = self.now;
+        let Some(it) = self.hosts[host].as_mut() else {
+            return;
+        };
+        self.coverage.packets += 1;
+        it.sent.0 += 1;
+        it.sent.1 += u64::from(packet.payload_len);
+        let mut payload = vec![0; packet.payload_len.into()];
+        if !it.hca.gather(packet, &mut payload) {
+            return self.found("gather", || {
+                format!("host {host}: a packet without its payload")
+            });
+        }
+        let flip = it
+            .weather
+            .flip(&mut self.dice)
+            .or_else(|| packet.corrupt_bit());
+        let flight = Flight::new(it.address, packet, payload, flip);
+        let leaves = it.hca.departure().max(now);
+        let dest = packet.headers.dest_qp;
+        for lonely in it.qps.iter_mut().filter_map(|qp| qp.lonely.as_mut()) {
+            if lonely.peer == dest && lonely.since.is_none() {
+                lonely.since = Some(leaves);
+            }
+        }
+        let copies = it.weather.copies(&mut self.dice);
+        let dest = packet.path.dest;
+        let to: Vec<usize> = match dest.is_multicast() {
+            true => (0..self.hosts.len()).collect(), // its own socket hears it as well
+            false => host_at(dest).into_iter().collect(),
+        };
+        for late in copies {
+            for to in &to {
+                self.events
+                    .add(leaves.after(late), Event::Arrival(*to, flight.clone()));
+            }
+        }
+    }
+
+    /// A device has told something of a queue pair.
+    fn told(&mut self, host: usize, event: DeviceEvent) {
+        let Some(it) = self.hosts[host].as_mut() else {
+            return;
+        };
+        let pushed = match event {
+            DeviceEvent::Qp(qpn, QpEvent::RequestError | QpEvent::AccessError)
+            | DeviceEvent::QpFatal(qpn) => Some(qpn),
+            _ => None,
+        };
+        if let DeviceEvent::TimerExpired { expiry, .. } = event {
+            it.expiries.push(expiry);
+        }
+        if let Some(qp) = pushed.and_then(|qpn| it.qpns.get(&qpn)) {
+            it.qps[*qp].pushed = true;
+            if let Some((connection, end)) = it.qps[*qp].connection {
+                self.connections[connection].ends[end].ended = true;
+            }
+        }
+    }
+
+    /// A request ends without a completion.
+    fn drop_requests(&mut self, host: usize, qp: usize) {
+        let now = self.now;
+        let Some(it) = self.hosts[host].as_mut() else {
+            return;
+        };
+        let it = &mut it.qps[qp];
+        for id in it.sends.drain(..) {
+            (self.requests[id].outcome, self.requests[id].ended) = (Outcome::Dropped, now);
+        }
+        for id in it.receives.drain(..) {
+            self.receives[id].outcome = Outcome::Dropped;
+        }
+    }
+}

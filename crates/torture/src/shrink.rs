@@ -1,0 +1,33 @@
+//! Shorter scripts with the same finding.
+
+use crate::play::{Finding, play};
+use crate::script::Script;
+
+/// Looks for the shortest script that breaks the same rule: deletes lines in ever smaller groups until none can be
+/// left out (delta debugging), and plays at most `plays` scripts for that. Returns the script with its finding;
+/// `None` if the script given has none.
+pub fn shrink(script: &Script, plays: usize) -> Option<(Script, Finding)> {
+    let mut found = play(script).finding?;
+    let mut best = script.clone();
+    let mut left = plays;
+    let mut group = best.lines.len().div_ceil(2);
+    while group > 0 && left > 0 {
+        let before = best.lines.len();
+        let mut at = 0;
+        while at < best.lines.len() && left > 0 {
+            let mut shorter = best.clone();
+            shorter.lines.drain(at..(at + group).min(best.lines.len()));
+            left -= 1;
+            match play(&shorter).finding {
+                Some(finding) if finding.rule == found.rule => (best, found) = (shorter, finding),
+                _ => at += group,
+            }
+        }
+        // What one pass has left out may make other lines superfluous.
+        group = match best.lines.len() < before && group == 1 {
+            true => 1,
+            false => group / 2,
+        };
+    }
+    Some((best, found))
+}
