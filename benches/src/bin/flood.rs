@@ -4,9 +4,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use ferroce_bench::median;
 use ferroce_benches::finish;
-use ferroce_benches::flood::{Effort, Flood, Load, Origin, quiet, under_fire};
+use ferroce_benches::flood::{Effort, Flood, Load, Origin, Victims, quiet, under_fire};
 
 /// Two devices exchange WRITEs while an attacker with a processor of its own sends to one of them: what is left
 /// of their goodput, what they answer, and what they take of the system. Quote the ratios.
@@ -14,10 +13,10 @@ use ferroce_benches::flood::{Effort, Flood, Load, Origin, quiet, under_fire};
 #[command(version)]
 struct Args {
     /// Length of each measurement, in seconds
-    #[arg(long, default_value_t = 0.5)]
+    #[arg(long, default_value_t = 0.05)]
     seconds: f64,
     /// Rounds; each measures without the flood, with the flood at somebody else, and with it at the victims
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, default_value_t = 40, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
     /// Only the flood with this place in the list, from 0
     #[arg(long)]
@@ -26,7 +25,7 @@ struct Args {
     #[arg(long)]
     from: Option<String>,
     /// Packets sent to a victim that is at rest
-    #[arg(long, default_value_t = 20_000)]
+    #[arg(long, default_value_t = 2_000)]
     packets: u64,
     /// Print JSON
     #[arg(short, long)]
@@ -97,12 +96,10 @@ fn row(
         selective: flood.is_of_selective_repeat(),
         ..load
     };
-    let outcome = under_fire(flood, origin, load, effort)?;
-    let reply = quiet(flood, origin, load, packets)?;
-    let ratio = |to: &[f64]| {
-        let pairs = outcome.under.iter().zip(to);
-        median(pairs.map(|(under, to)| under / to))
-    };
+    let outcome = under_fire(&Victims::open(load)?, flood, origin, effort)?;
+    let reply = quiet(&Victims::open(load)?, flood, origin, packets)?;
+    let total = |rates: &[f64]| rates.iter().sum::<f64>();
+    let ratio = |to: &[f64]| total(&outcome.under) / total(to);
     let mut counters = outcome.counters.clone();
     counters.retain(|(counter, _)| !counter.name().starts_with("rdma_"));
     counters.sort_by_key(|(_, rise)| std::cmp::Reverse(*rise));

@@ -16,7 +16,7 @@ pub const PACKET_LEN_MAX: usize = 2048;
 /// The service that the victims' program listens on.
 pub const SERVICE: ServiceId = ServiceId::new(PortSpace::Tcp, 7174);
 /// Bytes that each duplicate of a READ request asks for.
-const READ_BYTES: u32 = 1 << 20;
+pub const READ_BYTES: u32 = 1 << 20;
 /// PSNs before the connection's first: each of them counts as executed.
 const OLD_PSNS: u64 = 1 << 20;
 /// Bits that a report has in its payload, in bytes.
@@ -122,7 +122,7 @@ pub struct Known {
     pub qpn: Qpn,
     /// The PSN that this queue pair began with.
     pub first_psn: Psn,
-    /// Where its memory begins.
+    /// A place in its memory, with room for [`READ_BYTES`].
     pub va: u64,
     /// The key to that.
     pub rkey: u32,

@@ -12,7 +12,7 @@ use ferroce_wire::ROCE_V2_PORT;
 
 use super::attacker::{Attacker, Origin, Sent};
 use super::packets::{Aim, Flood};
-use super::victims::{Footprint, Load, Victims};
+use super::victims::{Footprint, Victims};
 
 /// Why a trial failed.
 #[derive(Debug, thiserror::Error)]
@@ -50,7 +50,7 @@ pub struct Outcome {
     pub under: Vec<f64>,
     /// How the connection ended, if it did.
     pub ended: Option<WcStatus>,
-    /// Memory that the process has more after it than after its first round, KiB.
+    /// Memory that the process has more after it than before, KiB.
     pub grown_kib: i64,
     /// Descriptors that it has more.
     pub opened: i64,
@@ -58,17 +58,17 @@ pub struct Outcome {
     pub counters: Vec<(Counter, u64)>,
 }
 
-/// Floods the victims of a load while they work.
+/// Floods victims while they work.
 ///
 /// # Errors
-/// Returns an error when a device or the attacker's socket is refused.
+/// Returns an error when the attacker's socket or a request of the victims is refused, and when these come to a
+/// standstill.
 pub fn under_fire(
+    victims: &Victims,
     flood: Flood,
     origin: Origin,
-    load: Load,
     effort: Effort,
 ) -> Result<Outcome, Error> {
-    let victims = Victims::open(load)?;
     let aim = flood.aim();
     let attacker = Attacker::new(origin, victims.attacker(), victims.peer_of(aim))?;
     let bystander = UdpSocket::bind((victims.bystander(), ROCE_V2_PORT))?;
@@ -88,13 +88,13 @@ pub fn under_fire(
         opened: 0,
         counters: Vec::new(),
     };
-    let mut first = None;
+    let was = Footprint::now()?;
     for round in 0..u64::from(effort.rounds) {
         let work = || victims.work(effort.length);
         outcome.alone.push(work()?.rate());
         let (moved, _) = beside(&attacker, flood, elsewhere, round, work)?;
         outcome.beside.push(moved?.rate());
-        let before = counts(&victims, aim);
+        let before = counts(victims, aim);
         let (moved, sent) = beside(&attacker, flood, known, round, work)?;
         let moved = moved?;
         outcome.under.push(moved.rate());
@@ -103,9 +103,8 @@ pub fn under_fire(
         outcome.sent.bytes += sent.bytes;
         outcome.sent.replied += sent.replied;
         outcome.ended = moved.ended;
-        outcome.add(&victims, aim, &before);
+        outcome.add(victims, aim, &before);
         let now = Footprint::now()?;
-        let was = *first.get_or_insert(now);
         outcome.grown_kib = now.resident_kib as i64 - was.resident_kib as i64;
         outcome.opened = now.descriptors as i64 - was.descriptors as i64;
         if moved.ended.is_some() {
@@ -179,9 +178,13 @@ const ANSWER_LEN: u64 = 20;
 /// Sends packets of a flood to a victim that does nothing.
 ///
 /// # Errors
-/// Returns an error when a device or the attacker's socket is refused.
-pub fn quiet(flood: Flood, origin: Origin, load: Load, packets: u64) -> Result<Reply, Error> {
-    let victims = Victims::open(load)?;
+/// Returns an error when the attacker's socket or a request of the victims is refused.
+pub fn quiet(
+    victims: &Victims,
+    flood: Flood,
+    origin: Origin,
+    packets: u64,
+) -> Result<Reply, Error> {
     let aim = flood.aim();
     let attacker = Attacker::new(origin, victims.attacker(), victims.peer_of(aim))?;
     victims.work(Duration::from_millis(20))?;
@@ -196,7 +199,7 @@ pub fn quiet(flood: Flood, origin: Origin, load: Load, packets: u64) -> Result<R
         sent.bytes += some.bytes;
         sent.replied += some.replied;
     }
-    victims.rest(Duration::from_millis(100))?;
+    victims.rest(Duration::from_millis(30))?;
     sent.replied += attacker.replies();
     let [packets, payload] = [0, 1].map(|at| victims.count(aim, tx[at]) - before[at]);
     Ok(Reply {

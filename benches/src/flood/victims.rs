@@ -9,15 +9,15 @@ use std::time::{Duration, Instant};
 
 use ferroce_bench::pair::{self, Error, Side};
 use ferroce_device::{
-    Attr, Counter, Hca, Method, Mtu, QpAttr, QpCap, QpInit, QpModify, QpState, QpType, SendFlags,
-    SendOp, SendWr, Sge, VerbsError, WcStatus,
+    Attr, Completion, Counter, Hca, Method, Mtu, QpAttr, QpCap, QpInit, QpModify, QpState, QpType,
+    SendFlags, SendOp, SendWr, Sge, VerbsError, WcStatus,
 };
 use ferroce_prm::mlxreg::apply;
 use ferroce_prm::roce_accl::ROCE_ACCL;
 use ferroce_runtime::Device;
 use ferroce_wire::{Psn, Qpn};
 
-use super::packets::{Aim, Known, SERVICE};
+use super::packets::{Aim, Known, READ_BYTES, SERVICE};
 
 /// What the victims do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,6 +43,11 @@ impl Load {
         outstanding: 16,
         ..Self::SHORT
     };
+
+    /// Where the memory begins that no WRITE of the victims' own is for, and a READ of an attacker is, bytes.
+    const fn region(self) -> usize {
+        self.message_bytes.next_multiple_of(4096)
+    }
 }
 
 /// A device that sends WRITEs, and one that receives them, whose program listens for connections and has a
@@ -177,10 +182,19 @@ impl Victims {
             device: side.device.address(),
             qpn: side.qpn,
             first_psn: Psn::new(1),
-            va: side.mr.va,
+            va: side.mr.va + self.load.region() as u64,
             rkey: side.mr.key.rkey(),
             datagrams: self.datagrams,
         }
+    }
+
+    /// Whether nothing has been written to the memory that an attacker knows of.
+    pub fn are_untouched(&self) -> bool {
+        [&self.requester, &self.responder].iter().all(|side| {
+            let mut bytes = vec![0xff; READ_BYTES as usize];
+            side.buffer.read(self.load.region(), &mut bytes);
+            bytes.iter().all(|byte| *byte == 0)
+        })
     }
 
     /// A counter of one of them.
@@ -255,29 +269,30 @@ impl Victims {
             completions.clear();
             near.device.poll(near.cq, most, &mut completions)?;
             free = completions.len();
-            ended = completions
-                .iter()
-                .map(|it| it.status)
-                .find(|it| *it != WcStatus::Success);
+            ended = failure(&completions);
             messages += completions.len() as u64;
         }
-        let seconds = started.elapsed().as_secs_f64();
-        self.drain(most - free, ended.is_some())?;
-        Ok(Moved {
+        let mut moved = Moved {
             messages,
-            seconds,
+            seconds: started.elapsed().as_secs_f64(),
             ended,
-        })
+        };
+        self.drain(most - free, &mut moved)?;
+        Ok(moved)
     }
 
     /// Waits for what is still under way, so that the next measurement begins with empty queues.
-    fn drain(&self, mut left: usize, has_ended: bool) -> Result<(), Error> {
+    fn drain(&self, mut left: usize, moved: &mut Moved) -> Result<(), Error> {
         let near = &self.requester;
         let (mut completions, started) = (Vec::new(), Instant::now());
-        while left > 0 && !has_ended && started.elapsed() < PATIENCE {
+        while left > 0 && moved.ended.is_none() {
             completions.clear();
             near.device.poll(near.cq, left, &mut completions)?;
             left -= completions.len();
+            moved.ended = failure(&completions);
+            if started.elapsed() > PATIENCE {
+                return Err(Error::Silent);
+            }
         }
         Ok(())
     }
@@ -301,7 +316,14 @@ impl Victims {
     }
 }
 
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long what is under way may take: longer than any timer.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How the connection ended, if a completion says that it has.
+fn failure(completions: &[Completion]) -> Option<WcStatus> {
+    let mut statuses = completions.iter().map(|it| it.status);
+    statuses.find(|it| *it != WcStatus::Success)
+}
 
 /// A device with a queue pair of the kind that a load wants.
 fn side(octet: u8, load: Load) -> Result<Side, Error> {
@@ -315,7 +337,8 @@ fn side(octet: u8, load: Load) -> Result<Side, Error> {
             .access_register(ROCE_ACCL.id(), Method::Write, &mut payload)
             .expect("a device without a card takes the setting");
     }
-    Side::on(device, load.message_bytes, load.outstanding)
+    let bytes = load.region() + READ_BYTES as usize;
+    Side::on(device, bytes, load.outstanding)
 }
 
 fn datagram_queue_pair(hca: &mut Hca) -> Result<Qpn, VerbsError> {

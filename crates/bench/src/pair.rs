@@ -72,7 +72,8 @@ pub struct Side {
     pub cq: CqId,
     /// The queue pair.
     pub qpn: Qpn,
-    buffer: Buffer,
+    /// Its memory.
+    pub buffer: Buffer,
     /// The buffer as the device knows it.
     pub mr: MrInfo,
 }
