@@ -28,6 +28,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 pub use self::plain::{plain_table, plain_value, set};
+use crate::complaint::printable;
 use crate::names::instead;
 use crate::time::Span;
 use crate::units::{Probability, Quantity, SIZE, TIME};
@@ -299,7 +300,7 @@ impl<'t> Reader<'t> {
     pub fn problem(&mut self, line: Option<usize>, text: impl Into<String>) {
         self.problems.push(Problem {
             line: line.filter(|line| *line > 0),
-            text: text.into(),
+            text: printable(&text.into()),
         });
     }
 
