@@ -4,7 +4,7 @@ use std::io;
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ferroce_bench::pair;
 use ferroce_device::{Counter, WcStatus};
@@ -95,10 +95,11 @@ pub fn under_fire(
         let (moved, _) = beside(&attacker, flood, elsewhere, round, work)?;
         outcome.beside.push(moved?.rate());
         let before = counts(victims, aim);
+        let started = Instant::now();
         let (moved, sent) = beside(&attacker, flood, known, round, work)?;
         let moved = moved?;
         outcome.under.push(moved.rate());
-        outcome.seconds += moved.seconds;
+        outcome.seconds += started.elapsed().as_secs_f64();
         outcome.sent.packets += sent.packets;
         outcome.sent.bytes += sent.bytes;
         outcome.sent.replied += sent.replied;
