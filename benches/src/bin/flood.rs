@@ -15,7 +15,7 @@ struct Args {
     /// Length of each measurement, in seconds
     #[arg(long, default_value_t = 0.05)]
     seconds: f64,
-    /// Rounds; each measures without the flood, with the flood at somebody else, and with it at the victims
+    /// Rounds; each measures without the flood, with the flood at a bystander, and with it at the victims
     #[arg(long, default_value_t = 40, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
     /// Only the flood with this place in the list, from 0
@@ -41,7 +41,7 @@ struct Row {
     message_bytes: usize,
     /// Packets sent to the victim per second, in millions.
     mpps: f64,
-    /// The victims' goodput under the flood, as a part of what it is beside the same flood at somebody else.
+    /// The victims' goodput under the flood, as a part of what it is beside the same flood at a bystander.
     of_beside: f64,
     /// The same as a part of what it is without any.
     of_alone: f64,

@@ -34,7 +34,7 @@ impl Origin {
     }
 }
 
-/// Somebody who sends packets as fast as a processor can.
+/// Sends packets as fast as a processor can.
 #[derive(Debug)]
 pub struct Attacker {
     way: Way,

@@ -44,7 +44,7 @@ pub struct Outcome {
     pub seconds: f64,
     /// The victims' WRITEs a second while nothing was sent, of each round.
     pub alone: Vec<f64>,
-    /// The same while the flood went to somebody else, which takes as much of the processors.
+    /// The same while the flood went to a bystander, which takes as much of the processors.
     pub beside: Vec<f64>,
     /// The same under the flood.
     pub under: Vec<f64>,
@@ -135,7 +135,7 @@ fn counts(victims: &Victims, aim: Aim) -> Vec<(Counter, u64)> {
         .collect()
 }
 
-/// Runs `f` while an attacker floods somebody.
+/// Runs `f` while an attacker sends a flood.
 fn beside<T>(
     attacker: &Attacker,
     flood: Flood,
@@ -210,5 +210,5 @@ pub fn quiet(
     })
 }
 
-/// So many packets fit into the victim's receive buffer.
+/// This number of packets fits into the victim's receive buffer.
 const REST_AFTER: u64 = 32;

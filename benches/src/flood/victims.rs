@@ -103,9 +103,9 @@ impl Footprint {
     }
 }
 
-/// The last octets of the addresses of requester, responder, attacker, and somebody else.
+/// The last octets of the addresses of requester, responder, attacker and bystander.
 const OCTETS: [u8; 4] = [1, 2, 3, 4];
-/// How often the responder's program looks for requests: once in so many rounds of its loop.
+/// The responder's program looks for requests once in this number of rounds of its loop.
 const LOOK_AFTER: u32 = 64;
 const LISTEN_BACKLOG: u32 = 128;
 const QKEY: u32 = 0x1111_1110;
@@ -160,7 +160,7 @@ impl Victims {
         self.beside(OCTETS[2])
     }
 
-    /// An address of somebody who has nothing to do with it.
+    /// An address for a socket that has nothing to do with it.
     pub fn bystander(&self) -> IpAddr {
         self.beside(OCTETS[3])
     }
@@ -224,7 +224,7 @@ impl Victims {
         })
     }
 
-    /// Beside a thread that polls the responder, and refuses whoever asks for a connection.
+    /// Beside a thread that polls the responder, and refuses all requests for connections.
     fn attended<T>(&self, f: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
         let over = AtomicBool::new(false);
         thread::scope(|scope| {

@@ -21,8 +21,8 @@ pub fn plain(complaint: &str) -> String {
     text.unwrap_or_else(|| complaint.to_owned()) + place
 }
 
-/// Returns a complaint with its control characters as escapes: it quotes a file, and whoever wrote that must not
-/// control the terminal. Tabs and ends of lines stay.
+/// Returns a complaint with its control characters as escapes: it quotes a file, whose author must not control
+/// the terminal. Tabs and ends of lines stay.
 ///
 /// ```
 /// use ferroce_base::complaint::printable;

@@ -77,7 +77,7 @@ impl std::error::Error for Problems {}
 ///
 /// # Errors
 /// Returns the line and the parser's message if it is not TOML, and the first control character in a key or a
-/// string: whoever wrote the file would control the terminal that shows it.
+/// string: its author would control the terminal that shows it.
 pub fn parse(text: &str) -> Result<Spanned<DeTable<'_>>, Problems> {
     let table = DeTable::parse(text).map_err(|error| {
         let line = error.span().map(|span| line_of(text, span.start));
