@@ -12,7 +12,7 @@ pub mod packets;
 pub mod trial;
 pub mod victims;
 
-pub use attacker::{Attacker, Origin, Sent};
+pub use attacker::{Attacker, LEAST, Origin, Sent};
 pub use packets::{Aim, Flood, Known, Packets};
 pub use trial::{Effort, Outcome, Reply, quiet, under_fire};
 pub use victims::{Load, Victims};

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use ferroce_benches::flood::{
-    Aim, Attacker, Effort, Flood, Load, Origin, Outcome, Victims, quiet, under_fire,
+    Aim, Attacker, Effort, Flood, LEAST, Load, Origin, Outcome, Victims, quiet, under_fire,
 };
 use ferroce_device::Counter;
 use ferroce_testing::skip;
@@ -16,8 +16,8 @@ const EFFORT: Effort = Effort {
     length: Duration::from_millis(20),
     rounds: 1,
 };
-/// Packets sent to a victim at rest.
-const PACKETS: u64 = 320;
+/// The least number of packets that must be seen to have been dropped: others may find no room.
+const DROPPED_MIN: u64 = LEAST / 4;
 /// What a flood may leave in memory, KiB: the connection manager keeps 4,096 requests of a source, and a queue
 /// pair 4 MiB that come before their turn.
 const GROWN_KIB_MAX: i64 = 32 << 10;
@@ -40,9 +40,8 @@ fn victims(flood: Flood) -> Victims {
 /// Where packets of an attacker with an address of its own end.
 fn drop_of(flood: Flood) -> Option<Counter> {
     Some(match flood {
-        Flood::NewRequests => Counter::CmBacklogFull,
-        // Answered as often as they come; and answered with a trailer.
-        Flood::SameRequest | Flood::Hellos => return None,
+        // They are answered.
+        Flood::NewRequests | Flood::SameRequest | Flood::Hellos => return None,
         Flood::Cnps => Counter::RpCnpIgnored,
         Flood::Garbage => Counter::RxMalformed,
         Flood::Damaged => Counter::RxIcrcEncapsulated,
@@ -60,7 +59,7 @@ fn drop_of(flood: Flood) -> Option<Counter> {
 fn survive(victims: &Victims, flood: Flood, origin: Origin) -> Outcome {
     let name = (flood.name(), origin.name());
     let outcome = under_fire(victims, flood, origin, EFFORT).unwrap();
-    assert!(outcome.sent.packets > 0, "{name:?}");
+    assert!(outcome.sent.packets >= LEAST, "{name:?}");
     assert_eq!(outcome.ended, None, "{name:?}");
     assert_eq!(outcome.opened, 0, "{name:?}");
     let grown = outcome.grown_kib;
@@ -73,7 +72,7 @@ fn survive(victims: &Victims, flood: Flood, origin: Origin) -> Outcome {
 
 /// Checks that a victim sends no more than it is sent.
 fn amplifies_nothing(flood: Flood, origin: Origin) {
-    let reply = quiet(&victims(flood), flood, origin, PACKETS).unwrap();
+    let reply = quiet(&victims(flood), flood, origin, LEAST).unwrap();
     let amplification = reply.amplification();
     let name = (flood.name(), origin.name());
     assert!(amplification <= 1.0, "{name:?}: {amplification}");
@@ -88,7 +87,7 @@ fn floods_of_an_outsider_achieve_nothing() {
         survive(&victims, flood, Origin::Outsider);
         if let Some(counter) = drop_of(flood) {
             let count = victims.count(flood.aim(), counter);
-            assert!(count > PACKETS / 4, "{}: {}", flood.name(), counter.name());
+            assert!(count >= DROPPED_MIN, "{}: {count}", counter.name());
         }
         // No timers, nor anything else that slows it down.
         let handled = victims.count(Aim::Requester, Counter::RpCnpHandled);
@@ -104,7 +103,7 @@ fn floods_of_another_user_are_not_looked_at() {
         let victims = victims(flood);
         let outcome = survive(&victims, flood, Origin::User);
         let foreign = victims.count(flood.aim(), Counter::RxForeignSource);
-        assert!(foreign > PACKETS / 4, "{}: {foreign}", flood.name());
+        assert!(foreign >= DROPPED_MIN, "{}: {foreign}", flood.name());
         assert_eq!(outcome.sent.replied, 0, "{}", flood.name());
     }
 }

@@ -66,6 +66,8 @@ const LEAD_LEN: usize = IP_LEN + 8;
 const UDP: u8 = 17;
 /// Of sockets whose sender writes the IP header.
 const IPPROTO_RAW: i32 = 255;
+/// The least that an attacker sends, packets. A victim's receive buffer has room for them.
+pub const LEAST: u64 = 320;
 /// Packets between two looks at what has come back, and at whether it is time to stop.
 const BURST: u64 = 32;
 
@@ -95,7 +97,8 @@ impl Attacker {
         Ok(Self { way, source })
     }
 
-    /// Sends packets until told to stop, or this many.
+    /// Sends packets until told to stop, or this many; [`LEAST`] of them in any case, so that on a busy machine
+    /// there is an attack at all.
     ///
     /// # Errors
     /// Returns an error when the socket refuses a packet for another reason than lack of room.
@@ -111,7 +114,8 @@ impl Attacker {
         let mut packets = packets.ok_or(ErrorKind::AddrNotAvailable)?;
         let mut buffer = [0; LEAD_LEN + PACKET_LEN_MAX];
         let mut sent = Sent::default();
-        while sent.packets < most && !stop.load(Ordering::Relaxed) {
+        let is_over = |packets| packets >= LEAST && stop.load(Ordering::Relaxed);
+        while sent.packets < most && !is_over(sent.packets) {
             for _ in 0..BURST.min(most - sent.packets) {
                 let len = packets.make(&mut buffer[LEAD_LEN..]);
                 match self.send(&mut buffer[..LEAD_LEN + len], known.device) {
