@@ -4,6 +4,7 @@
 
 pub mod control;
 pub mod crowd;
+pub mod flood;
 pub mod pacing;
 pub mod picture;
 pub mod quality;

@@ -15,6 +15,7 @@ mod explain_error;
 mod fit;
 mod functions;
 mod hist;
+mod hostile;
 mod identify;
 mod json;
 mod lost;

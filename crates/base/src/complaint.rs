@@ -21,6 +21,27 @@ pub fn plain(complaint: &str) -> String {
     text.unwrap_or_else(|| complaint.to_owned()) + place
 }
 
+/// Returns a complaint with its control characters as escapes: it quotes a file, whose author must not control
+/// the terminal. Tabs and ends of lines stay.
+///
+/// ```
+/// use ferroce_base::complaint::printable;
+///
+/// assert_eq!(printable("unknown key \u{1b}[31mred"), "unknown key \\u{1b}[31mred");
+/// ```
+#[must_use]
+pub fn printable(complaint: &str) -> String {
+    let mut text = String::with_capacity(complaint.len());
+    for it in complaint.chars() {
+        match it {
+            '\t' | '\n' => text.push(it),
+            it if it.is_control() => text.extend(it.escape_unicode()),
+            it => text.push(it),
+        }
+    }
+    text
+}
+
 /// Something was found where something else is expected.
 fn refused(found: &str, expected: &str) -> Option<String> {
     if let Some(variant) = found.strip_prefix("unknown variant ") {

@@ -17,6 +17,7 @@
 //! assert_eq!(problems.problems[0].line, Some(2));
 //! ```
 
+mod control;
 mod plain;
 
 use std::borrow::Cow;
@@ -27,6 +28,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 pub use self::plain::{plain_table, plain_value, set};
+use crate::complaint::printable;
 use crate::names::instead;
 use crate::time::Span;
 use crate::units::{Probability, Quantity, SIZE, TIME};
@@ -74,12 +76,20 @@ impl std::error::Error for Problems {}
 /// Parses a file.
 ///
 /// # Errors
-/// Returns the line and the parser's message if it is not TOML.
+/// Returns the line and the parser's message if it is not TOML, and the first control character in a key or a
+/// string: its author would control the terminal that shows it.
 pub fn parse(text: &str) -> Result<Spanned<DeTable<'_>>, Problems> {
-    DeTable::parse(text).map_err(|error| {
+    let table = DeTable::parse(text).map_err(|error| {
         let line = error.span().map(|span| line_of(text, span.start));
         Problems::one(line, format!("not TOML: {}", error.message()))
-    })
+    })?;
+    match control::in_table(table.get_ref()) {
+        Some((at, character)) => {
+            let refusal = format!("control character U+{:04X}; leave it out", character as u32);
+            Err(Problems::one(Some(line_of(text, at)), refusal))
+        }
+        None => Ok(table),
+    }
 }
 
 /// A key as a table of keys has it.
@@ -290,7 +300,7 @@ impl<'t> Reader<'t> {
     pub fn problem(&mut self, line: Option<usize>, text: impl Into<String>) {
         self.problems.push(Problem {
             line: line.filter(|line| *line > 0),
-            text: text.into(),
+            text: printable(&text.into()),
         });
     }
 

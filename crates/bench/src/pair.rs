@@ -72,7 +72,8 @@ pub struct Side {
     pub cq: CqId,
     /// The queue pair.
     pub qpn: Qpn,
-    buffer: Buffer,
+    /// Its memory.
+    pub buffer: Buffer,
     /// The buffer as the device knows it.
     pub mr: MrInfo,
 }
@@ -86,7 +87,11 @@ impl Side {
         Self::on(device(last_octet)?, bytes, outstanding)
     }
 
-    fn on(device: Device, bytes: usize, outstanding: usize) -> Result<Self, Error> {
+    /// The same on a device that is open.
+    ///
+    /// # Errors
+    /// Returns an error when a verb is refused.
+    pub fn on(device: Device, bytes: usize, outstanding: usize) -> Result<Self, Error> {
         let buffer = Buffer::zeroed(bytes);
         let depth = u32::try_from(outstanding.max(1)).unwrap_or(u32::MAX);
         let (cq, qpn, mr) = device.with(|hca| -> Result<_, VerbsError> {

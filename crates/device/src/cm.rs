@@ -15,6 +15,7 @@ mod ends;
 mod error;
 mod event;
 mod leftovers;
+mod listener;
 mod lookup;
 mod receive;
 mod request;
@@ -34,6 +35,7 @@ use ends::Ends;
 pub use error::{CmError, Overload};
 pub use event::{CmEvent, CmEventKind};
 use leftovers::Leftovers;
+use listener::Listener;
 pub use request::{ConnectReply, ConnectRequest, SidrReply, SidrRequest, Transport, ack_timeout};
 
 use crate::secret::{Draw, Secret, shuffle};
@@ -55,15 +57,6 @@ pub enum Owner {
     Service(ServiceId),
     /// Any process. The process that has it passes it to its device, which answers it if it can.
     Any,
-}
-
-/// A program that listens on a service.
-#[derive(Debug)]
-struct Listener {
-    /// The most requests that may wait for the program at a time.
-    backlog: u32,
-    /// Requests that wait.
-    waiting: u32,
 }
 
 /// A dropped request, for the host to report.
@@ -329,7 +322,7 @@ impl Cm {
             self.leftovers.request(connection.path.dest);
             if let Some(listener) = self.listeners.get_mut(&connection.service_id) {
                 connection.in_backlog = true;
-                listener.waiting += 1;
+                listener.add(connection.path.dest);
             }
         }
     }
@@ -349,7 +342,7 @@ impl Cm {
             && std::mem::take(&mut connection.in_backlog)
             && let Some(listener) = self.listeners.get_mut(&connection.service_id)
         {
-            listener.waiting = listener.waiting.saturating_sub(1);
+            listener.remove(connection.path.dest);
         }
     }
 
@@ -478,7 +471,7 @@ impl Cm {
     /// Compares the books with each other; see [`crate::Hca::audit`].
     pub(crate) fn audit(&self, now: Time) {
         self.audit_bounds(now);
-        let mut waiting: BTreeMap<ServiceId, u32> = BTreeMap::new();
+        let mut waiting: BTreeMap<ServiceId, BTreeMap<IpAddr, u32>> = BTreeMap::new();
         for (comm, connection) in &self.connections {
             if let Some(at) = connection.deadline {
                 assert!(self.timers.contains(&(at, *comm)), "{comm:?} has no timer");
@@ -492,11 +485,12 @@ impl Cm {
             assert!(connection.is_owned() || must_wait, "{comm:?} stays forever");
             if connection.in_backlog {
                 assert!(connection.state.is_request(), "{comm:?} {connection:?}");
-                *waiting.entry(connection.service_id).or_default() += 1;
+                let of_service = waiting.entry(connection.service_id).or_default();
+                *of_service.entry(connection.path.dest).or_default() += 1;
             }
         }
         for (service, listener) in &self.listeners {
-            assert_eq!(waiting.get(service).copied().unwrap_or(0), listener.waiting);
+            listener.audit(&waiting.remove(service).unwrap_or_default());
         }
         let deadlines = self.connections.values().filter(|c| c.deadline.is_some());
         assert_eq!(

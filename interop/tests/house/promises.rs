@@ -56,7 +56,7 @@ fn named_tests(markdown: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
 }
 
 /// Pages on which the last cell of each row of a table names tests, or says "none" and why.
-const PAGES: &[&str] = &["docs/security.md", "docs/sources.md"];
+const PAGES: &[&str] = &["docs/attacks.md", "docs/security.md", "docs/sources.md"];
 
 /// Each row of these pages names tests, and each named test exists.
 #[test]

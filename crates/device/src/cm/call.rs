@@ -22,16 +22,19 @@ const DREQ: u8 = 3;
 
 impl Cm {
     /// Listens on a service, for connections or datagrams. At most `backlog` requests wait for
-    /// [`Self::take_request`] at a time; further ones are dropped, and the peer repeats them.
+    /// [`Self::take_request`] at a time, and as many again that are the only one of their source;
+    /// further ones are dropped, and the peer repeats them.
     pub fn listen(&mut self, service: ServiceId, backlog: u32) -> Result<(), CmError> {
         if self.listeners.contains_key(&service) {
             return Err(CmError::InUse { service });
         }
         // Requests to a program that listened on the service before.
         let waits = |c: &&Connection| c.in_backlog && c.service_id == service;
-        let waiting = self.connections.values().filter(waits).count() as u32;
-        self.listeners
-            .insert(service, Listener { backlog, waiting });
+        let mut listener = Listener::new(backlog);
+        for connection in self.connections.values().filter(waits) {
+            listener.add(connection.path.dest);
+        }
+        self.listeners.insert(service, listener);
         Ok(())
     }
 

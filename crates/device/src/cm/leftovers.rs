@@ -80,9 +80,9 @@ impl Cm {
         self.make_room()
     }
 
-    /// Whether a request of `source` is taken, for a listener that has no room if it is `full`.
-    pub(super) fn admit(&mut self, source: IpAddr, full: bool) -> Result<(), Overload> {
-        if full {
+    /// Whether a request of `source` is taken, for a listener that may have room for it.
+    pub(super) fn admit(&mut self, source: IpAddr, has_room: bool) -> Result<(), Overload> {
+        if !has_room {
             return Err(Overload::Backlog);
         }
         self.make_room_for(source)

@@ -81,7 +81,8 @@ impl Cm {
             self.refuse_req(from, req, RejectReason::INVALID_SERVICE_ID);
             return;
         };
-        if let Err(cause) = self.admit(from.source, listener.waiting >= listener.backlog) {
+        let has_room = listener.has_room_for(from.source);
+        if let Err(cause) = self.admit(from.source, has_room) {
             self.drop_request(from.source, req.service_id, cause); // it will be asked again
             return;
         }

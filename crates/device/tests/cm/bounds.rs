@@ -151,8 +151,38 @@ fn requests_that_wait_are_limited_by_source_and_backlog() {
         .cm_mut()
         .listen(SERVICE, 4_098)
         .unwrap();
-    net.inject(source(3), A, 7, req(source(3), 1));
+    net.inject(source(2), A, 7, req(source(2), 1));
     assert_eq!(net.counter(A, Counter::CmBacklogFull), 9);
+}
+
+/// One that asks without pause leaves room for a request of each other one, and for no more than the backlog
+/// once again.
+#[test]
+fn a_source_that_fills_the_backlog_keeps_no_other_out() {
+    let mut net = listener(16);
+    for n in 0..1_000 {
+        net.flood(source(1), A, 7, req(source(1), 1 + n));
+    }
+    assert_eq!(net.count(A), 16);
+    for n in 2..12 {
+        net.flood(source(n), A, 7, req(source(n), 1));
+        net.flood(source(n), A, 7, req(source(n), 2));
+        net.flood(source(1), A, 7, req(source(1), 1_000 + n as u32));
+    }
+    net.world.sides[A].hca.audit();
+    assert_eq!(net.count(A), 16 + 10);
+    for n in 12..50 {
+        net.flood(source(n), A, 7, req(source(n), 1));
+    }
+    net.world.sides[A].hca.audit();
+    assert_eq!(net.count(A), 2 * 16);
+    // Each source that waits no more has room again.
+    while let Some(comm) = next_request(&mut net) {
+        refuse(&mut net, comm);
+    }
+    net.flood(source(1), A, 7, req(source(1), 5_000));
+    assert!(next_request(&mut net).is_some());
+    net.world.sides[A].hca.audit();
 }
 
 /// Connections that a program owns are never dropped.

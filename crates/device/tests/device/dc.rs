@@ -371,7 +371,7 @@ fn connections_are_bounded_and_silent_ones_make_room() {
 }
 
 #[test]
-fn strangers_without_the_key_fill_no_table() {
+fn outsiders_without_the_key_fill_no_table() {
     let mut scene = Scene::new(1);
     for wr_id in 0..100 {
         let wrong = DctAddress {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use ferroce_base::complaint::printable;
 use ferroce_base::time::Span;
 use ferroce_dcqcn::Rate;
 
@@ -81,7 +82,7 @@ impl<'a> Sheet<'a> {
         Notice {
             file: self.files.get(file).copied().unwrap_or_default().to_owned(),
             line: (line > 0).then_some(line),
-            text: text.into(),
+            text: printable(&text.into()),
         }
     }
 
