@@ -169,7 +169,10 @@ impl<L: Link, C: Clock> Driver<L, C> {
     fn note_reaction(&mut self) {
         if let Some(delivered) = self.delivered.take() {
             let is_soon = self.clock.now().since(delivered) < REACTION;
-            self.reactions = if is_soon { self.reactions + 1 } else { 0 };
+            self.reactions = match is_soon {
+                true => REACTIONS.min(self.reactions + 1),
+                false => 0,
+            };
         }
     }
 
@@ -196,13 +199,14 @@ impl<L: Link, C: Clock> Driver<L, C> {
             }
             let now = self.clock.now();
             if packets > 0 {
-                (last, all) = (now, all + packets);
+                last = now;
             }
             if now.since(last) >= REST_PAUSE || now.since(began) >= REST {
                 self.hca.give_up_remainder();
                 return true;
             }
             packets = self.receive_round(now).unwrap_or(0);
+            all += packets;
         }
         // A few may only be the answer to the request.
         self.has_asked = all <= STREAM_PACKETS;
