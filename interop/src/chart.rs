@@ -34,8 +34,8 @@ const TOP: i32 = 20;
 const GAP: i32 = 46;
 const LINES_HEIGHT: i32 = 110;
 const BAND_HEIGHT: i32 = 20;
-/// A series that has no value for longer than this was away.
-const GAP_SECONDS: f64 = 0.5;
+/// Names of moments below the axis of time, at least.
+const MOMENTS: f64 = 10.0;
 /// Those of Grafana's dashboards, to be told apart with any sight by their order of brightness.
 const COLOURS: [RGBColor; 5] = [
     RGBColor(0x1f, 0x60, 0xc4),
@@ -47,12 +47,13 @@ const COLOURS: [RGBColor; 5] = [
 const GOOD: RGBColor = RGBColor(0x37, 0x87, 0x2d);
 const BAD: RGBColor = RGBColor(0xc4, 0x16, 0x2a);
 
-/// The picture as SVG: `seconds` is the length of the axis of time.
+/// The picture as SVG: `seconds` is the length of the axis of time. A series that has no value for longer than
+/// `gap` seconds was away.
 ///
 /// # Errors
 ///
 /// It cannot be drawn.
-pub fn svg(panels: &[Panel], seconds: f64) -> Result<String, String> {
+pub fn svg(panels: &[Panel], seconds: f64, gap: f64) -> Result<String, String> {
     let total: i32 = panels.iter().map(|panel| height(panel) + GAP).sum();
     let time = Scale::linear(X, (0.0, seconds));
     picture((WIDTH, TOP + total + 16), |canvas| {
@@ -60,14 +61,20 @@ pub fn svg(panels: &[Panel], seconds: f64) -> Result<String, String> {
         for panel in panels {
             canvas.text(&panel.title, (X.0, top + 12), LEFT_BOTTOM, 13, INK)?;
             match panel.kind {
-                Kind::Lines => lines(canvas, &time, top + 18, panel)?,
-                kind => bands(canvas, &time, top + 18, panel, kind)?,
+                Kind::Lines => lines(canvas, &time, top + 18, panel, gap)?,
+                Kind::Port | Kind::Present => bands(canvas, &time, top + 18, panel, gap)?,
             }
             top += height(panel) + GAP;
         }
-        for second in (0..=seconds as i32).step_by(5) {
-            let at = (time.at(second.into()), top - 10);
-            let name = format!("{second} s");
+        let (unit, length) = match seconds < 600.0 {
+            true => ("s", 1.0),
+            false => ("min", 60.0),
+        };
+        let step = round_step(seconds / length / MOMENTS);
+        for moment in 0..=(seconds / length / step) as u32 {
+            let moment = f64::from(moment) * step;
+            let at = (time.at(moment * length), top - 10);
+            let name = format!("{moment} {unit}");
             canvas.text(&name, at, (HPos::Center, VPos::Bottom), 12, INK)?;
         }
         Ok(())
@@ -81,7 +88,7 @@ fn height(panel: &Panel) -> i32 {
     }
 }
 
-fn lines<'a>(canvas: &Canvas<'a>, time: &Scale, top: i32, panel: &Panel) -> Drawn<'a> {
+fn lines<'a>(canvas: &Canvas<'a>, time: &Scale, top: i32, panel: &Panel, gap: f64) -> Drawn<'a> {
     let values = panel.lines.iter().flat_map(|(_, points)| points);
     let highest = values.map(|point| point.1).fold(0.0, f64::max);
     let max = if highest > 0.0 {
@@ -95,7 +102,7 @@ fn lines<'a>(canvas: &Canvas<'a>, time: &Scale, top: i32, panel: &Panel) -> Draw
     for (index, (name, points)) in (0..).zip(&panel.lines) {
         let colour = COLOURS[index as usize % COLOURS.len()];
         // A line ends where there was no value for a while.
-        for run in points.chunk_by(|(before, _), (after, _)| after - before <= GAP_SECONDS) {
+        for run in points.chunk_by(|(before, _), (after, _)| after - before <= gap) {
             let place = |&(second, value): &(f64, f64)| (time.at(second), axis.at(value));
             let run: Vec<_> = run.iter().map(place).collect();
             canvas.line(&run, colour.stroke_width(2))?;
@@ -105,15 +112,15 @@ fn lines<'a>(canvas: &Canvas<'a>, time: &Scale, top: i32, panel: &Panel) -> Draw
     Ok(())
 }
 
-fn bands<'a>(canvas: &Canvas<'a>, time: &Scale, top: i32, panel: &Panel, kind: Kind) -> Drawn<'a> {
+fn bands<'a>(canvas: &Canvas<'a>, time: &Scale, top: i32, panel: &Panel, gap: f64) -> Drawn<'a> {
     for (index, (name, points)) in (0..).zip(&panel.lines) {
         let y = top + BAND_HEIGHT * index;
         for pair in points.windows(2) {
             let [(from, value), (to, _)] = [pair[0], pair[1]];
-            if to - from > GAP_SECONDS {
+            if to - from > gap {
                 continue;
             }
-            let fill = match kind {
+            let fill = match panel.kind {
                 Kind::Port if value == 4.0 => GOOD,
                 Kind::Port => BAD,
                 Kind::Lines | Kind::Present => COLOURS[index as usize % COLOURS.len()],

@@ -6,7 +6,7 @@ mod running;
 use std::ffi::OsStr;
 use std::fs::Permissions;
 use std::net::Ipv4Addr;
-use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _, chown};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
@@ -170,10 +170,16 @@ impl Lab {
         self.run_with("", program)
     }
 
-    /// `ferroce run OPTIONS -- PROGRAM`.
+    /// `ferroce run OPTIONS -- PROGRAM`; behind the words of `FERROCE_UNDER`, which start it for example with the
+    /// library of a sanitizer.
     pub fn run_with(&self, options: impl Words, program: impl Words) -> Running {
-        let words = [vec!["run"], options.words(), vec!["--"], program.words()];
-        self.ferroce(words.concat())
+        let words = [vec!["run"], options.words(), vec!["--"], program.words()].concat();
+        let Ok(under) = env::var("FERROCE_UNDER") else {
+            return self.ferroce(words);
+        };
+        let ferroce = self.path().join("prefix/bin/ferroce");
+        let ferroce = ferroce.to_str().expect("a temporary directory in UTF-8");
+        self.beside([under.words(), vec![ferroce], words].concat())
     }
 
     /// Lets its device have exact timers in place of a card's coarse ones, so that each wait can be
@@ -194,6 +200,15 @@ impl Lab {
         rows["objects"][0]["pid"].as_u64()
     }
 
+    /// The number of files of its devices, and the bytes of those that processes share.
+    ///
+    /// # Panics
+    ///
+    /// Panics if they cannot be read.
+    pub fn shared_state(&self) -> (usize, u64) {
+        files(&self.path().join("state"))
+    }
+
     /// Runs a server, and when `ready` says that it listens, its client; both have to succeed.
     /// Returns what they printed, the server's first.
     pub fn pair(&self, server: impl Words, ready: Ready, client: impl Words) -> [String; 2] {
@@ -202,6 +217,36 @@ impl Lab {
         let client = self.run(client).success();
         [server.success(), client]
     }
+}
+
+/// The number of files below a directory, and the bytes of those that processes share. Sockets are not counted: a
+/// killed program leaves one that is replaced when another gets its slot.
+fn files(directory: &Path) -> (usize, u64) {
+    let mut sum = (0, 0);
+    let entries = fs::read_dir(directory).expect("a directory");
+    for entry in entries.map(|entry| entry.expect("an entry")) {
+        // A file of a program that ends may go meanwhile.
+        let Ok(meta) = entry.metadata() else { continue };
+        let (count, bytes) = match meta.is_dir() {
+            true => files(&entry.path()),
+            false if meta.file_type().is_socket() => (0, 0),
+            // The files in /sys hold counters as text, which may grow.
+            false if entry.path().extension().is_some_and(|end| end == "state") => (1, meta.len()),
+            false => (1, 0),
+        };
+        sum = (sum.0 + count, sum.1 + bytes);
+    }
+    sum
+}
+
+/// Sends a signal, such as `-STOP`, to a process, or to a group if its number is negative. Returns whether there is one.
+///
+/// # Panics
+///
+/// Panics if there is no `kill`.
+pub fn signal(name: &str, target: &str) -> bool {
+    let sent = Command::new("kill").args([name, "--", target]).output();
+    sent.expect("a kill").status.success()
 }
 
 /// Waits until `done` has an answer.
@@ -302,7 +347,8 @@ impl Ready {
         server
     }
 
-    fn is_ready(self, lab: &Lab) -> bool {
+    /// Whether a client finds it.
+    pub fn is_ready(self, lab: &Lab) -> bool {
         match self {
             Self::Tcp(port) => listens(port),
             Self::Cm(port) => {

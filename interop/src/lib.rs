@@ -12,6 +12,7 @@ pub mod lab;
 pub mod ladders;
 pub mod prometheus;
 pub mod retry;
+pub mod soak;
 pub mod tshark;
 
 use std::io::Write;

@@ -1,11 +1,10 @@
 //! With `--card-process`, peers write to and read from the memory of a program that is stopped.
 
 use std::fs;
-use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use ferroce_interop::lab::{Lab, Ready, Running, free_port, until};
+use ferroce_interop::lab::{Lab, Ready, Running, free_port, signal, until};
 use ferroce_testing::has;
 use serde_json::Value;
 
@@ -14,12 +13,6 @@ const STOP: Duration = Duration::from_secs(5);
 
 /// Seconds that a client works.
 const WORK_S: u32 = 8;
-
-/// Sends a signal to a process or, with a minus in front, to a process group.
-fn signal(name: &str, target: &str) {
-    let sent = Command::new("kill").args([name, "--", target]).status();
-    assert!(sent.unwrap().success(), "kill {name} {target}");
-}
 
 /// A field of `/proc/PID/stat`, counted from the state, which is 0; `None` if the process has ended.
 fn field(pid: u64, index: usize) -> Option<String> {
@@ -84,12 +77,12 @@ fn a_stopped_program_serves_its_peer() {
     ] {
         let lab = Lab::new("card-process");
         let (server, program, client) = pair(&lab, options, "", test);
-        signal("-STOP", &program.to_string());
+        assert!(signal("-STOP", &program.to_string()));
         until("the stop", || is_stopped(program).then_some(()));
         until_executed(&lab, 1000);
         thread::sleep(STOP);
         assert!(is_stopped(program));
-        signal("-CONT", &program.to_string());
+        assert!(signal("-CONT", &program.to_string()));
         client.success();
         server.success();
     }
@@ -99,7 +92,7 @@ fn a_stopped_program_serves_its_peer() {
 fn without_the_option_its_peer_gives_up() {
     let lab = Lab::new("no-card-process");
     let (server, program, client) = pair(&lab, "", "", "ib_write_bw");
-    signal("-STOP", &program.to_string());
+    assert!(signal("-STOP", &program.to_string()));
     let done = client.finish();
     assert!(!done.status.success(), "{done}");
     has(&format!("{done}"), ["status 12", "syndrom 0x81"]);
@@ -113,11 +106,11 @@ fn a_stopped_process_group_serves_its_peer() {
     let (server, program, client) = pair(&lab, "--card-process", "setsid -w", "ib_write_bw");
     let group = field(program, 2).unwrap();
     assert_ne!(field(card_of(program), 2).unwrap(), group);
-    signal("-STOP", &format!("-{group}"));
+    assert!(signal("-STOP", &format!("-{group}")));
     until("the stop", || is_stopped(program).then_some(()));
     until_executed(&lab, 1000);
     thread::sleep(STOP);
-    signal("-CONT", &format!("-{group}"));
+    assert!(signal("-CONT", &format!("-{group}")));
     client.success();
     server.success();
 }
@@ -129,9 +122,9 @@ fn a_killed_program_leaves_no_process() {
         let (server, program, client) = pair(&lab, "--card-process", "", "ib_write_bw");
         let card = card_of(program);
         if is_stopped_first {
-            signal("-STOP", &program.to_string());
+            assert!(signal("-STOP", &program.to_string()));
         }
-        signal("-KILL", &program.to_string());
+        assert!(signal("-KILL", &program.to_string()));
         until("the end of the card process", || {
             has_ended(card).then_some(())
         });
@@ -166,7 +159,7 @@ fn a_program_in_a_debugger_serves_its_peer() {
     let program = until("the server's process", || lab.process());
     let client = lab.run(format!("{command} {}", lab.address()));
     until_executed(&lab, 100);
-    signal("-INT", &program.to_string());
+    assert!(signal("-INT", &program.to_string()));
     until("the stop", || is_stopped(program).then_some(()));
     until_executed(&lab, 1000);
     client.success();

@@ -1,7 +1,5 @@
 //! Many processes with many queue pairs on one device leave nothing behind.
 
-use std::fs;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use ferroce_interop::lab::Lab;
@@ -35,22 +33,6 @@ fn crowd(lab: &Lab, link: &str, [pairs, qps, seconds]: [u32; 3]) -> [i64; 2] {
     [descriptors, kilobytes]
 }
 
-/// The number of files below a directory, and the bytes of those that processes share.
-fn files(directory: &Path) -> (usize, u64) {
-    let mut sum = (0, 0);
-    for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
-        let meta = entry.metadata().unwrap();
-        let (count, bytes) = match meta.is_dir() {
-            true => files(&entry.path()),
-            // The files in /sys hold counters as text, which may grow.
-            false if entry.path().extension().is_some_and(|end| end == "state") => (1, meta.len()),
-            false => (1, 0),
-        };
-        sum = (sum.0 + count, sum.1 + bytes);
-    }
-    sum
-}
-
 #[test]
 fn sixty_four_processes_with_a_thousand_queue_pairs_each() {
     let lab = Lab::new("crowd");
@@ -62,12 +44,11 @@ fn short_lived_objects_leave_nothing(link: &str, gained_max: i64) {
     let seconds = std::env::var("FERROCE_CHURN_SECONDS").map_or(5, |text| text.parse().unwrap());
     let lab = Lab::new("churn");
     crowd(&lab, link, [2, 50, 0]);
-    let state = lab.path().join("state");
-    let before = files(&state);
+    let before = lab.shared_state();
     let [descriptors, kilobytes] = crowd(&lab, link, [4, 50, seconds]);
     assert!(descriptors <= KEPT_MAX, "{descriptors} descriptors gained");
     assert!(kilobytes < gained_max, "{kilobytes} KiB gained");
-    assert_eq!(files(&state), before, "shared files grow");
+    assert_eq!(lab.shared_state(), before, "shared files grow");
     let left = lab.ferroce("-j res show qp").success();
     let left: serde_json::Value = serde_json::from_str(&left).unwrap();
     let none = serde_json::json!([]);

@@ -15,6 +15,9 @@ use serde_json::Value;
 /// Queries of the dashboard that have an answer only in case of a problem that does not occur here.
 const ONLY_IN_TROUBLE: [&str; 1] = ["ferroce_silent_processes"];
 
+/// Prometheus scrapes more often.
+const GAP_S: f64 = 0.5;
+
 /// Flaps under each policy.
 const FLAPS: f64 = 3.0;
 
@@ -242,7 +245,7 @@ fn draw(prometheus: &Prometheus, file: &Path, (from, to): (f64, f64)) {
         ),
         panel("Link flaps", "Link flaps within 1 s", 1.0, Kind::Lines),
     ];
-    fs::write(file, chart::svg(&drawn, to - from).unwrap()).unwrap();
+    fs::write(file, chart::svg(&drawn, to - from, GAP_S).unwrap()).unwrap();
 }
 
 fn legend(format: &str, series: &Series) -> String {

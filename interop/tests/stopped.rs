@@ -1,9 +1,8 @@
 //! While a process of the device is stopped (SIGSTOP), the others continue, and new ones can join.
 
 use std::fs;
-use std::process::Command;
 
-use ferroce_interop::lab::{Lab, Ready, Running, free_port, until};
+use ferroce_interop::lab::{Lab, Ready, Running, free_port, signal, until};
 use ferroce_testing::has;
 
 /// A program that has a queue pair on the device and waits for its peer, and its process, which is
@@ -23,11 +22,6 @@ fn state(pid: &str) -> String {
     behind_name[..1].to_owned()
 }
 
-fn signal(name: &str, pid: &str) {
-    let sent = Command::new("kill").args([name, pid]).status().unwrap();
-    assert!(sent.success());
-}
-
 /// Two programs that exchange messages on the lab's device.
 fn converse(lab: &Lab, program: &str) {
     let port = free_port();
@@ -44,7 +38,7 @@ fn converse(lab: &Lab, program: &str) {
 fn a_stopped_process_does_not_stop_others() {
     let lab = Lab::new("stopped");
     let (running, pid) = holder(&lab);
-    signal("-STOP", &pid);
+    assert!(signal("-STOP", &pid));
     let stopped = || state(&pid) == "T";
     until("the stopped process", || stopped().then_some(()));
     for program in ["ibv_rc_pingpong", "ibv_srq_pingpong", "ibv_ud_pingpong"] {
@@ -72,7 +66,7 @@ fn a_stopped_process_does_not_stop_others() {
         server.finish();
     }
     assert!(stopped());
-    signal("-CONT", &pid);
+    assert!(signal("-CONT", &pid));
     converse(&lab, "ibv_rc_pingpong");
     running.kill();
 }
