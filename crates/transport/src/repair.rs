@@ -9,7 +9,7 @@ use ferroce_base::time::{Span, Time};
 /// A network without reordering has lost whatever was sent before something that has arrived. This is why
 /// each packet has the number of the request that sent it last. One with many paths has lost it if it does
 /// not arrive soon after.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Repair {
     /// One for each PSN.
     slots: VecDeque<Slot>,
