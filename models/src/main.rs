@@ -11,6 +11,7 @@ mod cnps;
 #[allow(dead_code, reason = "the product uses the rest")]
 mod handshake;
 mod helper;
+mod rc;
 #[allow(dead_code, reason = "the product uses the rest")]
 mod ring;
 #[allow(dead_code, reason = "the product uses the rest")]
@@ -72,6 +73,7 @@ fn main() -> ExitCode {
         println!("{verdict} {name}: notices {noticed:?}, {seconds:.1} s");
         failed |= !is_good;
     }
+    failed |= !rc::check(&text);
     ExitCode::from(u8::from(failed))
 }
 
