@@ -36,7 +36,11 @@ type Model = (&'static str, fn(), &'static [Weakness]);
 
 macro_rules! models {
     ($($module:ident::$name:ident: $($weakness:ident)*;)*) => {
-        &[$((stringify!($name), $module::$name, &[$($weakness),*])),*]
+        &[$((
+            concat!(stringify!($module), "::", stringify!($name)),
+            $module::$name,
+            &[$($weakness),*],
+        )),*]
     };
 }
 
@@ -44,6 +48,8 @@ const MODELS: &[Model] = models! {
     ring::published_packets_are_whole: Acquire Release;
     ring::room_is_reused: Acquire Release;
     shared::settings_are_read_in_one_piece: Acquire Release AcquireFence ReleaseFence;
+    shared::no_writer_undoes_the_change_of_another: Acquire Release AcquireFence ReleaseFence;
+    shared::a_ring_wakes_its_reader: Fence;
     shared::a_sleeping_reader_is_woken: Fence;
     shared::one_writer_wakes_the_reader:;
     helper::a_program_that_rests_is_not_missed: Fence;
@@ -94,5 +100,5 @@ fn explore(name: &str, weakened: &str) {
     }
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
-    builder.check(model);
+    sync::explore(&builder, *model);
 }

@@ -54,8 +54,8 @@ impl Model for Protocol {
     }
 }
 
-/// Explores the scenarios whose names contain the text. False if a property does not hold that should, or one
-/// does in spite of a flaw.
+/// Explores the scenarios whose names contain the text. False if a property does not hold that should, or all
+/// do in spite of a flaw.
 pub fn check(text: &str) -> bool {
     let chosen = SCENARIOS.iter().filter(|it| it.name.contains(text));
     chosen.map(explore).fold(true, |all, is_good| all & is_good)
@@ -65,17 +65,21 @@ fn explore(scenario: &'static Scenario) -> bool {
     let started = Instant::now();
     let threads = thread::available_parallelism().map_or(1, NonZero::get);
     let checker = Protocol(scenario).checker().threads(threads);
+    // The nearest states first, so that a way to break a property is short.
     let explored = checker.finish_when(HasDiscoveries::Any).spawn_bfs().join();
     let broken = explored.discoveries();
+    let is_good = broken.is_empty() != scenario.flaw.is_some();
     let seconds = started.elapsed().as_secs_f64();
+    let verdict = if is_good { "ok" } else { "FAILED" };
     let states = explored.unique_state_count();
     println!(
-        "{}: {states} states, {} steps deep, {seconds:.1} s",
-        scenario.name,
-        explored.max_depth()
+        "{verdict} {}: {states} states, {seconds:.1} s",
+        scenario.name
     );
-    for (property, path) in &broken {
-        println!("{property}: {path:?}");
+    for (property, path) in broken {
+        let end = path.last_state().clone();
+        println!("  not \"{property}\" after {:?}", path.into_actions());
+        println!("  {end:?}");
     }
-    broken.is_empty()
+    is_good
 }

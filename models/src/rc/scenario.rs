@@ -56,7 +56,7 @@ impl Kind {
     }
 }
 
-/// What no network or host may do. It must be noticed; otherwise the properties would say nothing.
+/// What no network or host may do. It must break a property; otherwise that would say nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Flaw {
     /// Instead of losing a packet the network changes a bit of its payload, which no checksum shows.
@@ -150,9 +150,34 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         ..PLAIN
     },
     Scenario {
-        name: "rc::routed",
+        name: "rc::routed_three_faults",
         repeat: Repeat::Routed,
         messages: [&[Write(3), Send(1)], &[]],
+        faults: 3,
+        ..PLAIN
+    },
+    Scenario {
+        name: "rc::flaw_corrupts",
+        messages: [&[Write(2)], &[]],
+        flaw: Some(Flaw::Corrupts),
+        ..PLAIN
+    },
+    Scenario {
+        name: "rc::flaw_acknowledges",
+        messages: [&[Send(1)], &[]],
+        flaw: Some(Flaw::Acknowledges),
+        ..PLAIN
+    },
+    Scenario {
+        name: "rc::flaw_renumbers",
+        messages: [&[Add, Send(1)], &[]],
+        flaw: Some(Flaw::Renumbers),
+        ..PLAIN
+    },
+    Scenario {
+        name: "rc::flaw_no_timers",
+        messages: [&[Send(1)], &[]],
+        flaw: Some(Flaw::NoTimers),
         ..PLAIN
     },
 ];
