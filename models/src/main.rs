@@ -98,7 +98,5 @@ fn explore(name: &str, weakened: &str) {
     if let Some(weakness) = weaknesses.find(|it| format!("{it:?}") == weakened) {
         weakness.apply();
     }
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(3);
-    sync::explore(&builder, *model);
+    sync::explore(*model);
 }

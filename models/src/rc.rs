@@ -72,14 +72,24 @@ fn explore(scenario: &'static Scenario) -> bool {
     let seconds = started.elapsed().as_secs_f64();
     let verdict = if is_good { "ok" } else { "FAILED" };
     let states = explored.unique_state_count();
+    let mut noticed: Vec<_> = broken.keys().collect();
+    noticed.sort();
+    let notices = match scenario.flaw {
+        Some(flaw) => format!("notices {flaw:?} by {noticed:?}, "),
+        None => String::new(),
+    };
     println!(
-        "{verdict} {}: {states} states, {seconds:.1} s",
+        "{verdict} {}: {states} states, {notices}{seconds:.1} s",
         scenario.name
     );
-    for (property, path) in broken {
-        let end = path.last_state().clone();
-        println!("  not \"{property}\" after {:?}", path.into_actions());
-        println!("  {end:?}");
+    if !is_good {
+        for (property, path) in broken {
+            let end = path.last_state().clone();
+            println!(
+                "not \"{property}\" after {:?}\n{end:?}",
+                path.into_actions()
+            );
+        }
     }
     is_good
 }
