@@ -157,6 +157,31 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         ..PLAIN
     },
     Scenario {
+        name: "rc::forced_responses",
+        repeat: Repeat::Forced,
+        messages: [&[Read(3), Add], &[]],
+        ..PLAIN
+    },
+    Scenario {
+        name: "rc::routed_responses",
+        repeat: Repeat::Routed,
+        messages: [&[Read(3), Add], &[]],
+        ..PLAIN
+    },
+    Scenario {
+        name: "rc::go_back_late_receives",
+        messages: [&[Send(1), Send(2)], &[]],
+        receives_late: true,
+        ..PLAIN
+    },
+    Scenario {
+        name: "rc::agreed_both_ways_three_faults",
+        repeat: Repeat::Agreed,
+        messages: [&[Send(1)], &[Add]],
+        faults: 3,
+        ..PLAIN
+    },
+    Scenario {
         name: "rc::flaw_corrupts",
         messages: [&[Write(2)], &[]],
         flaw: Some(Flaw::Corrupts),
