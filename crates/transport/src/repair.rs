@@ -232,6 +232,11 @@ impl Repair {
         }
     }
 
+    /// Takes what is under way from `offset` on for lost.
+    pub(crate) fn lose_from(&mut self, offset: u32) {
+        (offset..self.len()).for_each(|at| self.lose(at));
+    }
+
     /// Takes everything for lost but the responses that are here. What the peer kept it may have had to
     /// forget; its next report says so.
     pub(crate) fn lose_all(&mut self) {
