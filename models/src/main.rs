@@ -1,9 +1,9 @@
-//! Explores the orders in which threads and processes can do what they do without a lock, and all that can happen
-//! to a reliable connection (`rc`). docs/proofs.md has the figures.
+//! Explores the orders in which threads and processes can do what they do without a lock, and all that can
+//! happen to a reliable connection (`rc`). docs/proofs.md has the figures.
 //!
 //! The product's own sources are compiled here with [loom](https://docs.rs/loom)'s atomics in place of the
-//! standard library's. Each such model is explored as it is, where nothing may go wrong, and then with one kind
-//! of memory order left out after the other: those that it depends on must be noticed.
+//! standard library's. Each such model is explored as it is, where nothing may go wrong, and then with one
+//! kind of memory order left out after the other: those that it depends on must be noticed.
 //!
 //! `ferroce-models [NAME]` runs the models whose names contain the text.
 

@@ -76,8 +76,8 @@ pub fn settings_are_read_in_one_piece() {
     assert_eq!(block.load(), (2, [2; 2]));
 }
 
-/// Two writers change the contents, each with the lock that all writers take: no change is lost, and who reads
-/// without the lock sees one of the contents as a whole.
+/// Two writers change the contents, each with the lock that all writers take: no change is lost, and a thread
+/// that reads without the lock sees one of the contents as a whole.
 pub fn no_writer_undoes_the_change_of_another() {
     let block: Arc<(Published<2>, Mutex<()>)> = Arc::new((Zero::zero(), Mutex::new(())));
     let writer = |by: u64| {

@@ -51,9 +51,9 @@ static SWAPPED: atomic::AtomicBool = atomic::AtomicBool::new(false);
 
 /// Explores a model with both orders in which [`concurrently`] can begin.
 ///
-/// Loom looks at each access again whose place could be before one that another thread has made, but remembers
-/// only the last one to each atomic. It does not see that a store may come before a load by another thread if the
-/// storing thread loads in between. If that thread begins, it does.
+/// Loom looks at each access again whose place could be before one that another thread has made, but
+/// remembers only the last one to each atomic. It does not see that a store may come before a load by another
+/// thread if the storing thread loads in between. If that thread begins, it does.
 pub fn explore(model: fn()) {
     for swapped in [false, true] {
         SWAPPED.store(swapped, Ordering::Relaxed);

@@ -1,5 +1,5 @@
-//! What holds for every profile, every QP and every order of events: examples of all sizes. `ladder.rs` has all
-//! steps of small profiles.
+//! What holds for every profile, every QP and every order of events: examples of all sizes. `ladder.rs` has
+//! all steps of small profiles.
 
 mod common;
 

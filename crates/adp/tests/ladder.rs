@@ -1,5 +1,5 @@
-//! The ladder of an active profile, completely: for all profiles of a grid, every timeout and every progress in
-//! every state that a queue pair can come to, against the vendor's algorithm written once more.
+//! The ladder of an active profile, completely: for all profiles of a grid, every timeout and every progress
+//! in every state that a queue pair can come to, against the vendor's algorithm written once more.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! The budget of retries, completely: every `retry_cnt` and `rnr_retry`, and every sequence of answers up to a
-//! length, given to a real queue pair that sends one message.
+//! The budget of retries, completely: every `retry_cnt` and `rnr_retry`, and every sequence of answers up to
+//! a length, given to a real queue pair that sends one message.
 
 use ferroce_adp::{AckTimeoutFloor, Policy, PolicyKind};
 use ferroce_transport::{Data, Outgoing, Qp, QpState, Span, Time, WcStatus};

@@ -130,8 +130,8 @@ fn a_peer_that_goes_back_gets_one_path() {
     pair.expect_same(10 * MTU);
 }
 
-/// Behind a timeout, the last response of a READ has come and the first has not: the READ still takes one of the
-/// places for READs and atomics at the peer, which otherwise forgets it.
+/// Behind a timeout, the last response of a READ has come and the first has not: the READ still takes one of
+/// the places for READs and atomics at the peer, which otherwise forgets it.
 #[test]
 fn half_a_read_takes_a_place_at_the_peer() {
     let mut pair = Setup {
