@@ -7,9 +7,9 @@ mod timer;
 use std::sync::Arc;
 
 use ferroce_base::time::{Span, Time};
-use loom::thread;
 
 use self::timer::CnpTimer;
+use crate::sync::concurrently;
 
 const INTERVAL: Span = Span::from_micros(4);
 
@@ -23,9 +23,9 @@ fn sent_at(times_us: [&'static [u64]; 2]) -> usize {
             times.filter(|at| timer.take(*at, INTERVAL)).count()
         }
     };
-    let [own, other] = times_us.map(send);
-    let other = thread::spawn(other);
-    own() + other.join().unwrap()
+    let [one, other] = times_us.map(send);
+    let (one, other) = concurrently(one, other);
+    one + other
 }
 
 /// Of two processes with a marked packet, one sends a CNP, also if their times differ a little.

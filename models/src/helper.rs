@@ -5,9 +5,9 @@ use std::sync::Arc;
 use ferroce_device::{Span, Time};
 use loom::sync::Mutex;
 use loom::sync::atomic::{AtomicBool, Ordering};
-use loom::thread;
 
 use crate::handshake::Handshake;
+use crate::sync::concurrently;
 
 fn at(ns: u64) -> Option<Time> {
     Some(Time::from_nanos(ns))
@@ -17,12 +17,8 @@ fn at(ns: u64) -> Option<Time> {
 pub fn a_program_that_rests_is_not_missed() {
     let handshake = Arc::new(Handshake::default());
     handshake.note_poll(Time::from_nanos(1), || Span::ZERO);
-    let helper = {
-        let handshake = Arc::clone(&handshake);
-        thread::spawn(move || handshake.await_absence())
-    };
-    let wakes = handshake.rest();
-    let polls = helper.join().unwrap();
+    let (program, helper) = (Arc::clone(&handshake), Arc::clone(&handshake));
+    let (wakes, polls) = concurrently(move || program.rest(), move || helper.await_absence());
     assert!(wakes || !polls, "the helper sleeps, and no thread polls");
     assert_eq!(handshake.last_poll(), None);
 }
@@ -49,32 +45,30 @@ impl Device {
 /// deadline forward: the helper does not sleep past it.
 pub fn a_deadline_is_not_slept_past() {
     let device = Device::new(None);
-    let helper = {
-        let device = Arc::clone(&device);
-        thread::spawn(move || {
-            let mut until = None;
-            for _ in 0..2 {
-                {
-                    let locked = device.locked.lock().unwrap();
-                    until = locked.0;
-                    device.handshake.sleep_until(until);
-                }
-                if !device.is_woken.load(Ordering::Acquire) {
-                    break;
-                }
-                device.handshake.end_sleep();
-            }
-            until
-        })
-    };
-    {
-        let mut locked = device.locked.lock().unwrap();
+    let (program, helper) = (Arc::clone(&device), Arc::clone(&device));
+    let program = move || {
+        let mut locked = program.locked.lock().unwrap();
         locked.0 = at(5);
-        if device.handshake.sleeps_past(|| locked.0) {
-            device.is_woken.store(true, Ordering::Release);
+        if program.handshake.sleeps_past(|| locked.0) {
+            program.is_woken.store(true, Ordering::Release);
         }
-    }
-    let until = helper.join().unwrap();
+    };
+    let helper = move || {
+        let mut until = None;
+        for _ in 0..2 {
+            {
+                let locked = helper.locked.lock().unwrap();
+                until = locked.0;
+                helper.handshake.sleep_until(until);
+            }
+            if !helper.is_woken.load(Ordering::Acquire) {
+                break;
+            }
+            helper.handshake.end_sleep();
+        }
+        until
+    };
+    let ((), until) = concurrently(program, helper);
     let sleeps = until.is_none() && !device.is_woken.load(Ordering::Acquire);
     assert!(!sleeps, "the helper sleeps, and a timer is due");
 }
@@ -82,19 +76,17 @@ pub fn a_deadline_is_not_slept_past() {
 /// A request waits only while the helper keeps watch, which sends it.
 pub fn waiting_requests_are_watched() {
     let device = Device::new(None);
-    let helper = {
-        let device = Arc::clone(&device);
-        thread::spawn(move || {
-            device.handshake.begin_watch();
-            let mut locked = device.locked.lock().unwrap();
-            locked.1 = false;
-            device.handshake.end_watch();
-        })
+    let (program, helper) = (Arc::clone(&device), Arc::clone(&device));
+    let program = move || {
+        let mut locked = program.locked.lock().unwrap();
+        locked.1 = program.handshake.is_watched();
     };
-    {
-        let mut locked = device.locked.lock().unwrap();
-        locked.1 = device.handshake.is_watched();
-    }
-    helper.join().unwrap();
+    let helper = move || {
+        helper.handshake.begin_watch();
+        let mut locked = helper.locked.lock().unwrap();
+        locked.1 = false;
+        helper.handshake.end_watch();
+    };
+    concurrently(program, helper);
     assert!(!device.locked.lock().unwrap().1, "a request waits for ever");
 }

@@ -1,8 +1,9 @@
-//! Explores the orders in which threads and processes can do what they do without a lock.
+//! Explores the orders in which threads and processes can do what they do without a lock, and all that can
+//! happen to a reliable connection (`rc`). docs/proofs.md has the figures.
 //!
 //! The product's own sources are compiled here with [loom](https://docs.rs/loom)'s atomics in place of the
-//! standard library's. Each model is explored as it is, where nothing may go wrong, and then with one kind
-//! of memory order left out after the other: those that it depends on must be noticed.
+//! standard library's. Each such model is explored as it is, where nothing may go wrong, and then with one
+//! kind of memory order left out after the other: those that it depends on must be noticed.
 //!
 //! `ferroce-models [NAME]` runs the models whose names contain the text.
 
@@ -11,6 +12,7 @@ mod cnps;
 #[allow(dead_code, reason = "the product uses the rest")]
 mod handshake;
 mod helper;
+mod rc;
 #[allow(dead_code, reason = "the product uses the rest")]
 mod ring;
 #[allow(dead_code, reason = "the product uses the rest")]
@@ -35,7 +37,11 @@ type Model = (&'static str, fn(), &'static [Weakness]);
 
 macro_rules! models {
     ($($module:ident::$name:ident: $($weakness:ident)*;)*) => {
-        &[$((stringify!($name), $module::$name, &[$($weakness),*])),*]
+        &[$((
+            concat!(stringify!($module), "::", stringify!($name)),
+            $module::$name,
+            &[$($weakness),*],
+        )),*]
     };
 }
 
@@ -43,6 +49,8 @@ const MODELS: &[Model] = models! {
     ring::published_packets_are_whole: Acquire Release;
     ring::room_is_reused: Acquire Release;
     shared::settings_are_read_in_one_piece: Acquire Release AcquireFence ReleaseFence;
+    shared::no_writer_undoes_the_change_of_another: Acquire Release AcquireFence ReleaseFence;
+    shared::a_ring_wakes_its_reader: Fence;
     shared::a_sleeping_reader_is_woken: Fence;
     shared::one_writer_wakes_the_reader:;
     helper::a_program_that_rests_is_not_missed: Fence;
@@ -72,6 +80,7 @@ fn main() -> ExitCode {
         println!("{verdict} {name}: notices {noticed:?}, {seconds:.1} s");
         failed |= !is_good;
     }
+    failed |= !rc::check(&text);
     ExitCode::from(u8::from(failed))
 }
 
@@ -90,7 +99,5 @@ fn explore(name: &str, weakened: &str) {
     if let Some(weakness) = weaknesses.find(|it| format!("{it:?}") == weakened) {
         weakness.apply();
     }
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(3);
-    builder.check(model);
+    sync::explore(*model);
 }

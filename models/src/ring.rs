@@ -9,21 +9,21 @@ mod memory;
 mod producer;
 mod sizes;
 
-use loom::thread;
-
 use self::consumer::Consumer;
 use self::layout::{Class, Kind};
 use self::memory::Memory;
 use self::producer::{Producer, Refused};
 use self::sizes::PACKET_BYTES_MAX;
+use crate::sync::concurrently;
 
-fn ends() -> (Producer, Consumer) {
+/// Both ends of a new ring.
+pub fn ends() -> (Producer, Consumer) {
     let [one, other] = Memory::pair();
     (Producer::new(one), Consumer::new(other))
 }
 
 /// Writes a packet that holds its number as often as there is room; false if the ring is full.
-fn push(producer: &mut Producer, number: u8, len: usize) -> bool {
+pub fn push(producer: &mut Producer, number: u8, len: usize) -> bool {
     let pushed = producer.push(Kind::Bare, class(number), len, |room| {
         room.fill(number);
         true
@@ -56,7 +56,7 @@ fn read(consumer: &mut Consumer, seen: &mut u8) {
 /// no room is tried again at the end.
 fn exchange(lengths: &'static [usize], looks: usize) {
     let (mut producer, mut consumer) = ends();
-    let writer = thread::spawn(move || {
+    let writer = move || {
         let mut written = 0;
         for &len in lengths {
             if !push(&mut producer, written, len) {
@@ -66,12 +66,15 @@ fn exchange(lengths: &'static [usize], looks: usize) {
             written += 1;
         }
         (producer, written)
-    });
-    let mut seen = 0;
-    for _ in 0..looks {
-        read(&mut consumer, &mut seen);
-    }
-    let (mut producer, mut written) = writer.join().unwrap();
+    };
+    let reader = move || {
+        let mut seen = 0;
+        for _ in 0..looks {
+            read(&mut consumer, &mut seen);
+        }
+        (consumer, seen)
+    };
+    let ((mut producer, mut written), (mut consumer, mut seen)) = concurrently(writer, reader);
     read(&mut consumer, &mut seen);
     for &len in &lengths[usize::from(written)..] {
         assert!(push(&mut producer, written, len), "all has been read");

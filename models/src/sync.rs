@@ -1,12 +1,14 @@
-//! Loom's atomics in place of the product's, with orders that can be weakened.
+//! Loom's atomics in place of the product's, with orders that can be weakened, and its threads.
 
 use std::fmt;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic;
+
+use loom::thread;
 
 pub use std::sync::atomic::Ordering;
 
 /// What is weakened: an index into [`Weakness::ALL`], or beyond it nothing.
-static WEAKENED: AtomicUsize = AtomicUsize::new(usize::MAX);
+static WEAKENED: atomic::AtomicUsize = atomic::AtomicUsize::new(usize::MAX);
 
 /// A kind of order that is left out, to show that a model notices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,6 +44,39 @@ impl Weakness {
     fn is_applied(self) -> bool {
         Self::ALL.get(WEAKENED.load(Ordering::Relaxed)) == Some(&self)
     }
+}
+
+/// Whether the second of two threads begins in what loom explores first.
+static SWAPPED: atomic::AtomicBool = atomic::AtomicBool::new(false);
+
+/// Explores a model with both orders in which [`concurrently`] can begin.
+///
+/// Loom looks at each access again whose place could be before one that another thread has made, but
+/// remembers only the last one to each atomic. It does not see that a store may come before a load by another
+/// thread if the storing thread loads in between. If that thread begins, it does.
+pub fn explore(model: fn()) {
+    for swapped in [false, true] {
+        SWAPPED.store(swapped, Ordering::Relaxed);
+        loom::model(model);
+    }
+}
+
+/// Runs both at the same time, each in a thread of its own.
+pub fn concurrently<A: 'static, B: 'static>(
+    one: impl FnOnce() -> A + 'static,
+    other: impl FnOnce() -> B + 'static,
+) -> (A, B) {
+    let (one, other) = match SWAPPED.load(Ordering::Relaxed) {
+        false => {
+            let one = thread::spawn(one);
+            (one, thread::spawn(other))
+        }
+        true => {
+            let other = thread::spawn(other);
+            (thread::spawn(one), other)
+        }
+    };
+    (one.join().unwrap(), other.join().unwrap())
 }
 
 /// The order, unless it is the one that is left out.

@@ -16,7 +16,7 @@ use crate::policy::{Policy, QpTimeouts};
 ///
 /// and arms the timer with [`wait`](Self::wait) after each of them, as long as something is
 /// outstanding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RetryState {
     /// When the total timeout began to run.
     pub(crate) clock: Time,

@@ -17,7 +17,7 @@ use crate::services::Services;
 /// and as many again for duplicates. Behind each of them lie at most three without: an
 /// acknowledgement, a NAK, and an acknowledgement of what has come since. A queue pair whose turn to
 /// send does not come cannot be made to remember more.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Answers {
     /// A positive acknowledgement that waits while nothing else does. Most queue pairs never have
     /// another answer, and need no queue.
@@ -29,7 +29,7 @@ pub(crate) struct Answers {
     repeated: u16,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Answer {
     /// Its syndrome, with the credits, is made when it is sent.
     Ack {

@@ -16,7 +16,7 @@ use crate::work::SendOp;
 const LINGER: Span = Span::from_millis(1);
 
 /// The connection of a DCI.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Initiator {
     dceth: Dceth,
     /// Differs from that of the queue pair that had this number before.

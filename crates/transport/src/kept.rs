@@ -12,10 +12,10 @@ use crate::memory::Data;
 pub(crate) const KEPT_MAX: u32 = 1024;
 
 /// Packets that wait for what comes before them; most queue pairs never have any.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Kept(Option<Box<Places>>);
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Places {
     /// The one right behind what comes next is the first, and the last one is not empty.
     early: VecDeque<Option<Box<Early>>>,
@@ -25,13 +25,13 @@ struct Places {
 }
 
 /// A packet that has come before its turn.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Early {
     pub(crate) headers: Headers,
     payload: Content,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Content {
     Bytes(Bytes),
     Length(u32),

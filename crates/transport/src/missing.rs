@@ -191,8 +191,13 @@ impl Requester {
         };
         // One that cannot be placed is asked for again, and fails its request when its turn comes.
         let is_placed = self.place_response(at, headers, data, attr, host).is_ok();
-        let offset = psn.since(self.una);
+        let (offset, next) = (psn.since(self.una), self.snd.since(self.una));
+        let begins = !self.selective.is_repairing();
         if let Some(repair) = self.repair(attr) {
+            if begins {
+                // It may be going back, after a timeout: what that was to repeat leaves before anything new.
+                repair.lose_from(next);
+            }
             repair.on_executed(offset);
             if is_placed {
                 repair.on_response(offset);

@@ -30,7 +30,7 @@ const _: () = assert!(
 );
 
 /// A queue pair. The fields that both halves need for each packet come first.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 #[repr(C)]
 pub struct Qp {
     state: QpState,

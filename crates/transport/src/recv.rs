@@ -64,7 +64,7 @@ pub(crate) fn pieces(
 }
 
 /// A bounded queue of receive WQEs: a QP's own, or a shared one.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ReceiveQueue {
     wqes: VecDeque<RecvWqe>,
     max_wr: u32,

@@ -9,7 +9,7 @@ use ferroce_base::time::{Span, Time};
 /// A network without reordering has lost whatever was sent before something that has arrived. This is why
 /// each packet has the number of the request that sent it last. One with many paths has lost it if it does
 /// not arrive soon after.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Repair {
     /// One for each PSN.
     slots: VecDeque<Slot>,
@@ -230,6 +230,11 @@ impl Repair {
         if self.state(offset) == Some(State::UnderWay) {
             self.set(offset, State::Lost);
         }
+    }
+
+    /// Takes what is under way from `offset` on for lost.
+    pub(crate) fn lose_from(&mut self, offset: u32) {
+        (offset..self.len()).for_each(|at| self.lose(at));
     }
 
     /// Takes everything for lost but the responses that are here. What the peer kept it may have had to

@@ -16,7 +16,7 @@ use crate::services::Services;
 use crate::work::{SendFlags, SendOp, SendWr};
 
 /// A send WQE: the work request and where it stands on the wire.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct SendWqe {
     pub(crate) wr: SendWr,
     pub(crate) length: u32,

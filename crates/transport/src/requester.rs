@@ -34,7 +34,7 @@ const FIRST_SSN: Serial = Serial::first(Psn::new(1));
 /// it, so that it is never compared over more than a window.
 ///
 /// The fields that show whether there is anything to do come first: a passive end is asked only that.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 #[repr(C)]
 pub(crate) struct Requester {
     pub(crate) timer: RequesterTimer,

@@ -24,7 +24,7 @@ impl Resource {
 
 /// The last `max_dest_rd_atomic` resources; the oldest makes room for a new one. They have no age:
 /// one may be many laps around the circle of PSNs behind, and is then found by no packet.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Resources {
     ring: VecDeque<Resource>,
 }

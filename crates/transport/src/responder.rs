@@ -21,7 +21,7 @@ use crate::services::{QpEvent, Services};
 use crate::work::{Completion, MAX_MESSAGE_BYTES, RecvWqe, WcFlags, WcOpcode, WcStatus, WorkQueue};
 
 /// The receiving half of a queue pair: executes requests in PSN order and answers them.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Responder {
     /// The PSN that comes next.
     epsn: Serial,
@@ -48,7 +48,7 @@ pub(crate) struct Responder {
 }
 
 /// The message that arriving packets belong to.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Message {
     None,
     Send {
@@ -77,7 +77,7 @@ impl Message {
 }
 
 /// Where a QP's receive WQEs come from.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum ReceiveSource {
     /// Its own queue.
     Own(ReceiveQueue),

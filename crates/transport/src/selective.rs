@@ -17,10 +17,10 @@ use crate::reorder::Tolerance;
 use crate::repair::Repair;
 
 /// Whether a requester repeats selectively, and what it knows then. Most do not.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Selective(Option<Box<State>>);
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct State {
     how: How,
     /// How often the peer seemed to keep nothing.

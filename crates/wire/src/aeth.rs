@@ -260,6 +260,38 @@ mod tests {
         assert_eq!(aeth.to_bytes(), [0x62, 0x12, 0x34, 0x56]);
     }
 
+    /// Whatever the syndrome, of which the test above has all.
+    #[test]
+    fn every_message_number_round_trips() {
+        for msn in (0..1 << 24).step_by(if cfg!(miri) { 9973 } else { 1 }) {
+            let aeth = Aeth {
+                syndrome: Syndrome::from_u8(0x1f),
+                msn,
+            };
+            let [syndrome, a, b, c] = aeth.to_bytes();
+            assert_eq!((syndrome, [0, a, b, c]), (0x1f, msn.to_be_bytes()));
+            assert_eq!(Aeth::from_bytes([syndrome, a, b, c]), aeth);
+        }
+    }
+
+    /// The largest code that promises no more, by search: for each number up to four times the largest
+    /// that has a code, and beyond it around all powers of two and what is half as much again. In between
+    /// the code cannot change, as it depends on the two leading bits alone.
+    #[test]
+    fn every_number_of_credits_has_the_largest_code_below() {
+        let steps = (1..32).flat_map(|log| [1 << log, (1 << log) + (1 << (log - 1))]);
+        let edges = steps.flat_map(|credits: u32| [credits - 1, credits, credits + 1]);
+        for credits in (0..1 << 17)
+            .step_by(if cfg!(miri) { 997 } else { 1 })
+            .chain(edges)
+        {
+            let promises = |code: u8| CreditCode::new(code).credits().unwrap();
+            let largest = (0..=30).rev().find(|code| promises(*code) <= credits);
+            let code = CreditCode::from_credits(credits).code();
+            assert_eq!(Some(code), largest, "{credits}");
+        }
+    }
+
     #[test]
     fn credit_table() {
         let table = [

@@ -10,7 +10,7 @@ use ferroce_wire::Srqn;
 use super::Dice;
 
 /// A device with a few memory regions, and a record of what it was asked to do.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct TestHost {
     pub policy: Policy,
     pub counters: [u64; Counter::COUNT],
@@ -31,7 +31,7 @@ pub struct TestHost {
     regions: Vec<Region>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Region {
     mr: Mr,
     access: AccessFlags,

@@ -1,7 +1,7 @@
 //! End-to-end flow control: the receiver says how many receives it has posted.
 
 use ferroce_transport::{Counter, SendOp, WcStatus};
-use ferroce_wire::{CreditCode, Opcode, Syndrome};
+use ferroce_wire::{Aeth, CreditCode, Headers, Opcode, Psn, Syndrome};
 
 use crate::common::{A, B, Pair, Setup};
 
@@ -70,6 +70,37 @@ fn without_credit() -> Pair {
     pair.expect_received(B, [0]);
     pair.log.clear();
     pair
+}
+
+/// Of 100 messages as many leave at once as the code grants, and without credit one; whatever the message
+/// number, of which the third connection passes the end while they leave.
+#[test]
+fn every_credit_code_grants_its_number() {
+    for aged in [0, (1 << 23) - 2, (1 << 24) - 50] {
+        for code in (0..32).map(CreditCode::new) {
+            let window_bytes = 1 << 20;
+            let mut pair = Setup {
+                window_bytes,
+                ..Setup::default()
+            }
+            .connect();
+            assert!(pair.age(A, aged));
+            pair.send(A, 0, 10);
+            pair.transmit();
+            let sent = pair.log.last().unwrap().headers;
+            let ack = Headers::acknowledge(Aeth {
+                syndrome: Syndrome::Ack { credit: code },
+                msn: Psn::new(aged).next().value(),
+            });
+            pair.forge(A, ack.to(pair[A].qp.qpn(), sent.psn), &[]);
+            pair.expect_sent(A, [0]);
+            (1..=100).for_each(|wr_id| pair.send(A, wr_id, 10));
+            pair.transmit();
+            let granted = code.credits().unwrap_or(100).clamp(1, 100);
+            let left = pair.log.len() - 1;
+            assert_eq!(left, granted as usize, "{code:?} after {aged}");
+        }
+    }
 }
 
 #[test]

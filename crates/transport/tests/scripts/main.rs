@@ -18,6 +18,7 @@ mod order;
 mod receiver_not_ready;
 mod resources;
 mod retransmissions;
+mod retry_budget;
 mod routing;
 mod selective;
 mod shorten;

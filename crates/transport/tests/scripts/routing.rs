@@ -129,3 +129,29 @@ fn a_peer_that_goes_back_gets_one_path() {
     assert!(!pair[A].qp.uses_many_paths());
     pair.expect_same(10 * MTU);
 }
+
+/// Behind a timeout, the last response of a READ has come and the first has not: the READ still takes one of
+/// the places for READs and atomics at the peer, which otherwise forgets it.
+#[test]
+fn half_a_read_takes_a_place_at_the_peer() {
+    let mut pair = Setup {
+        repeat: [Repeat::RoutedAgreed; 2],
+        rd_atomic: 2,
+        dest_rd_atomic: 2,
+        ..Setup::default()
+    }
+    .connect();
+    pair.read(A, 1, 2048);
+    pair.read(A, 2, 8);
+    pair.silence(B);
+    pair.run_for(10_000);
+    pair.heal();
+    let last = pair.log.iter().filter(|p| p.from == B).nth(1).unwrap();
+    let last = last.clone();
+    pair.fetch_add(A, 3, 1);
+    pair.now = pair[A].qp.poll_timeout().unwrap();
+    pair.expire_due(A);
+    pair.deliver(A, &last.headers, &last.payload);
+    pair.run();
+    pair.expect_sent(A, [1, 2, 3]);
+}
