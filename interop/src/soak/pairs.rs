@@ -16,7 +16,7 @@ pub(super) const VARIABLES: [(&str, &str); 3] = [
 
 /// How long a pair may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// A peer of a killed program may wait for it for ever, as on a card: a receiver has no timeout.
+/// A peer of a killed program may wait for it without end, as on a card: a receiver has no timeout.
 const LONELY: Duration = Duration::from_secs(5);
 /// How long a program is stopped.
 const STOPPED: Duration = Duration::from_millis(300);
@@ -49,7 +49,7 @@ enum Kind {
     Reliable,
     /// The same, but a program that was stopped does not repeat the call that this interrupts: epoll_wait, signal(7).
     Interruptible,
-    /// A lost packet is not sent again: they run where none is lost, and may still wait for ever if the machine is
+    /// A lost packet is not sent again: they run where none is lost, and may still wait without end if the machine is
     /// too busy to receive.
     Unreliable,
 }
@@ -139,7 +139,7 @@ impl End {
     }
 }
 
-/// What became of a pair.
+/// How a pair ended, and what it printed.
 pub(super) struct Outcome {
     pub(super) program: String,
     pub(super) end: End,
