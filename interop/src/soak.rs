@@ -141,7 +141,7 @@ fn residents(lab: &Lab, metrics: u16) -> Vec<(String, Running)> {
     let mut residents = Vec::new();
     for link in ["auto", "udp"] {
         let (port, address) = (free_port(), lab.address());
-        let ping = format!("rping -a {address} -p {port} -S 4096 -C {PINGS}");
+        let ping = format!("rping -a {address} -p {port} -S 4096 -V -C {PINGS}");
         let link_option = format!("--link {link}");
         let server = lab.run_with(&link_option, format!("{ping} -s"));
         let server = Ready::Cm(port).wait(lab, server);

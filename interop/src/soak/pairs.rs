@@ -1,5 +1,6 @@
 //! The pairs of programs, and what is done to them.
 
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -83,19 +84,19 @@ const PAIRS: &[Pair] = &[
     reliable("ib_read_bw -d fr0 -F -n 500", Listens::Tcp),
     reliable("ib_read_lat -d fr0 -F -e -n 300", Listens::Tcp),
     reliable("ib_atomic_bw -d fr0 -F -n 1000", Listens::Tcp),
-    reliable("ibv_rc_pingpong -d fr0 -g 1 -n 1000 -e", Listens::Tcp),
-    reliable("ibv_srq_pingpong -d fr0 -g 1 -n 500", Listens::Tcp),
+    reliable("ibv_rc_pingpong -d fr0 -g 1 -n 1000 -e -c", Listens::Tcp),
+    reliable("ibv_srq_pingpong -d fr0 -g 1 -n 500 -c", Listens::Tcp),
     reliable("ibv_xsrq_pingpong -d fr0 -g 1 -n 500", Listens::Tcp),
-    reliable("rping -C 100 -S 65536", Listens::Roles),
+    reliable("rping -C 100 -S 65536 -V", Listens::Roles),
     reliable("ucx_perftest -t tag_bw -n 2000 -s 65536", Listens::Tcp),
     Pair {
-        command: "fi_pingpong -p verbs -e msg -I 200 -S 4096",
+        command: "fi_pingpong -p verbs -e msg -I 200 -S 4096 -c",
         listens: Listens::BackAndPeer,
         kind: Kind::Interruptible,
     },
     unreliable("ib_send_lat -d fr1 -F -c UD -n 300"),
     unreliable("ib_send_bw -d fr1 -F -c UC -s 1024 -t 16 -n 300"),
-    unreliable("ibv_ud_pingpong -d fr1 -g 1 -n 500"),
+    unreliable("ibv_ud_pingpong -d fr1 -g 1 -n 500 -c"),
 ];
 
 /// How a pair ended.
@@ -105,6 +106,8 @@ pub enum End {
     Succeeded,
     /// One was stopped and went on; both succeeded.
     Stopped,
+    /// A debugger was attached to one for a while; both succeeded.
+    Debugged,
     /// One was killed.
     Killed,
     /// The port was down when one began.
@@ -117,9 +120,10 @@ pub enum End {
 
 impl End {
     /// In the order of the table.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Succeeded,
         Self::Stopped,
+        Self::Debugged,
         Self::Killed,
         Self::PortDown,
         Self::GivenUp,
@@ -130,7 +134,8 @@ impl End {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Succeeded => "succeeded",
-            Self::Stopped => "stopped for a while, succeeded",
+            Self::Stopped => "one stopped, succeeded",
+            Self::Debugged => "one in gdb, succeeded",
             Self::Killed => "one killed",
             Self::PortDown => "port down",
             Self::GivenUp => "waited in vain",
@@ -168,6 +173,11 @@ pub(super) fn run(lab: &Lab, dice: &mut Dice) -> Outcome {
                 signal("-CONT", &pid);
             }
             pair.finish(ends, End::Stopped)
+        }
+        24..30 if pair.kind != Kind::Interruptible => {
+            thread::sleep(delay);
+            debug(ends[usize::from(is_first)].pid());
+            pair.finish(ends, End::Debugged)
         }
         _ => pair.finish(ends, End::Succeeded),
     });
@@ -243,6 +253,18 @@ fn killed(ends: [Running; 2], is_first: bool, delay: Duration) -> End {
     let [other] = other;
     other.kill();
     End::Killed
+}
+
+/// Attaches a debugger to a program for a while, which stops all its threads, and detaches it.
+fn debug(pid: u32) {
+    let pid = pid.to_string();
+    let hold = format!("shell sleep {}", STOPPED.as_secs_f32());
+    let commands = ["-ex", "thread apply all backtrace 1", "-ex", &hold];
+    // The program may have ended.
+    let _ = Command::new("gdb")
+        .args(["-nx", "-batch", "-p", &pid])
+        .args(commands)
+        .output();
 }
 
 /// Whether all end within this time.
