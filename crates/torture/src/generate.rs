@@ -1,4 +1,10 @@
 //! A script from a seed.
+//!
+//! | module | content |
+//! |---|---|
+//! | `calls` | queue pairs that go through their states, and calls that are refused |
+
+mod calls;
 
 use ferroce_base::random::{Dice, mix};
 
@@ -12,6 +18,7 @@ pub fn generate(seed: u64) -> Script {
     draft.datagrams();
     draft.faults();
     draft.traffic();
+    draft.apart(0x63_61, Draft::calls);
     draft.lines.sort_by_key(|line| line.at);
     Script {
         seed,
@@ -39,6 +46,7 @@ struct Area {
 }
 
 struct Draft {
+    seed: u64,
     dice: Dice,
     lines: Vec<Line>,
     hosts: usize,
@@ -49,6 +57,8 @@ struct Draft {
     /// Pairs to connect.
     count: u64,
     requests: u64,
+    /// Hosts have UD queue pairs.
+    has_datagrams: bool,
 }
 
 /// The number of a host's first UD queue pair.
@@ -70,6 +80,8 @@ impl Draft {
         };
         let lasts = dice.pick(&[50_000, 500_000, 5_000_000]);
         Self {
+            seed,
+            has_datagrams: false,
             count: pairs,
             dice,
             lines: Vec::new(),
@@ -79,6 +91,12 @@ impl Draft {
             lasts,
             requests,
         }
+    }
+
+    /// Has something drawn from numbers of its own, so that it does not change the rest.
+    fn apart(&mut self, mark: u64, part: impl FnOnce(&mut Self)) {
+        self.dice = Dice::new(mix(self.seed, mark));
+        part(self);
     }
 
     fn add(&mut self, at: u64, host: usize, step: Step) {
@@ -169,6 +187,7 @@ impl Draft {
         if self.dice.chance(60) {
             return;
         }
+        self.has_datagrams = true;
         for host in 0..self.hosts {
             for id in DATAGRAMS..DATAGRAMS + self.dice.within(1..=2) {
                 let srq = u64::from(self.dice.chance(20));

@@ -18,6 +18,7 @@
 //! | `generate` | a script from a seed |
 //! | `play` | devices that live through a script |
 //! | `model` | what must have happened: requests, connections, permissions |
+//! | `rules` | which calls are refused |
 //! | `pattern` | bytes that tell where they come from |
 //! | `network`, `events` | packets under way, and what is due |
 //! | `coverage` | what was reached |
@@ -31,6 +32,7 @@ mod model;
 mod network;
 mod pattern;
 mod play;
+mod rules;
 mod script;
 mod shrink;
 

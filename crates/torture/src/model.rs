@@ -193,7 +193,7 @@ pub(crate) struct QueuePair {
     pub(crate) srq: Option<u64>,
     /// What it was made ready with, and the path to its peer.
     pub(crate) attr: QpAttr,
-    pub(crate) path: Option<Path>,
+    pub(crate) path: Path,
     /// Its Q_Key, and the groups that it was ever attached to; of UD.
     pub(crate) qkey: u32,
     pub(crate) groups: Vec<IpAddr>,

@@ -5,6 +5,7 @@
 //! | `host` | a device with its memory and its script's objects |
 //! | `steps` | what the lines of a script do |
 //! | `posts` | work requests |
+//! | `odd` | calls that are refused |
 //! | `datagrams` | UD queue pairs and multicast groups |
 //! | `faults` | impairments, registers and resets |
 //! | `completions` | what completes, compared with what was posted |
@@ -15,8 +16,11 @@ mod datagrams;
 mod ending;
 mod faults;
 mod host;
+mod odd;
 mod posts;
 mod steps;
+
+pub(crate) use odd::{FAULTS, OPERATIONS};
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -297,7 +297,26 @@ steps! {
         /// Bits of `ibv_send_flags`.
         flags,
     }
-    /// Moves a queue pair to a state that needs no attributes.
+    /// Posts a send request that must be refused, or does nothing if nothing is wrong with it.
+    Odd "odd" {
+        /// The queue pair.
+        qp,
+        /// The operation: 0 SEND, 1 SEND with invalidate, 2 WRITE, 3 READ, 4 compare and swap, 5 fetch and add, 6 bind
+        /// of a window that does not exist, 7 local invalidation, 8 one that no program has.
+        op,
+        /// What is wrong: 1 too many elements, 2 too much inline data, 3 the inline flag without data, 4 inline data
+        /// without the flag, 5 an address of another type, 6 more than 2 GiB; 0 nothing, except perhaps the operation or
+        /// the state.
+        fault,
+    }
+    /// Posts a receive request that must be refused, or does nothing if nothing is wrong with it.
+    OddRecv "odd-recv" {
+        /// The queue pair.
+        qp,
+        /// 1 for too many elements.
+        fault,
+    }
+    /// Moves a queue pair to another state, or tries to.
     Modify "modify" {
         /// The queue pair.
         qp,

@@ -10,8 +10,9 @@ use ferroce_device::{
 use super::Play;
 use super::host::{Host, clamped};
 use crate::coverage::Verb;
-use crate::model::{Kind, Lonely, Outcome, RECEIVE, Receive, Remote, Request};
+use crate::model::{Id, Kind, Lonely, Outcome, RECEIVE, Receive, Remote, Request};
 use crate::pattern;
+use crate::rules::{Reason, against_receive, against_send};
 use crate::script::Step;
 
 /// An invalid key.
@@ -187,30 +188,21 @@ impl Play {
         };
         let (qpn, pd, kind) = (it.qps[qp].qpn, it.qps[qp].pd, it.qps[qp].kind);
         let is_shared = it.qps[qp].srq.is_some();
+        let before = it.standing(qpn).expect("it is there");
         let receive = it.receive(pd, clamped(len), lkey, kind == QpType::Rc);
-        let state = it
-            .hca
-            .query_qp(qpn)
-            .map_or(QpState::Reset, |(state, ..)| state);
-        self.coverage.verb(kind, state, Verb::Recv);
+        self.coverage.verb(kind, before.state, Verb::Recv);
+        let mut reasons = against_receive(1, kind, before.state, is_shared, &before.cap);
         let it = self.host(host);
-        let queued = it.qps[qp].receives.len();
-        match it.hca.post_recv(qpn, receive.work_request(id)) {
-            Ok(()) if state == QpState::Reset || is_shared => {
-                return self.found("post receive", || {
-                    format!("host {host}: {qpn} took a receive in {state:?}")
-                });
-            }
-            Ok(()) => it.qps[qp].receives.push_back(id),
-            Err(VerbsError::Post(PostError::UsesSrq)) if is_shared => return,
-            Err(VerbsError::Post(PostError::WrongState { .. })) if state == QpState::Reset => {
-                return;
-            }
-            Err(VerbsError::Post(PostError::QueueFull { max })) if queued >= max as usize => return,
-            Err(error) => {
-                return self.found("post receive", || format!("host {host}, {qpn}: {error}"));
-            }
+        // That which a message is using has left the queue.
+        if it.qps[qp].receives.len() > before.cap.max_recv_wr as usize {
+            reasons.push(Reason::Full);
         }
+        let outcome = it.hca.post_recv(qpn, receive.work_request(id));
+        if !(reasons.is_empty() && outcome.is_ok()) {
+            return self.refused(host, qpn, outcome, &reasons, Some(&before));
+        }
+        let it = self.host(host);
+        it.qps[qp].receives.push_back(id);
         if let Some((connection, end)) = it.qps[qp].connection {
             let end = &mut self.connections[connection].ends[end];
             end.shortest = end.shortest.min(receive.len);
@@ -285,43 +277,20 @@ impl Play {
         };
         let wr = self.work_request(&request, id, &post, sge);
         let it = self.host(host);
-        let state = it
-            .hca
-            .query_qp(qpn)
-            .map_or(QpState::Reset, |(state, ..)| state);
-        let outcome = it.hca.post_send(qpn, wr);
-        self.coverage.verb(kind, state, Verb::post(post.kind));
-        let it = self.host(host);
-        let accepts = matches!(
-            state,
-            QpState::Rts | QpState::Sqd | QpState::Sqe | QpState::Err
-        );
-        let is_datagram = post.kind == Kind::Datagram;
-        let supported = match kind {
-            QpType::Rc => true,
-            QpType::Uc => !needs_response,
-            _ => !needs_response && post.kind != Kind::Write,
-        };
-        let addressed = is_datagram == (kind == QpType::Ud);
-        match outcome {
-            Ok(()) if accepts && supported && addressed => it.qps[qp].sends.push_back(id),
-            Err(VerbsError::Post(PostError::WrongState { .. })) if !accepts => return,
-            Err(VerbsError::Post(PostError::Unsupported { .. })) if !supported => return,
-            Err(VerbsError::Post(PostError::WrongAddress { .. })) if !addressed => return,
-            Err(VerbsError::Post(PostError::QueueFull { max }))
-                if it.qps[qp].sends.len() >= max as usize =>
-            {
-                return;
-            }
-            other => {
-                return self.found("post send", || {
-                    format!(
-                        "host {host}, {qpn} in {state:?}, {:?}: {other:?}",
-                        post.kind
-                    )
-                });
-            }
+        let before = it.standing(qpn).expect("it is there");
+        let own = &self.hosts[host].as_ref().expect("it was looked for").qps[qp];
+        let mut reasons = against_send(&wr, kind, before.state, &before.cap);
+        let waits = |id: &&Id| self.requests[**id].signaled;
+        if own.sends.iter().filter(waits).count() >= before.cap.max_send_wr as usize {
+            reasons.push(Reason::Full);
         }
+        let verb = Verb::of(&wr.op);
+        let outcome = self.host(host).hca.post_send(qpn, wr);
+        self.coverage.verb(kind, before.state, verb);
+        if !(reasons.is_empty() && outcome.is_ok()) {
+            return self.refused(host, qpn, outcome, &reasons, Some(&before));
+        }
+        self.host(host).qps[qp].sends.push_back(id);
         if let Some((connection, end)) = connection
             && request.consumes_receive()
         {

@@ -1,8 +1,8 @@
 //! What the lines of a script do.
 
 use ferroce_device::{
-    AccessFlags, Attr, Buffer, Memory, MrModify, Mtu, Path, PdId, Psn, QpAttr, QpCap, QpInit,
-    QpModify, QpState, QpType, Qpn, Span, SrqId, VerbsError,
+    AccessFlags, Attr, Buffer, Memory, ModifyError, MrModify, Mtu, Path, PdId, Psn, QpAttr, QpCap,
+    QpInit, QpModify, QpState, QpType, Qpn, Span, SrqId, VerbsError,
 };
 
 use super::Play;
@@ -13,12 +13,15 @@ use crate::events::Event;
 use crate::model::{Connection, End, Outcome, QueuePair, Region, SharedQueue};
 use crate::network::{Weather, address};
 use crate::pattern;
-use crate::script::{Line, Step};
+use crate::rules::may_go;
+use crate::script::{HOSTS_MAX, Line, Step};
 
 /// Rate of a port, in Mb/s, from which on no timer expires because of it.
 const QUIET_MBPS: u64 = 100_000;
 /// PSNs between those of a connection and those of what its queue pair does after it.
 const FAR: u32 = 1 << 22;
+/// A queue pair that does not exist.
+const NOWHERE: Qpn = Qpn::new(0xff_fffd);
 /// Between the regions of a host, in its address space.
 const REGION_STRIDE: u64 = 1 << 24;
 
@@ -60,6 +63,8 @@ impl Play {
             Step::Ready { qp, qkey } => self.make_datagrams_ready(host, qp, qkey),
             Step::Join { qp, group } => self.change_group(host, qp, group, true),
             Step::Leave { qp, group } => self.change_group(host, qp, group, false),
+            Step::Odd { qp, op, fault } => self.post_odd_send(host, qp, op, fault),
+            Step::OddRecv { qp, fault } => self.post_odd_recv(host, qp, fault),
             Step::Modify { qp, state } => self.modify(host, qp, state),
             Step::Destroy { qp } => self.destroy(host, qp),
             Step::Srq { id, size, pd } => self.create_srq(host, id, size, pd),
@@ -367,7 +372,7 @@ impl Play {
             traffic_class: 2,
             ..Path::to(address(peer))
         };
-        (it.qps[qp].attr, it.qps[qp].path) = (attr, Some(to_peer));
+        (it.qps[qp].attr, it.qps[qp].path) = (attr, to_peer);
         for change in std::iter::once(reset).chain(steps) {
             let path = change.mask.contains(Attr::AV).then_some(to_peer);
             if let Err(error) = it.hca.modify_qp(qpn, &change, path) {
@@ -384,41 +389,37 @@ impl Play {
         let Some(qp) = it.qp(qp) else {
             return;
         };
-        let qpn = it.qps[qp].qpn;
-        let before = it.hca.query_qp(qpn).map(|(state, ..)| state);
-        let (own, from) = (&it.qps[qp], before.unwrap_or(QpState::Reset));
-        let change = QpModify::step(own.kind, from, state, own.attr);
-        let path = own.path.filter(|_| change.mask.contains(Attr::AV));
+        let own = &it.qps[qp];
+        let (qpn, kind) = (own.qpn, own.kind);
+        let standing = it.standing(qpn).expect("it is there");
+        let before = standing.state;
+        let change = QpModify::step(kind, before, state, own.attr);
+        let path = change.mask.contains(Attr::AV).then_some(own.path);
         let outcome = it.hca.modify_qp(qpn, &change, path);
-        if let Ok(before) = before {
-            let kind = it.qps[qp].kind;
-            self.coverage.verb(kind, before, Verb::modify(state));
-        }
-        let it = self.host(host);
-        let always =
-            state == QpState::Reset || state == QpState::Err && before != Ok(QpState::Reset);
-        it.qps[qp].lonely = None;
-        if outcome.is_ok() {
-            self.leave_connection(host, qp);
-        }
-        let it = self.host(host);
+        self.coverage.verb(kind, before, Verb::modify(state));
+        let may = may_go(kind, before, state);
         match outcome {
-            Ok(()) if state == QpState::Err => {
-                (it.qps[qp].pushed, it.qps[qp].moved) = (true, before != Ok(QpState::Err));
+            Ok(()) if may => {}
+            Err(VerbsError::Modify(ModifyError::NoTransition { .. })) if !may => {
+                return self.unchanged(host, qpn, Some(&standing));
             }
-            Ok(()) if state == QpState::Reset => {
-                it.qps[qp].disconnect();
+            other => {
+                return self.found("modify", || {
+                    format!("host {host}, {qpn} from {before:?} to {state:?}: {other:?}")
+                });
+            }
+        }
+        self.leave_connection(host, qp);
+        let own = &mut self.host(host).qps[qp];
+        own.lonely = None;
+        match state {
+            QpState::Err => (own.pushed, own.moved) = (true, before != QpState::Err),
+            QpState::Reset => {
+                own.disconnect();
                 self.drop_requests(host, qp);
             }
             // An unreliable queue pair goes on after an error of its send queue.
-            Ok(()) if before == Ok(QpState::Sqe) && state == QpState::Rts => {
-                it.qps[qp].failed = false
-            }
-            Err(error) if always => {
-                self.found("modify", || {
-                    format!("host {host}, {qpn} to {state:?}: {error}")
-                });
-            }
+            QpState::Rts if before == QpState::Sqe => own.failed = false,
             _ => {}
         }
     }
@@ -491,8 +492,11 @@ impl QueuePair {
             pd,
             gone: false,
             srq,
-            attr: QpAttr::default(),
-            path: None,
+            attr: QpAttr {
+                dest_qpn: NOWHERE,
+                ..QpAttr::default()
+            },
+            path: Path::to(address(HOSTS_MAX - 1)),
             qkey: 0,
             groups: Vec::new(),
             attached: Vec::new(),
@@ -512,7 +516,7 @@ impl QueuePair {
     /// PSNs of the one before.
     fn disconnect(&mut self) {
         self.connection = None;
-        self.attr.dest_qpn = Qpn::new(0xff_fffd);
+        self.attr.dest_qpn = NOWHERE;
         self.attr.rq_psn = self.attr.rq_psn.wrapping_add(FAR);
         self.attr.sq_psn = self.attr.sq_psn.wrapping_add(FAR);
         (self.failed, self.pushed, self.moved) = (false, false, false);
