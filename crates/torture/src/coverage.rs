@@ -85,7 +85,15 @@ const STATES: [QpState; 7] = [
     QpState::Sqe,
     QpState::Err,
 ];
-const KINDS: [QpType; 3] = [QpType::Rc, QpType::Uc, QpType::Ud];
+const KINDS: [QpType; 7] = [
+    QpType::Rc,
+    QpType::Uc,
+    QpType::Ud,
+    QpType::XrcSend,
+    QpType::XrcRecv,
+    QpType::Dci,
+    QpType::Dct,
+];
 
 /// What runs have done and reached.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -169,8 +177,10 @@ impl Coverage {
             1
         } else if opcode.is_atomic() {
             3
-        } else {
+        } else if opcode.operation() == Opcode::RcReadRequest {
             2
+        } else {
+            return; // an initiator connects, or leaves
         };
         self.reach(kind, state, PACKETS + nth);
     }
@@ -224,14 +234,25 @@ impl Coverage {
 
 /// Whether a queue pair of this type can be in this state while that happens. Calls that it refuses are possible.
 fn is_possible(kind: QpType, state: QpState, event: usize) -> bool {
-    // A reliable queue pair whose send queue fails is in ERR.
-    let has_state = state != QpState::Sqe || !is_reliable(kind);
-    let packet = EVENTS[event];
-    let has_packet = match packet {
-        "WRITE packet" => kind != QpType::Ud,
-        "READ request" | "atomic request" | "acknowledgement" | "response with data" => {
-            is_reliable(kind)
-        }
+    use QpState::{Init, Reset, Rtr, Sqd, Sqe};
+    let has_state = match state {
+        // A reliable queue pair whose send queue fails is in ERR.
+        Sqe => !is_reliable(kind),
+        Sqd => !matches!(kind, QpType::Dci | QpType::Dct),
+        _ => kind != QpType::Dct || matches!(state, Reset | Init | Rtr),
+    };
+    let is_answered = is_reliable(kind);
+    let (takes_requests, takes_responses) = match kind {
+        QpType::XrcSend | QpType::Dci => (false, true),
+        QpType::XrcRecv => (true, false),
+        QpType::Dct => (state == Rtr, false), // others wait until it is ready
+        _ => (true, is_answered),
+    };
+    let has_packet = match EVENTS[event] {
+        "SEND packet" => takes_requests,
+        "WRITE packet" => takes_requests && kind != QpType::Ud,
+        "READ request" | "atomic request" => takes_requests && is_answered,
+        "acknowledgement" | "response with data" => takes_responses,
         _ => true,
     };
     has_state && has_packet

@@ -2,9 +2,11 @@
 //!
 //! | module | content |
 //! |---|---|
+//! | `extended` | XRC and DC |
 //! | `calls` | queue pairs that go through their states, and calls that are refused |
 
 mod calls;
+mod extended;
 
 use ferroce_base::random::{Dice, mix};
 
@@ -16,6 +18,7 @@ pub fn generate(seed: u64) -> Script {
     draft.hosts();
     draft.connections();
     draft.datagrams();
+    draft.apart(0x78_64, Draft::extended);
     draft.faults();
     draft.traffic();
     draft.apart(0x63_61, Draft::calls);
@@ -35,6 +38,47 @@ struct Pair {
     rc: bool,
     /// The shared receive queues of both, 0 for none.
     srqs: [u64; 2],
+}
+
+/// How messages go from one queue pair to another.
+#[derive(Clone, Copy)]
+struct Route {
+    host: usize,
+    qp: u64,
+    /// The host that they are for.
+    peer: usize,
+    /// The shared receive queue of XRC or the target of DC, and 1 for a wrong key.
+    to: (u64, u64),
+    /// Where receives for them are posted.
+    queue: Queue,
+    /// Reliable.
+    rc: bool,
+}
+
+/// A queue for receives.
+#[derive(Clone, Copy)]
+enum Queue {
+    /// That of a queue pair.
+    Own(u64),
+    Shared(u64),
+}
+
+impl Pair {
+    /// How messages of one end go.
+    fn route(self, end: usize) -> Route {
+        let queue = match self.srqs[1 - end] {
+            0 => Queue::Own(self.qps[1 - end]),
+            srq => Queue::Shared(srq),
+        };
+        Route {
+            host: self.hosts[end],
+            qp: self.qps[end],
+            peer: self.hosts[1 - end],
+            to: (0, 0),
+            queue,
+            rc: self.rc,
+        }
+    }
 }
 
 /// A region, and how much of it has been given to writes.
@@ -59,6 +103,8 @@ struct Draft {
     requests: u64,
     /// Hosts have UD queue pairs.
     has_datagrams: bool,
+    /// Routes of XRC and DC.
+    extended: Vec<Route>,
 }
 
 /// The number of a host's first UD queue pair.
@@ -82,6 +128,7 @@ impl Draft {
         Self {
             seed,
             has_datagrams: false,
+            extended: Vec::new(),
             count: pairs,
             dice,
             lines: Vec::new(),
@@ -95,8 +142,9 @@ impl Draft {
 
     /// Has something drawn from numbers of its own, so that it does not change the rest.
     fn apart(&mut self, mark: u64, part: impl FnOnce(&mut Self)) {
-        self.dice = Dice::new(mix(self.seed, mark));
+        let usual = std::mem::replace(&mut self.dice, Dice::new(mix(self.seed, mark)));
         part(self);
+        self.dice = usual;
     }
 
     fn add(&mut self, at: u64, host: usize, step: Step) {
@@ -120,7 +168,16 @@ impl Draft {
                     self.dice.pick(&[8, 64, 256]),
                     u64::from(self.dice.chance(5)),
                 );
-                self.add(0, host, Step::Srq { id: 1, size, pd });
+                self.add(
+                    0,
+                    host,
+                    Step::Srq {
+                        id: 1,
+                        size,
+                        pd,
+                        xrc: 0,
+                    },
+                );
             }
             for id in 1..=self.dice.within(1..=2) {
                 let len = self.dice.pick(&[4_096, 30_000, 65_536, 262_144]);
@@ -407,7 +464,7 @@ impl Draft {
             match self.dice.below(100) {
                 0..2 => self.trouble(at, pair, end),
                 2 if self.dice.chance(30) => self.memory(at),
-                _ => self.message(at, pair, end),
+                _ => self.message(at, pair.route(end)),
             }
         }
     }
@@ -449,9 +506,9 @@ impl Draft {
         self.add(at, host, step);
     }
 
-    fn message(&mut self, at: u64, pair: Pair, end: usize) {
-        let (host, qp) = (pair.hosts[end], pair.qps[end]);
-        let peer = pair.hosts[1 - end];
+    fn message(&mut self, at: u64, route: Route) {
+        let Route { host, qp, peer, .. } = route;
+        let (to, key) = route.to;
         let len = self.length();
         let flags = self.flags();
         let lkey = u64::from(self.dice.per_mille(2));
@@ -459,13 +516,15 @@ impl Draft {
             true => self.dice.within(1..=u64::from(u32::MAX)),
             false => 0,
         };
-        let step = match self.dice.below(if pair.rc || self.dice.clone().chance(2) {
+        let step = match self.dice.below(if route.rc || self.dice.clone().chance(2) {
             100
         } else {
             60
         }) {
             0..30 => Step::Send {
                 qp,
+                to,
+                key,
                 len,
                 imm,
                 flags,
@@ -476,6 +535,8 @@ impl Draft {
                 let (region, at, len) = self.place(peer, len);
                 Step::Write {
                     qp,
+                    to,
+                    key,
                     len,
                     region,
                     at,
@@ -488,6 +549,8 @@ impl Draft {
                 let (region, at, len) = self.any_place(peer, len);
                 Step::Read {
                     qp,
+                    to,
+                    key,
                     len,
                     region,
                     at,
@@ -499,6 +562,8 @@ impl Draft {
                 let (region, at) = self.word(peer, 0);
                 Step::Add {
                     qp,
+                    to,
+                    key,
                     region,
                     at,
                     flags,
@@ -508,6 +573,8 @@ impl Draft {
                 let (region, at) = self.word(peer, 4);
                 Step::Swap {
                     qp,
+                    to,
+                    key,
                     region,
                     at,
                     flags,
@@ -526,13 +593,9 @@ impl Draft {
                 true => 0,
                 false => self.dice.below(self.lasts),
             };
-            let step = match pair.srqs[1 - end] {
-                0 => Step::Recv {
-                    qp: pair.qps[1 - end],
-                    len,
-                    lkey,
-                },
-                srq => Step::SrqRecv { srq, len, lkey },
+            let step = match route.queue {
+                Queue::Own(qp) => Step::Recv { qp, len, lkey },
+                Queue::Shared(srq) => Step::SrqRecv { srq, len, lkey },
             };
             self.add(recv_at, peer, step);
         }

@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use ferroce_device::{
-    AccessFlags, Buffer, MrInfo, Path, PdId, QpAttr, QpType, Qpn, Span, SrqId, Time, WcStatus,
+    AccessFlags, Buffer, MrInfo, Path, PdId, QpAttr, QpType, Qpn, SendTo, Span, SrqId, Srqn, Time,
+    WcStatus,
 };
 
 /// A work request's number: that of its completion.
@@ -57,6 +58,22 @@ pub(crate) struct Destination {
     pub(crate) from: Qpn,
 }
 
+/// Where a request is executed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Target {
+    pub(crate) host: usize,
+    /// What the peer's keys must belong to.
+    pub(crate) pd: PdId,
+    /// The number in the script of the shared receive queue that messages go to.
+    pub(crate) srq: Option<u64>,
+    /// Of DC: its place among all targets.
+    pub(crate) dct: Option<usize>,
+    /// It refuses whatever comes, with this status.
+    pub(crate) refusal: Option<WcStatus>,
+    /// How requests name it.
+    pub(crate) address: SendTo,
+}
+
 /// A send request.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
@@ -68,6 +85,7 @@ pub(crate) struct Request {
     /// Where its payload begins among the bytes of all sources.
     pub(crate) source: usize,
     pub(crate) remote: Option<Remote>,
+    pub(crate) target: Option<Target>,
     /// Where its response goes in its host's landing ground.
     pub(crate) landing: usize,
     pub(crate) imm: Option<u32>,
@@ -86,6 +104,11 @@ impl Request {
     /// Whether it completes a receive of the peer.
     pub(crate) fn consumes_receive(&self) -> bool {
         self.kind == Kind::Send || self.kind == Kind::Write && self.imm.is_some()
+    }
+
+    /// The status with which its target refuses whatever comes, if it does.
+    pub(crate) fn refusal(&self) -> Option<WcStatus> {
+        self.target.and_then(|target| target.refusal)
     }
 
     /// Whether the program knows that it has succeeded.
@@ -114,6 +137,8 @@ pub(crate) struct Receive {
     pub(crate) landing: usize,
     /// Posted to a reliable queue pair.
     pub(crate) reliable: bool,
+    /// The number in the script of its shared receive queue, if it was posted to one.
+    pub(crate) srq: Option<u64>,
     pub(crate) bad_lkey: bool,
     /// The bytes that came, among those of all sources.
     pub(crate) message: Option<(usize, usize)>,
@@ -201,6 +226,10 @@ pub(crate) struct QueuePair {
     pub(crate) attached: Vec<IpAddr>,
     /// It began to wait for a peer that is gone.
     pub(crate) lonely: Option<Lonely>,
+    /// Of a DCT: its place among all targets.
+    pub(crate) dct: Option<usize>,
+    /// How often an XRC_RECV queue pair must be destroyed.
+    pub(crate) handles: u32,
     /// The program has moved it to the error state, and no completion has said so yet.
     pub(crate) moved: bool,
 }
@@ -220,6 +249,10 @@ pub(crate) struct Lonely {
 pub(crate) struct SharedQueue {
     pub(crate) id: SrqId,
     pub(crate) pd: PdId,
+    /// Its XRC domain, from 1.
+    pub(crate) xrc: Option<u64>,
+    /// How requests of XRC name it.
+    pub(crate) number: Srqn,
     /// Requests without a completion, in order.
     pub(crate) receives: Vec<Id>,
     /// Requests that queue pairs may have taken and not completed: one for each that takes from it, and for each
@@ -230,10 +263,12 @@ pub(crate) struct SharedQueue {
     pub(crate) bad_receive: bool,
 }
 
-/// Two queue pairs that were connected.
+/// Two queue pairs that were connected, or an initiator of DC since it was reset. The first end of XRC is the one that
+/// sends.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    pub(crate) reliable: bool,
+    pub(crate) kind: QpType,
+    /// Of DC, the second end stands for all targets.
     pub(crate) ends: [End; 2],
     pub(crate) mtu: usize,
     pub(crate) rnr_retry: u64,
@@ -247,6 +282,8 @@ pub(crate) struct Connection {
 #[derive(Debug)]
 pub(crate) struct End {
     pub(crate) host: usize,
+    /// Its place among the queue pairs of its host.
+    pub(crate) qp: usize,
     pub(crate) pd: PdId,
     /// Its requests that complete a receive of the other end, in order.
     pub(crate) consuming: Vec<Id>,

@@ -7,6 +7,7 @@
 //! | `posts` | work requests |
 //! | `odd` | calls that are refused |
 //! | `datagrams` | UD queue pairs and multicast groups |
+//! | `extended` | XRC and DC |
 //! | `faults` | impairments, registers and resets |
 //! | `completions` | what completes, compared with what was posted |
 //! | `ending` | the end of a run: faults stop, everything completes, memory is compared, objects are returned |
@@ -14,6 +15,7 @@
 mod completions;
 mod datagrams;
 mod ending;
+mod extended;
 mod faults;
 mod host;
 mod odd;
@@ -25,7 +27,9 @@ pub(crate) use odd::{FAULTS, OPERATIONS};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ferroce_base::random::Dice;
-use ferroce_device::{Data, Event as DeviceEvent, Outgoing, QpEvent, Received, Span, Time};
+use ferroce_device::{
+    AccessFlags, Data, Event as DeviceEvent, Outgoing, QpEvent, Received, Span, Time,
+};
 
 use self::host::Host;
 use crate::coverage::Coverage;
@@ -96,6 +100,8 @@ pub(crate) struct Play {
     hosts: Vec<Option<Host>>,
     regions: Vec<Region>,
     connections: Vec<Connection>,
+    /// What each target of DC that there has been permits, once it is ready.
+    dcts: Vec<Option<AccessFlags>>,
     requests: Vec<Request>,
     receives: Vec<Receive>,
     coverage: Coverage,
@@ -121,6 +127,7 @@ impl Play {
                 .collect(),
             regions: Vec::new(),
             connections: Vec::new(),
+            dcts: Vec::new(),
             requests: Vec::new(),
             receives: Vec::new(),
             coverage: Coverage::default(),

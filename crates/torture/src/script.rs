@@ -129,7 +129,8 @@ steps! {
     Qp "qp" {
         /// Its number.
         id,
-        /// The value of `ibv_qp_type`; 0 is RC.
+        /// The value of `ibv_qp_type`: 3 UC, 4 UD, 9 XRC_SEND, 10 XRC_RECV; 256 a DCI, 257 a DCT, whose access key is
+        /// its number; 0 RC.
         kind,
         /// The protection domain, 0 or 1.
         pd,
@@ -148,6 +149,8 @@ steps! {
         size,
         /// The protection domain, 0 or 1.
         pd,
+        /// Its XRC domain, 1 or 2; 0 for none. XRC_RECV queue pairs are of domain 1.
+        xrc,
     }
     /// Posts a receive request to a shared receive queue.
     SrqRecv "srq-recv" {
@@ -180,6 +183,28 @@ steps! {
         access,
         /// The first PSN of this side; the other one's is drawn from it.
         psn,
+    }
+    /// Brings a DCI to RTS, or a DCT to RTR, where it stays.
+    DcReady "dc-ready" {
+        /// The queue pair.
+        qp,
+        /// `timeout`.
+        timeout,
+        /// `retry_cnt`.
+        retry,
+        /// `rnr_retry`.
+        rnr,
+        /// `max_rd_atomic`.
+        atomics,
+        /// What a DCT permits: bits of `ibv_access_flags`.
+        access,
+        /// The first PSN of a DCI.
+        psn,
+    }
+    /// Opens an XRC_RECV queue pair once more: it must be destroyed as often.
+    Open "open" {
+        /// The queue pair.
+        qp,
     }
     /// Brings a UD queue pair to RTS.
     Ready "ready" {
@@ -242,6 +267,10 @@ steps! {
         flags,
         /// 1 for an invalid key.
         lkey,
+        /// Of XRC the peer's shared receive queue, of DC the target.
+        to,
+        /// 1 for a wrong access key of the target.
+        key,
     }
     /// Posts an RDMA WRITE.
     Write "write" {
@@ -259,6 +288,10 @@ steps! {
         flags,
         /// 1 for an invalid key.
         lkey,
+        /// Of XRC the peer's shared receive queue, of DC the target.
+        to,
+        /// 1 for a wrong access key of the target.
+        key,
     }
     /// Posts an RDMA READ.
     Read "read" {
@@ -274,6 +307,10 @@ steps! {
         flags,
         /// 1 for an invalid key.
         lkey,
+        /// Of XRC the peer's shared receive queue, of DC the target.
+        to,
+        /// 1 for a wrong access key of the target.
+        key,
     }
     /// Posts a fetch and add of 1.
     Add "add" {
@@ -285,6 +322,10 @@ steps! {
         at,
         /// Bits of `ibv_send_flags`.
         flags,
+        /// Of XRC the peer's shared receive queue, of DC the target.
+        to,
+        /// 1 for a wrong access key of the target.
+        key,
     }
     /// Posts a compare and swap that replaces what the last one has put there with a value of its own.
     Swap "swap" {
@@ -296,6 +337,10 @@ steps! {
         at,
         /// Bits of `ibv_send_flags`.
         flags,
+        /// Of XRC the peer's shared receive queue, of DC the target.
+        to,
+        /// 1 for a wrong access key of the target.
+        key,
     }
     /// Posts a send request that must be refused, or does nothing if nothing is wrong with it.
     Odd "odd" {

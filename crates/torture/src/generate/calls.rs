@@ -1,6 +1,6 @@
 //! Calls in every state: queue pairs that go through their states, and calls that must be refused.
 
-use super::{DATAGRAMS, Draft, Pair};
+use super::{DATAGRAMS, Draft, Route};
 use crate::play::{FAULTS, OPERATIONS};
 use crate::script::Step;
 
@@ -12,8 +12,8 @@ const PACE: u64 = 4_000;
 /// What goes through its states.
 #[derive(Clone, Copy)]
 enum Walker {
-    /// One end of a pair.
-    End(Pair, usize),
+    /// One end of a connection, and how messages of it and to it go.
+    End(Route, Route),
     /// A UD queue pair: host and number.
     Datagrams(usize, u64),
 }
@@ -34,8 +34,14 @@ impl Draft {
         if self.has_datagrams && self.dice.chance(30) {
             return Walker::Datagrams(self.host(), DATAGRAMS + self.dice.below(2));
         }
+        if !self.extended.is_empty() && self.dice.chance(40) {
+            let route = self.dice.pick(&self.extended);
+            let peer = self.extended.iter().find(|it| it.host == route.peer);
+            return Walker::End(route, *peer.unwrap_or(&route));
+        }
         let pair = self.dice.below(self.pairs.len() as u64) as usize;
-        Walker::End(self.pairs[pair], self.dice.below(2) as usize)
+        let (pair, end) = (self.pairs[pair], self.dice.below(2) as usize);
+        Walker::End(pair.route(end), pair.route(1 - end))
     }
 
     /// Moves a queue pair from state to state, with calls in each of them, and perhaps destroys it in the end.
@@ -100,15 +106,17 @@ impl Draft {
                         imm: 0,
                         flags: 2,
                         lkey: 1,
+                        to: 0,
+                        key: 0,
                     },
                     Walker::Datagrams(..) => datagram(host as u64, qp, len, 1),
                 };
                 self.add(at, host, step);
             }
             _ => match walker {
-                Walker::End(pair, end) => {
-                    let end = if self.dice.chance(60) { 1 - end } else { end };
-                    self.message(at, pair, end);
+                Walker::End(own, peer) => {
+                    let route = if self.dice.chance(60) { peer } else { own };
+                    self.message(at, route);
                 }
                 Walker::Datagrams(..) => {
                     let from = self.host();
@@ -139,7 +147,7 @@ impl Draft {
 impl Walker {
     fn place(self) -> (usize, u64) {
         match self {
-            Self::End(pair, end) => (pair.hosts[end], pair.qps[end]),
+            Self::End(own, _) => (own.host, own.qp),
             Self::Datagrams(host, qp) => (host, qp),
         }
     }

@@ -1,11 +1,12 @@
 //! What completes, compared with what was posted: once, in order, with a status that something explains, and with
 //! the right bytes.
 
-use ferroce_device::{Completion, QpState, QpType, Span, WcFlags, WcOpcode, WcStatus};
+use ferroce_device::{AccessFlags, Completion, QpState, QpType, Span, WcFlags, WcOpcode, WcStatus};
 
 use super::Play;
-use crate::model::{End, Id, Kind, Outcome, RECEIVE, Request, Verdict};
+use crate::model::{Connection, End, Id, Kind, Outcome, RECEIVE, Request, Target, Verdict};
 use crate::pattern;
+use crate::rules::is_reliable;
 
 /// What a card's port takes at most for all repetitions of a packet.
 const PORT_TIME: Span = Span::from_micros(600);
@@ -155,8 +156,13 @@ impl Play {
         if request.bad_lkey {
             return self.found("local key", || say("success with an invalid key"));
         }
-        if kind != QpType::Rc {
+        if !is_reliable(kind) {
             return;
+        }
+        if request.refusal().is_some() {
+            return self.found("permission", || {
+                say("success with a target that refuses it")
+            });
         }
         if request.kind != Kind::Send && request.len > 0 && self.verdict(&request) == Verdict::Never
         {
@@ -288,7 +294,12 @@ impl Play {
 
     /// The same as long as it stays within its region.
     pub(super) fn rights(&self, request: &Request) -> Verdict {
-        let (Some(remote), Some((connection, end))) = (request.remote, request.connection) else {
+        if request.refusal().is_some() {
+            return Verdict::Never;
+        }
+        let (Some(remote), Some(target), Some((connection, _))) =
+            (request.remote, request.target, request.connection)
+        else {
             return match request.kind {
                 Kind::Send | Kind::Datagram => Verdict::Always,
                 _ => Verdict::Never,
@@ -296,25 +307,34 @@ impl Play {
         };
         let connection = &self.connections[connection];
         // What is not acknowledged may arrive when its queue pair has been connected anew.
-        if connection.reliable && !connection.access.contains(request.needs()) {
+        let is_reliable = is_reliable(connection.kind);
+        if is_reliable
+            && !self
+                .access_of(connection, &target)
+                .contains(request.needs())
+        {
             return Verdict::Never;
         }
-        let to = match request.is_done() && connection.reliable {
+        let to = match request.is_done() && is_reliable {
             true => request.ended,
             false => self.now,
         };
         let region = &self.regions[remote.region];
-        region.permits(
-            connection.ends[1 - end].pd,
-            request.needs(),
-            request.posted,
-            to,
-        )
+        region.permits(target.pd, request.needs(), request.posted, to)
+    }
+
+    /// What the queue pair that executes a request permits.
+    fn access_of(&self, connection: &Connection, target: &Target) -> AccessFlags {
+        match target.dct {
+            None => connection.access,
+            // Nothing is executed before it is ready.
+            Some(dct) => self.dcts[dct].unwrap_or(AccessFlags::empty()),
+        }
     }
 
     /// Whether something explains that a request has failed so.
     fn explains(&self, request: &Request, status: WcStatus, pushed: bool) -> bool {
-        let Some((place, end)) = request.connection else {
+        let (Some((place, end)), Some(target)) = (request.connection, &request.target) else {
             let is_too_long = request.kind == Kind::Datagram && request.len > DATAGRAM_MAX;
             return match status {
                 WcStatus::WrFlushErr => true, // checked before
@@ -329,19 +349,24 @@ impl Play {
             };
         };
         let connection = &self.connections[place];
-        let (shortest, bad_receive) = self.receives_of(&connection.ends[1 - end]);
+        let (shortest, bad_receive) = self.receives_of(target, &connection.ends[1 - end]);
         match status {
             WcStatus::LocProtErr => request.bad_lkey,
             WcStatus::WrFlushErr => true, // checked above
-            WcStatus::RemAccessErr => request.len > 0 && self.verdict(request) != Verdict::Always,
+            WcStatus::RemAccessErr => {
+                let is_refused = request.refusal() == Some(WcStatus::RemAccessErr);
+                is_refused || request.len > 0 && self.verdict(request) != Verdict::Always
+            }
             WcStatus::RemInvReqErr => {
+                let is_refused = request.refusal() == Some(WcStatus::RemInvReqErr);
                 let too_long = request.kind == Kind::Send && request.len > shortest;
                 let misaligned = request.remote.is_some_and(|remote| remote.at % 8 != 0)
                     || request.remote.is_none();
                 let is_atomic = matches!(request.kind, Kind::Add | Kind::Swap);
                 // A queue pair that permits an operation to no peer does not have it.
-                let unsupported = !connection.access.contains(request.needs());
-                too_long || is_atomic && misaligned || unsupported
+                let access = self.access_of(connection, target);
+                let unsupported = !access.contains(request.needs());
+                is_refused || too_long || is_atomic && misaligned || unsupported
             }
             WcStatus::RemOpErr => request.kind == Kind::Send && bad_receive,
             WcStatus::RetryExcErr => self.is_disturbed(place),
@@ -368,9 +393,10 @@ impl Play {
     /// A receive request has completed.
     fn received(&mut self, host: usize, qp: usize, id: Id, wc: &Completion) {
         let say = |what: &str| format!("host {host}, receive {id}: {what}: {wc:?}");
+        let shared = self.receives[id].srq;
         let it = &mut self.host(host).qps[qp];
         let (connection, kind, qpn) = (it.connection, it.kind, it.qpn);
-        if let Some(srq) = it.srq {
+        if let Some(srq) = shared {
             if let Some(what) = self.take_shared(host, srq, id) {
                 return self.found("once", || say(what));
             }
@@ -402,8 +428,11 @@ impl Play {
             return;
         }
         let message = match (kind, connection) {
-            (QpType::Rc, Some((connection, end))) => self.next_message(connection, end),
-            (QpType::Rc, None) => None,
+            (QpType::Rc | QpType::XrcRecv, Some((connection, end))) => {
+                self.next_message(connection, end)
+            }
+            (QpType::Rc | QpType::XrcRecv, None) => None,
+            (QpType::Dct, _) => self.message_of_initiator(host, qp, id, wc),
             _ => self.any_message(host, id, wc),
         };
         let Some(message) = message else {
@@ -418,6 +447,12 @@ impl Play {
             Some(imm) => (WcFlags::WITH_IMM, imm),
             None => (WcFlags::empty(), 0),
         };
+        let srq = request.target.and_then(|target| target.srq);
+        if srq != shared {
+            return self.found("receive", || {
+                say(&format!("from another queue, request {message}"))
+            });
+        }
         let fits = (
             wc.opcode,
             wc.flags,
@@ -462,10 +497,12 @@ impl Play {
         let landing = self.receives[receive].landing;
         let is_write = wc.opcode == WcOpcode::RecvRdmaWithImm;
         let fits = |request: &Request| {
-            let to = request
+            let is_unreliable = request
                 .connection
-                .map(|(connection, end)| self.connections[connection].ends[1 - end].host);
-            to == Some(host)
+                .is_some_and(|(connection, _)| !is_reliable(self.connections[connection].kind));
+            let to = request.target.map(|target| (target.host, target.srq));
+            is_unreliable
+                && to == Some((host, self.receives[receive].srq))
                 && (request.len, request.imm.unwrap_or(0), request.solicited)
                     == (wc.byte_len as usize, wc.imm, wc.solicited)
                 && (request.kind == Kind::Write) == is_write
@@ -492,7 +529,8 @@ impl Play {
         let say = |what: &str| format!("host {host}, receive {id}: {what}: {wc:?}");
         let it = &mut self.host(host).qps[qp];
         let explained = match wc.status {
-            WcStatus::WrFlushErr => it.failed || it.pushed,
+            // The message of an initiator that has begun anew is flushed.
+            WcStatus::WrFlushErr => it.failed || it.pushed || it.kind == QpType::Dct,
             WcStatus::LocLenErr => true,
             WcStatus::LocProtErr => self.receives[id].bad_lkey,
             WcStatus::LocAccessErr | WcStatus::RemInvReqErr | WcStatus::RemOpErr => true,
@@ -517,10 +555,10 @@ impl Play {
         !self.quiet || it.timeout < QUIET_TIMEOUT || it.ends.iter().any(|end| end.ended)
     }
 
-    /// The shortest receive posted to an end's queue, shared or not, and whether one had an invalid key.
-    fn receives_of(&self, end: &End) -> (usize, bool) {
-        let it = self.hosts[end.host].as_ref();
-        match end.srq.map(|srq| it.and_then(|it| it.srqs.get(&srq))) {
+    /// The shortest receive posted to a target's queue, shared or that of an end, and whether one had an invalid key.
+    fn receives_of(&self, target: &Target, end: &End) -> (usize, bool) {
+        let it = self.hosts[target.host].as_ref();
+        match target.srq.map(|srq| it.and_then(|it| it.srqs.get(&srq))) {
             None => (end.shortest, end.bad_receive),
             Some(Some(shared)) => (shared.shortest, shared.bad_receive),
             Some(None) => (0, true), // its host is gone

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use ferroce_admission::{Bounds, Shares};
 use ferroce_device::{
     AccessFlags, Buffer, Completion, CqId, Hca, HcaConfig, HostProfile, Memory, MrInfo, PdId,
-    Personality, QpState, Qpn, Rate, Secret, Sge, Time, TimerExpiry, WcStatus,
+    Personality, QpState, QpType, Qpn, Rate, Secret, Sge, Time, TimerExpiry, WcStatus, XrcdId,
 };
 
 use ferroce_transport::Qp;
@@ -70,6 +70,8 @@ pub(crate) struct Host {
     pub(crate) is_card: bool,
     /// Its own link may lose packets.
     pub(crate) loses: bool,
+    /// Completions may have gone with their queue pair before they were polled.
+    pub(crate) forgets: bool,
     /// The number of its device among all that there have been.
     pub(crate) incarnation: u64,
     /// Shared receive queues, by their numbers in the script.
@@ -80,6 +82,8 @@ pub(crate) struct Host {
     pub(crate) histogram_kept: bool,
     pub(crate) pds: [PdId; 2],
     pub(crate) cq: CqId,
+    /// XRC domains.
+    pub(crate) xrcds: [XrcdId; 2],
     /// What messages are sent from, for each protection domain.
     pub(crate) sources: [MrInfo; 2],
     /// Where receives and responses go, for each protection domain.
@@ -176,6 +180,7 @@ impl Host {
         }
         let pds = [(); 2].map(|()| hca.alloc_pd().expect("a new device has room"));
         let cq = hca.create_cq(1 << 20).expect("a new device has room");
+        let xrcds = [(); 2].map(|()| hca.alloc_xrcd().expect("a new device has room"));
         let source = Buffer::zeroed(pattern::bytes().len());
         source.write(0, pattern::bytes());
         let ground = Buffer::zeroed(landing + GUARD + RESCUE);
@@ -195,12 +200,14 @@ impl Host {
             coarse: options & 8 != 0,
             is_card: mbps > 0,
             loses: false,
+            forgets: false,
             incarnation,
             srqs: HashMap::new(),
             expiries: Vec::new(),
             histogram_kept: true,
             pds,
             cq,
+            xrcds,
             sources,
             landings,
             landing: ground,
@@ -259,6 +266,15 @@ impl Host {
         bytes
     }
 
+    /// A queue pair may take one more request of its shared receive queue without completing it; one of XRC, of any.
+    pub(crate) fn add_taker(&mut self, qp: usize) {
+        let (kind, srq) = (self.qps[qp].kind, self.qps[qp].srq);
+        for (id, shared) in &mut self.srqs {
+            let takes = Some(*id) == srq || kind == QpType::XrcRecv && shared.xrc.is_some();
+            shared.takers += usize::from(takes);
+        }
+    }
+
     /// Whether a queue pair is in a state in which receives bring messages.
     pub(crate) fn takes_receives(&self, qp: usize) -> bool {
         let state = self.hca.qp(self.qps[qp].qpn).map(Qp::state);
@@ -290,7 +306,9 @@ impl Host {
                 let mgid = group.to_ipv6_mapped().octets();
                 self.hca.detach_mcast(qp.qpn, mgid).map_err(failed)?;
             }
-            self.hca.destroy_qp(qp.qpn).map_err(failed)?;
+            for _ in 0..qp.handles {
+                self.hca.destroy_qp(qp.qpn).map_err(failed)?;
+            }
         }
         for srq in self.srqs.values() {
             self.hca.destroy_srq(srq.id).map_err(failed)?;
@@ -304,6 +322,9 @@ impl Host {
         }
         for info in self.sources.iter().chain(&self.landings) {
             self.hca.dereg_mr(info.key).map_err(failed)?;
+        }
+        for xrcd in self.xrcds {
+            self.hca.dealloc_xrcd(xrcd).map_err(failed)?;
         }
         for pd in self.pds {
             self.hca.dealloc_pd(pd).map_err(failed)?;

@@ -24,6 +24,9 @@ pub(super) struct Standing {
     in_flight: u32,
 }
 
+/// A shared receive queue that does not exist.
+pub(super) const NO_SRQ: Srqn = Srqn::new(0xff_fffe);
+
 /// How many operations of requests a script can name.
 pub(crate) const OPERATIONS: u64 = 9;
 /// How many faults of requests; 0 is that of the place alone.
@@ -260,12 +263,12 @@ fn odd_request(number: u64, fault: u64, kind: QpType, cap: &QpCap) -> SendWr {
 }
 
 /// An address as requests of a type have it.
-fn usual_address(kind: QpType) -> SendTo {
+pub(super) fn usual_address(kind: QpType) -> SendTo {
     let path = Path::to(address(0));
     let qpn = Qpn::new(0xff_fffe);
     match kind {
         QpType::Ud => SendTo::Datagram(UdAddress { path, qpn, qkey: 0 }),
-        QpType::XrcSend => SendTo::Srq(Srqn::new(0)),
+        QpType::XrcSend => SendTo::Srq(NO_SRQ),
         QpType::Dci => SendTo::Dct(DctAddress { path, qpn, key: 0 }),
         _ => SendTo::Peer,
     }

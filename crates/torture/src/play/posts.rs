@@ -9,12 +9,15 @@ use ferroce_device::{
 
 use super::Play;
 use super::host::{Host, clamped};
+use super::odd::usual_address;
 use crate::coverage::Verb;
-use crate::model::{Id, Kind, Lonely, Outcome, RECEIVE, Receive, Remote, Request};
+use crate::model::{Id, Kind, Lonely, Outcome, RECEIVE, Receive, Remote, Request, Target};
 use crate::pattern;
 use crate::rules::{Reason, against_receive, against_send};
 use crate::script::Step;
 
+/// Bytes of a message from which on no other one has the same.
+const TELLING: usize = 16;
 /// An invalid key.
 const BAD_KEY: u32 = 0xdead_be00;
 
@@ -28,22 +31,25 @@ struct Post {
     imm: u64,
     flags: u64,
     lkey: u64,
+    /// The shared receive queue of XRC or the target of DC, and whether its access key is wrong.
+    to: (u64, u64),
     /// Of a datagram: host, queue pair, Q_Key.
-    to: Option<(u64, u64, u64)>,
+    datagram: Option<(u64, u64, u64)>,
 }
 
 impl Post {
     fn of(step: &Step) -> Option<Self> {
-        let post = |kind, qp, len, flags| Self {
+        let post = |kind, qp, len, flags, to| Self {
             kind,
             qp,
             len,
             flags,
+            to,
             region: 0,
             at: 0,
             imm: 0,
             lkey: 0,
-            to: None,
+            datagram: None,
         };
         Some(match *step {
             Step::Send {
@@ -52,10 +58,12 @@ impl Post {
                 imm,
                 flags,
                 lkey,
+                to,
+                key,
             } => Self {
                 imm,
                 lkey,
-                ..post(Kind::Send, qp, len, flags)
+                ..post(Kind::Send, qp, len, flags, (to, key))
             },
             Step::Datagram {
                 qp,
@@ -69,8 +77,8 @@ impl Post {
             } => Self {
                 imm,
                 lkey,
-                to: Some((peer, to, qkey)),
-                ..post(Kind::Datagram, qp, len, flags)
+                datagram: Some((peer, to, qkey)),
+                ..post(Kind::Datagram, qp, len, flags, (0, 0))
             },
             Step::Write {
                 qp,
@@ -80,12 +88,14 @@ impl Post {
                 imm,
                 flags,
                 lkey,
+                to,
+                key,
             } => Self {
                 region,
                 at,
                 imm,
                 lkey,
-                ..post(Kind::Write, qp, len, flags)
+                ..post(Kind::Write, qp, len, flags, (to, key))
             },
             Step::Read {
                 qp,
@@ -94,31 +104,37 @@ impl Post {
                 at,
                 flags,
                 lkey,
+                to,
+                key,
             } => Self {
                 region,
                 at,
                 lkey,
-                ..post(Kind::Read, qp, len, flags)
+                ..post(Kind::Read, qp, len, flags, (to, key))
             },
             Step::Add {
                 qp,
                 region,
                 at,
                 flags,
+                to,
+                key,
             } => Self {
                 region,
                 at,
-                ..post(Kind::Add, qp, 8, flags)
+                ..post(Kind::Add, qp, 8, flags, (to, key))
             },
             Step::Swap {
                 qp,
                 region,
                 at,
                 flags,
+                to,
+                key,
             } => Self {
                 region,
                 at,
-                ..post(Kind::Swap, qp, 8, flags)
+                ..post(Kind::Swap, qp, 8, flags, (to, key))
             },
             _ => return None,
         })
@@ -150,9 +166,16 @@ impl Posted {
 
 impl Host {
     /// A receive request with a place of its own.
-    fn receive(&mut self, pd: PdId, len: usize, lkey: u64, reliable: bool) -> Posted {
+    fn receive(
+        &mut self,
+        pd: PdId,
+        len: usize,
+        lkey: u64,
+        reliable: bool,
+        srq: Option<u64>,
+    ) -> Posted {
         let (landing, sge) = self.land(pd, len);
-        self.receive_into(landing, sge, lkey, reliable)
+        self.receive_into(landing, sge, lkey, reliable, srq)
     }
 
     /// A receive request into a place.
@@ -162,6 +185,7 @@ impl Host {
         mut sge: Sge,
         lkey: u64,
         reliable: bool,
+        srq: Option<u64>,
     ) -> Posted {
         if lkey != 0 {
             sge.lkey = BAD_KEY;
@@ -171,6 +195,7 @@ impl Host {
             len: sge.length as usize,
             landing,
             reliable,
+            srq,
             bad_lkey: lkey != 0,
             message: None,
             outcome: Outcome::Pending,
@@ -189,7 +214,7 @@ impl Play {
         let (qpn, pd, kind) = (it.qps[qp].qpn, it.qps[qp].pd, it.qps[qp].kind);
         let is_shared = it.qps[qp].srq.is_some();
         let before = it.standing(qpn).expect("it is there");
-        let receive = it.receive(pd, clamped(len), lkey, kind == QpType::Rc);
+        let receive = it.receive(pd, clamped(len), lkey, kind == QpType::Rc, None);
         self.coverage.verb(kind, before.state, Verb::Recv);
         let mut reasons = against_receive(1, kind, before.state, is_shared, &before.cap);
         let it = self.host(host);
@@ -218,7 +243,7 @@ impl Play {
             return;
         };
         // Queue pairs of any service take from it.
-        let receive = it.receive(pd, clamped(len), lkey, false);
+        let receive = it.receive(pd, clamped(len), lkey, false, Some(srq));
         let shared = it.srqs.get_mut(&srq).expect("it was looked for");
         match it.hca.post_srq_recv(shared.id, receive.work_request(id)) {
             Ok(()) => {
@@ -254,14 +279,16 @@ impl Play {
         if post.lkey != 0 {
             sge.lkey = BAD_KEY;
         }
-        let remote = self.remote(connection, &post);
-        let request = Request {
+        let target = self.target(host, qp, post.to);
+        let remote = self.remote(target, &post);
+        let mut request = Request {
             kind: post.kind,
             host,
             incarnation,
             len,
             source,
             remote,
+            target,
             landing,
             imm: u32::try_from(post.imm).ok().filter(|imm| *imm > 0),
             signaled: post.flags & 2 != 0,
@@ -271,11 +298,14 @@ impl Play {
             ended: now,
             connection,
             to: post
-                .to
+                .datagram
                 .map(|(peer, to, qkey)| self.destination(qpn, peer, to, qkey)),
             outcome: Outcome::Pending,
         };
-        let wr = self.work_request(&request, id, &post, sge);
+        if kind == QpType::Dci && post.kind == Kind::Send && len < TELLING {
+            request.imm = Some(id as u32 + 1); // tells it from those of other initiators
+        }
+        let wr = self.work_request(&request, id, &post, sge, kind);
         let it = self.host(host);
         let before = it.standing(qpn).expect("it is there");
         let own = &self.hosts[host].as_ref().expect("it was looked for").qps[qp];
@@ -305,6 +335,7 @@ impl Play {
             }
         }
         self.requests.push(request);
+        self.note_absence(connection, target);
         self.note_lonely(host, qp);
     }
 
@@ -344,17 +375,23 @@ impl Play {
     }
 
     /// The memory that a request reaches; `None` for a region that its peer does not have.
-    fn remote(&self, connection: Option<(usize, usize)>, post: &Post) -> Option<Remote> {
-        let (connection, end) = connection?;
-        let host = self.connections[connection].ends[1 - end].host;
-        let region = *self.hosts[host].as_ref()?.regions.get(&post.region)?;
+    fn remote(&self, target: Option<Target>, post: &Post) -> Option<Remote> {
+        let host = self.hosts[target?.host].as_ref()?;
+        let region = *host.regions.get(&post.region)?;
         (post.kind != Kind::Send).then_some(Remote {
             region,
             at: post.at,
         })
     }
 
-    fn work_request(&self, request: &Request, id: usize, post: &Post, sge: Sge) -> SendWr {
+    fn work_request(
+        &self,
+        request: &Request,
+        id: usize,
+        post: &Post,
+        sge: Sge,
+        kind: QpType,
+    ) -> SendWr {
         let (va, rkey) = match request.remote {
             Some(remote) => {
                 let info = &self.regions[remote.region].info;
@@ -391,13 +428,15 @@ impl Play {
                 Sges::from_slice(&[sge])
             },
             inline: inline.then(|| pattern::bytes()[request.source..][..request.len].into()),
-            to: request.to.map_or(SendTo::Peer, |it| {
-                SendTo::Datagram(UdAddress {
+            to: match (request.to, request.target) {
+                (Some(it), _) => SendTo::Datagram(UdAddress {
                     path: it.path,
                     qpn: it.qpn,
                     qkey: it.qkey,
-                })
-            }),
+                }),
+                (None, Some(target)) => target.address,
+                (None, None) => usual_address(kind),
+            },
         }
     }
 

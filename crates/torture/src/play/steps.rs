@@ -2,12 +2,14 @@
 
 use ferroce_device::{
     AccessFlags, Attr, Buffer, Memory, ModifyError, MrModify, Mtu, Path, PdId, Psn, QpAttr, QpCap,
-    QpInit, QpModify, QpState, QpType, Qpn, Span, SrqId, VerbsError,
+    QpInit, QpModify, QpState, QpType, Qpn, Span, SrqId, VerbsError, XrcObjects,
 };
 
 use super::Play;
+use super::extended::DOMAIN;
 use super::faults;
 use super::host::Host;
+use super::odd::NO_SRQ;
 use crate::coverage::Verb;
 use crate::events::Event;
 use crate::model::{Connection, End, Outcome, QueuePair, Region, SharedQueue};
@@ -67,7 +69,9 @@ impl Play {
             Step::OddRecv { qp, fault } => self.post_odd_recv(host, qp, fault),
             Step::Modify { qp, state } => self.modify(host, qp, state),
             Step::Destroy { qp } => self.destroy(host, qp),
-            Step::Srq { id, size, pd } => self.create_srq(host, id, size, pd),
+            Step::DcReady { .. } => self.make_dc_ready(host, &line.step),
+            Step::Open { qp } => self.open(host, qp),
+            Step::Srq { id, size, pd, xrc } => self.create_srq(host, id, size, pd, xrc),
             Step::SrqRecv { srq, len, lkey } => self.post_srq_recv(host, srq, len, lkey),
             Step::Impair { .. }
             | Step::Port { .. }
@@ -143,14 +147,34 @@ impl Play {
         qps.for_each(|qp| qp.lonely = None);
     }
 
-    fn create_srq(&mut self, host: usize, id: u64, size: u64, pd: u64) {
+    fn create_srq(&mut self, host: usize, id: u64, size: u64, pd: u64, xrc: u64) {
         let it = self.host(host);
         if id == 0 || it.srqs.contains_key(&id) {
             return;
         }
         let pd = it.pds[usize::from(pd == 1)];
-        match it.hca.create_srq(pd, size.max(1) as u32, 4) {
-            Ok(srq) => _ = it.srqs.insert(id, SharedQueue::new(srq, pd)),
+        let size = size.max(1) as u32;
+        let xrc = (xrc > 0).then_some(xrc);
+        let created = match xrc {
+            None => it.hca.create_srq(pd, size, 4),
+            Some(domain) => {
+                let xrcd = it.xrcds[usize::from(domain != DOMAIN)];
+                let objects = XrcObjects { xrcd, cq: it.cq };
+                it.hca.create_xrc_srq(pd, objects, size, 4)
+            }
+        };
+        let numbered = created.and_then(|srq| Ok((srq, it.hca.srq_number(srq)?)));
+        match numbered {
+            Ok((srq, number)) => {
+                let receivers = it.qps.iter().filter(|qp| qp.kind == QpType::XrcRecv);
+                let shared = SharedQueue {
+                    xrc,
+                    number,
+                    takers: receivers.count() * usize::from(xrc.is_some()),
+                    ..SharedQueue::new(srq, pd)
+                };
+                it.srqs.insert(id, shared);
+            }
             Err(error) => self.found("create", || format!("host {host}, SRQ {id}: {error}")),
         }
     }
@@ -245,6 +269,7 @@ impl Play {
         else {
             return;
         };
+        let dct = self.dcts.len();
         let it = self.host(host);
         if it.ids.contains_key(&id) {
             return;
@@ -252,6 +277,10 @@ impl Play {
         let kind = match kind {
             3 => QpType::Uc,
             4 => QpType::Ud,
+            9 => QpType::XrcSend,
+            10 => QpType::XrcRecv,
+            0x100 => QpType::Dci,
+            0x101 => QpType::Dct,
             _ => QpType::Rc,
         };
         let pd = it.pds[usize::from(pd == 1)];
@@ -260,12 +289,10 @@ impl Play {
             _ => given as u32,
         };
         let usual = QpCap::default();
-        let shared = it.srqs.get_mut(&srq);
-        let srq = shared.as_ref().map(|_| srq);
-        let shared = shared.map(|shared| {
-            shared.takers += 1;
-            shared.id
-        });
+        let receives_itself = !matches!(kind, QpType::XrcSend | QpType::XrcRecv | QpType::Dci);
+        let shared = it.srqs.get(&srq).filter(|_| receives_itself);
+        let srq = shared.map(|_| srq);
+        let is_of_xrc = shared.is_some_and(|shared| shared.xrc.is_some());
         let init = QpInit {
             cap: QpCap {
                 max_send_wr: or(sends, usual.max_send_wr),
@@ -273,17 +300,37 @@ impl Play {
                 ..usual
             },
             signal_all: false,
-            srq: shared,
+            srq: shared.map(|shared| shared.id),
             ..QpInit::new(kind, pd, it.cq)
         };
-        match it.hca.create_qp(&init) {
-            Ok(qpn) => {
-                it.ids.insert(id, it.qps.len());
-                it.qpns.insert(qpn, it.qps.len());
+        let created = match kind {
+            QpType::XrcRecv => it.hca.create_xrc_recv_qp(it.xrcds[0]),
+            QpType::Dct => it.hca.create_dct(&init, id),
+            _ => it.hca.create_qp(&init),
+        };
+        let place = it.qps.len();
+        match created {
+            Ok(qpn) if !is_of_xrc => {
+                it.ids.insert(id, place);
+                it.qpns.insert(qpn, place);
                 it.qps.push(QueuePair::new(qpn, kind, pd, srq));
+                it.add_taker(place);
+                match kind {
+                    QpType::Dct => {
+                        it.qps[place].dct = Some(dct);
+                        self.dcts.push(None);
+                    }
+                    QpType::Dci => {
+                        let attr = it.qps[place].attr;
+                        self.begin_initiator(host, place, attr);
+                    }
+                    _ => {}
+                }
             }
-            Err(error) => self.found("create", || {
-                format!("host {host}, queue pair {id}: {error}")
+            Err(VerbsError::XrcSrq) if is_of_xrc => {}
+            Err(VerbsError::NeedsSrq) if kind == QpType::Dct && srq.is_none() => {}
+            other => self.found("create", || {
+                format!("host {host}, queue pair {id}: {other:?}")
             }),
         }
     }
@@ -317,7 +364,12 @@ impl Play {
             let it = &self.host(host).qps[qp];
             (it.qpn, it.kind, it.pd, it.srq)
         });
-        if qps[0].1 != qps[1].1 || qps[0].1 == QpType::Ud {
+        let kinds = [qps[0].1, qps[1].1];
+        let are_peers = match kinds {
+            [QpType::XrcSend, QpType::XrcRecv] => true,
+            [one, other] => one == other && matches!(one, QpType::Rc | QpType::Uc),
+        };
+        if !are_peers {
             return;
         }
         let mtu = Mtu::ALL[(mtu as usize + 4) % 5];
@@ -347,8 +399,8 @@ impl Play {
             (it.failed, it.pushed, it.moved) = (false, false, false);
         }
         self.connections.push(Connection {
-            reliable: qps[0].1 == QpType::Rc,
-            ends: [0, 1].map(|end| End::new(places[end].0, qps[end].2, qps[end].3)),
+            kind: kinds[0],
+            ends: [0, 1].map(|end| End::new(places[end], qps[end].2, qps[end].3)),
             mtu: mtu.bytes() as usize,
             rnr_retry: rnr,
             timeout,
@@ -410,13 +462,18 @@ impl Play {
             }
         }
         self.leave_connection(host, qp);
+        self.note_ready(host, qp, state);
         let own = &mut self.host(host).qps[qp];
         own.lonely = None;
         match state {
             QpState::Err => (own.pushed, own.moved) = (true, before != QpState::Err),
             QpState::Reset => {
                 own.disconnect();
-                self.drop_requests(host, qp);
+                let attr = own.attr;
+                match kind {
+                    QpType::Dci => self.begin_initiator(host, qp, attr),
+                    _ => self.drop_requests(host, qp),
+                }
             }
             // An unreliable queue pair goes on after an error of its send queue.
             QpState::Rts if before == QpState::Sqe => own.failed = false,
@@ -430,32 +487,41 @@ impl Play {
             return;
         };
         let qpn = it.qps[qp].qpn;
-        let state = it.hca.query_qp(qpn).map(|(state, ..)| state);
+        let before = it.standing(qpn);
         let outcome = it.hca.destroy_qp(qpn);
-        if let Ok(state) = state {
-            let kind = it.qps[qp].kind;
-            self.coverage.verb(kind, state, Verb::Destroy);
+        let (kind, is_attached) = (it.qps[qp].kind, !it.qps[qp].attached.is_empty());
+        if let Some(before) = &before {
+            self.coverage.verb(kind, before.state, Verb::Destroy);
         }
         match outcome {
             Ok(()) => {}
-            Err(VerbsError::Busy { .. }) if !self.host(host).qps[qp].attached.is_empty() => return,
+            Err(VerbsError::Busy { .. }) if is_attached => {
+                return self.unchanged(host, qpn, before.as_ref());
+            }
             Err(error) => {
                 return self.found("destroy", || format!("host {host}, {qpn}: {error}"));
             }
         }
+        let own = &mut self.host(host).qps[qp];
+        own.handles -= 1;
+        if own.handles > 0 {
+            return self.unchanged(host, qpn, before.as_ref());
+        }
+        let is_target = own.dct.is_some();
         self.drop_requests(host, qp);
         self.leave_connection(host, qp);
+        if is_target {
+            self.note_target_gone(host);
+        }
         let it = self.host(host);
         it.qps[qp].gone = true;
         it.qpns.remove(&qpn);
     }
 
     /// A queue pair does not answer its peer as before; a request of its shared receive queue may be lost with it.
-    fn leave_connection(&mut self, host: usize, qp: usize) {
+    pub(super) fn leave_connection(&mut self, host: usize, qp: usize) {
         let it = self.host(host);
-        if let Some(shared) = it.qps[qp].srq.and_then(|srq| it.srqs.get_mut(&srq)) {
-            shared.takers += 1;
-        }
+        it.add_taker(qp);
         if let Some((connection, end)) = it.qps[qp].connection {
             self.connections[connection].ends[end].ended = true;
         }
@@ -493,6 +559,8 @@ impl QueuePair {
             gone: false,
             srq,
             attr: QpAttr {
+                timeout: 8,
+                retry_cnt: 2,
                 dest_qpn: NOWHERE,
                 ..QpAttr::default()
             },
@@ -500,6 +568,8 @@ impl QueuePair {
             qkey: 0,
             groups: Vec::new(),
             attached: Vec::new(),
+            dct: None,
+            handles: 1,
             lonely: None,
             connection: None,
             sends: Default::default(),
@@ -524,9 +594,10 @@ impl QueuePair {
 }
 
 impl End {
-    fn new(host: usize, pd: PdId, srq: Option<u64>) -> Self {
+    pub(super) fn new((host, qp): (usize, usize), pd: PdId, srq: Option<u64>) -> Self {
         Self {
             host,
+            qp,
             pd,
             consuming: Vec::new(),
             received: 0,
@@ -543,6 +614,8 @@ impl SharedQueue {
         Self {
             id,
             pd,
+            xrc: None,
+            number: NO_SRQ,
             receives: Vec::new(),
             takers: 0,
             shortest: usize::MAX,

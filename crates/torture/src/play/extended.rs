@@ -1,0 +1,251 @@
+//! Extended reliable connections (XRC) and the dynamically connected transport (DC): requests that say which queue or
+//! which target of the peer they are for.
+
+use ferroce_device::{
+    AccessFlags, Attr, Completion, DctAddress, Path, Psn, QpAttr, QpModify, QpState, QpType,
+    SendTo, VerbsError, WcFlags, WcOpcode, WcStatus,
+};
+
+use super::Play;
+use super::completions::payload;
+use super::odd::{NO_SRQ, usual_address};
+use crate::model::{Connection, End, Id, Kind, Target};
+use crate::network::address;
+use crate::script::Step;
+
+/// The XRC domain of all queue pairs.
+pub(super) const DOMAIN: u64 = 1;
+
+impl Play {
+    /// Where a request of a queue pair is executed, if it is connected. `to` is the number of the shared receive queue
+    /// or of the target, and 1 if the key is wrong.
+    pub(super) fn target(&self, host: usize, qp: usize, to: (u64, u64)) -> Option<Target> {
+        let own = &self.hosts[host].as_ref()?.qps[qp];
+        let (connection, end) = own.connection?;
+        let peer = &self.connections[connection].ends[1 - end];
+        Some(match own.kind {
+            QpType::XrcSend => self.shared_queue(peer, to.0),
+            QpType::Dci => self.dc_target(peer, to),
+            _ => Target {
+                host: peer.host,
+                pd: peer.pd,
+                srq: peer.srq,
+                dct: None,
+                refusal: None,
+                address: SendTo::Peer,
+            },
+        })
+    }
+
+    fn shared_queue(&self, peer: &End, number: u64) -> Target {
+        let host = self.hosts[peer.host].as_ref();
+        let shared = host.and_then(|it| it.srqs.get(&number));
+        let is_right = shared.is_some_and(|it| it.xrc == Some(DOMAIN));
+        Target {
+            host: peer.host,
+            pd: shared.map_or(peer.pd, |it| it.pd),
+            srq: is_right.then_some(number),
+            dct: None,
+            refusal: (!is_right).then_some(WcStatus::RemInvReqErr),
+            address: SendTo::Srq(shared.map_or(NO_SRQ, |it| it.number)),
+        }
+    }
+
+    fn dc_target(&self, absent: &End, (number, wrong): (u64, u64)) -> Target {
+        let found = self.hosts.iter().enumerate().find_map(|(host, it)| {
+            let it = it.as_ref()?;
+            let qp = &it.qps[it.qp(number)?];
+            Some((host, qp, qp.dct?))
+        });
+        let Some((host, qp, dct)) = found else {
+            return Target {
+                host: absent.host,
+                pd: absent.pd,
+                srq: None,
+                dct: None,
+                refusal: Some(WcStatus::RetryExcErr),
+                address: usual_address(QpType::Dci),
+            };
+        };
+        Target {
+            host,
+            pd: qp.pd,
+            srq: qp.srq,
+            dct: Some(dct),
+            refusal: (wrong != 0).then_some(WcStatus::RemAccessErr),
+            address: SendTo::Dct(DctAddress {
+                path: Path {
+                    traffic_class: 2,
+                    ..Path::to(address(host))
+                },
+                qpn: qp.qpn,
+                key: number.wrapping_add(wrong),
+            }),
+        }
+    }
+
+    /// An initiator whose request is for a target that is not there, or not ready, may wait for it in vain.
+    pub(super) fn note_absence(
+        &mut self,
+        connection: Option<(usize, usize)>,
+        target: Option<Target>,
+    ) {
+        let (Some((connection, end)), Some(target)) = (connection, target) else {
+            return;
+        };
+        let connection = &mut self.connections[connection];
+        let is_ready = target.dct.is_some_and(|dct| self.dcts[dct].is_some());
+        if connection.kind == QpType::Dci && !is_ready {
+            connection.ends[1 - end].ended = true;
+        }
+    }
+
+    /// A target is gone: initiators may wait for it in vain, and what they were sending was flushed.
+    pub(super) fn note_target_gone(&mut self, host: usize) {
+        self.host(host).forgets = true;
+        let of_dc = self.connections.iter_mut();
+        for connection in of_dc.filter(|it| it.kind == QpType::Dci) {
+            connection.ends[1].ended = true;
+        }
+    }
+
+    /// Brings an initiator to RTS from any state, or a target to RTR if it is not there yet.
+    pub(super) fn make_dc_ready(&mut self, host: usize, step: &Step) {
+        use QpState::{Init, Reset, Rtr, Rts};
+        let Step::DcReady {
+            qp,
+            timeout,
+            retry,
+            rnr,
+            atomics,
+            access,
+            psn,
+        } = *step
+        else {
+            return;
+        };
+        let it = self.host(host);
+        let Some(qp) = it.qp(qp) else {
+            return;
+        };
+        let kind = it.qps[qp].kind;
+        let attr = QpAttr {
+            access: AccessFlags::from_bits_truncate(access as u32),
+            sq_psn: Psn::new(psn as u32 & 0xff_ffff),
+            max_rd_atomic: atomics as u8,
+            min_rnr_timer: 1,
+            timeout: timeout as u8,
+            retry_cnt: retry as u8,
+            rnr_retry: rnr as u8,
+            ..QpAttr::default()
+        };
+        let steps: &[(QpState, QpState)] = match kind {
+            QpType::Dci => {
+                self.begin_initiator(host, qp, attr);
+                &[(Rts, Reset), (Reset, Init), (Init, Rtr), (Rtr, Rts)]
+            }
+            QpType::Dct => &[(Reset, Init), (Init, Rtr)],
+            _ => return,
+        };
+        for (from, to) in steps {
+            let it = self.host(host);
+            let own = &mut it.qps[qp];
+            let Ok((state, ..)) = it.hca.query_qp(own.qpn) else {
+                return;
+            };
+            if kind == QpType::Dct && state != *from {
+                continue;
+            }
+            if *from == Reset {
+                own.attr = attr;
+            }
+            let change = QpModify::step(kind, *from, *to, own.attr);
+            let path = change.mask.contains(Attr::AV).then_some(own.path);
+            if let Err(error) = it.hca.modify_qp(own.qpn, &change, path) {
+                return self.found("connect", || format!("host {host}: {error}"));
+            }
+            self.note_ready(host, qp, *to);
+        }
+    }
+
+    /// A target that is ready permits from now on what its attributes say.
+    pub(super) fn note_ready(&mut self, host: usize, qp: usize, state: QpState) {
+        let own = &self.host(host).qps[qp];
+        let access = own.attr.access;
+        if let Some(dct) = own.dct.filter(|_| state == QpState::Rtr) {
+            self.dcts[dct] = Some(access);
+        }
+    }
+
+    /// An initiator begins anew, whatever its state is: what it has sent before is not acknowledged any more.
+    pub(super) fn begin_initiator(&mut self, host: usize, qp: usize, attr: QpAttr) {
+        self.drop_requests(host, qp);
+        self.leave_connection(host, qp);
+        let pd = self.host(host).qps[qp].pd;
+        let number = self.connections.len();
+        self.connections.push(Connection {
+            kind: QpType::Dci,
+            ends: [(); 2].map(|()| End::new((host, qp), pd, None)),
+            mtu: attr.path_mtu.bytes() as usize,
+            rnr_retry: attr.rnr_retry.into(),
+            timeout: attr.timeout.into(),
+            access: AccessFlags::empty(),
+            rd_atomic: attr.max_rd_atomic.into(),
+        });
+        let own = &mut self.host(host).qps[qp];
+        own.connection = Some((number, 0));
+        own.attr = attr;
+        (own.failed, own.pushed, own.moved) = (false, false, false);
+    }
+
+    /// The message of a target's receive: the next one of an initiator that is for this target.
+    pub(super) fn message_of_initiator(
+        &mut self,
+        host: usize,
+        qp: usize,
+        receive: Id,
+        wc: &Completion,
+    ) -> Option<Id> {
+        let it = self.hosts[host].as_ref()?;
+        let landing = self.receives[receive].landing;
+        let is_it = |connection: &Connection| {
+            let [initiator, targets] = &connection.ends;
+            let id = *initiator.consuming.get(targets.received)?;
+            let request = &self.requests[id];
+            let (opcode, landed) = match request.kind {
+                Kind::Write => (WcOpcode::RecvRdmaWithImm, true),
+                _ => {
+                    let is_rescue = landing == it.rescue_at();
+                    let landed = is_rescue || it.landed(landing, request.len) == payload(request);
+                    (WcOpcode::Recv, landed)
+                }
+            };
+            let imm = wc.flags.contains(WcFlags::WITH_IMM).then_some(wc.imm);
+            let fits = connection.kind == QpType::Dci
+                && request.target?.dct == it.qps[qp].dct
+                && (wc.opcode, wc.byte_len as usize, imm) == (opcode, request.len, request.imm)
+                && landed;
+            fits.then_some(id)
+        };
+        let mut found = self.connections.iter().enumerate();
+        let (connection, id) =
+            found.find_map(|(place, connection)| Some((place, is_it(connection)?)))?;
+        self.connections[connection].ends[1].received += 1;
+        Some(id)
+    }
+
+    /// Opens an XRC_RECV queue pair once more.
+    pub(super) fn open(&mut self, host: usize, qp: u64) {
+        let it = self.host(host);
+        let Some(qp) = it.qp(qp) else {
+            return;
+        };
+        let (qpn, kind) = (it.qps[qp].qpn, it.qps[qp].kind);
+        let outcome = it.hca.open_xrc_recv_qp(it.xrcds[0], qpn);
+        match outcome {
+            Ok(()) if kind == QpType::XrcRecv => it.qps[qp].handles += 1,
+            Err(VerbsError::NoSuch { .. }) if kind != QpType::XrcRecv => {}
+            other => self.found("open", || format!("host {host}, {qpn}: {other:?}")),
+        }
+    }
+}
