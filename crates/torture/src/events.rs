@@ -38,6 +38,14 @@ impl Events {
         self.due.push(Reverse((at, self.added, place)));
     }
 
+    /// Packets under way.
+    pub(crate) fn flights(&self) -> impl Iterator<Item = &Flight> {
+        self.places.iter().filter_map(|event| match event {
+            Some(Event::Arrival(_, flight)) => Some(flight),
+            _ => None,
+        })
+    }
+
     /// When the next event is due.
     pub(crate) fn next(&self) -> Option<Time> {
         self.due.peek().map(|Reverse((at, ..))| *at)

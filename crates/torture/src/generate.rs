@@ -22,6 +22,7 @@ pub fn generate(seed: u64) -> Script {
     draft.faults();
     draft.traffic();
     draft.apart(0x63_61, Draft::calls);
+    draft.apart(0x61_67, Draft::ages);
     draft.lines.sort_by_key(|line| line.at);
     Script {
         seed,
@@ -61,6 +62,16 @@ enum Queue {
     /// That of a queue pair.
     Own(u64),
     Shared(u64),
+}
+
+/// Anywhere; at the start perhaps not far before the end of all PSNs, or of half of them. Later ones are not close to
+/// each other, so that late packets of the connection before are not taken for those of the next one.
+fn first_psn(dice: &mut Dice, at: u64) -> u64 {
+    match dice.below(10) {
+        8 if at == 0 => (1 << 23) - dice.within(1..=16),
+        9 if at == 0 => (1 << 24) - dice.within(1..=16),
+        _ => dice.below(1 << 24),
+    }
 }
 
 impl Pair {
@@ -159,7 +170,7 @@ impl Draft {
         for host in 0..self.hosts {
             let step = Step::Host {
                 mbps: self.dice.pick(&[0, 0, 0, 1_000, 100_000, 400_000]),
-                options: self.dice.pick(&[0, 0, 0, 8, 1, 2, 3, 4]),
+                options: self.dice.pick(&[0, 0, 0, 8, 1, 2, 3, 4]) + self.dice.pick(&[0, 0, 16]),
                 window: self.dice.pick(&[0, 0, 4_096, 32_768]),
             };
             self.add(0, host, step);
@@ -337,7 +348,7 @@ impl Draft {
                 dice.pick(&[16, 16, 4, 1])
             },
             access,
-            psn: dice.below(1 << 24),
+            psn: first_psn(dice, at),
         };
         self.add(at, pair.hosts[0], step);
     }

@@ -7,11 +7,13 @@
 //! | `posts` | work requests |
 //! | `odd` | calls that are refused |
 //! | `datagrams` | UD queue pairs and multicast groups |
+//! | `aging` | connections that grow old |
 //! | `extended` | XRC and DC |
 //! | `faults` | impairments, registers and resets |
 //! | `completions` | what completes, compared with what was posted |
 //! | `ending` | the end of a run: faults stop, everything completes, memory is compared, objects are returned |
 
+mod aging;
 mod completions;
 mod datagrams;
 mod ending;

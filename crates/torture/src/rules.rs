@@ -27,6 +27,14 @@ pub(crate) fn is_reliable(kind: QpType) -> bool {
     !matches!(kind, QpType::Uc | QpType::Ud)
 }
 
+/// Whether a queue pair of this type is connected to one other.
+pub(crate) fn has_two_ends(kind: QpType) -> bool {
+    matches!(
+        kind,
+        QpType::Rc | QpType::Uc | QpType::XrcSend | QpType::XrcRecv
+    )
+}
+
 /// Why a call is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Reason {

@@ -95,7 +95,8 @@ steps! {
     Host "host" {
         /// 0 for a device on sockets, otherwise the rate of a card's port in Mb/s.
         mbps,
-        /// Bits: 1 selective repeat, 2 adaptive routing, 4 slow restart, 8 coarse timers.
+        /// Bits: 1 selective repeat, 2 adaptive routing, 4 slow restart, 8 coarse timers, 16 half
+        /// handshakes of DC.
         options,
         /// Bytes that a queue pair keeps in flight at most; 0 for what is usual.
         window,
@@ -367,6 +368,13 @@ steps! {
         qp,
         /// The value of `ibv_qp_state`.
         state,
+    }
+    /// Makes a connection older, if nothing of it is under way.
+    Age "age" {
+        /// The queue pair that sends.
+        qp,
+        /// As if this many messages of one packet had been exchanged.
+        messages,
     }
     /// Destroys a queue pair.
     Destroy "destroy" {

@@ -30,6 +30,21 @@ impl Draft {
         }
     }
 
+    /// Connections grow old by around a quarter, a half, all or more of the PSNs, or by any number of messages.
+    pub(super) fn ages(&mut self) {
+        let lap = 1_u64 << 24;
+        for _ in 0..self.dice.pick(&[0, 0, 1, 2, 4]) {
+            let mark = self.dice.pick(&[lap / 4, lap / 2, lap, lap / 2 * 3]);
+            let messages = match self.dice.chance(75) {
+                true => mark + 16 - self.dice.below(32),
+                false => self.dice.below(1 << 32),
+            };
+            let (walker, at) = (self.walker(), self.dice.below(self.lasts));
+            let (host, qp) = walker.place();
+            self.add(at, host, Step::Age { qp, messages });
+        }
+    }
+
     fn walker(&mut self) -> Walker {
         if self.has_datagrams && self.dice.chance(30) {
             return Walker::Datagrams(self.host(), DATAGRAMS + self.dice.below(2));

@@ -1,6 +1,6 @@
 //! Extended reliable connections (XRC), and initiators and targets of the dynamically connected transport (DC).
 
-use super::{Draft, Pair, Queue, Route};
+use super::{Draft, Pair, Queue, Route, first_psn};
 use crate::script::Step;
 
 /// The number of the first queue pair of XRC, of the first target of DC, and of the first initiator.
@@ -174,7 +174,7 @@ impl Draft {
             rnr: dice.pick(&[7, 7, 7, 3, 0]),
             atomics: dice.pick(&[16, 16, 4, 1]),
             access,
-            psn: dice.below(1 << 24),
+            psn: first_psn(dice, at),
         };
         self.add(at, host, step);
     }

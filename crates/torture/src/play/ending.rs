@@ -318,7 +318,7 @@ impl Play {
         connection.is_some_and(|(connection, _)| is_reliable(self.connections[connection].kind))
     }
 
-    fn mtu_of(&self, connection: Option<(usize, usize)>) -> usize {
+    pub(super) fn mtu_of(&self, connection: Option<(usize, usize)>) -> usize {
         connection.map_or(usize::MAX, |(connection, _)| {
             self.connections[connection].mtu
         })

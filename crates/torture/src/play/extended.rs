@@ -9,10 +9,12 @@ use ferroce_device::{
 use super::Play;
 use super::completions::payload;
 use super::odd::{NO_SRQ, usual_address};
-use crate::model::{Connection, End, Id, Kind, Target};
+use crate::model::{Connection, End, Id, Kind, Request, Target};
 use crate::network::address;
 use crate::script::Step;
 
+/// Bytes of a packet from which on no other one has the same.
+const TELLING: usize = 8;
 /// The XRC domain of all queue pairs.
 pub(super) const DOMAIN: u64 = 1;
 
@@ -198,6 +200,20 @@ impl Play {
         (own.failed, own.pushed, own.moved) = (false, false, false);
     }
 
+    /// Gives a message immediate data of its own, if its last packet is too short to tell it from those of others.
+    pub(super) fn tell_apart(&self, id: Id, request: &mut Request) {
+        let last = request.len - self.last_packet_at(request);
+        if request.kind == Kind::Write || last < TELLING {
+            request.imm = Some(id as u32 + 1);
+        }
+    }
+
+    /// Where the last packet of a message begins in it.
+    fn last_packet_at(&self, request: &Request) -> usize {
+        let mtu = self.mtu_of(request.connection);
+        request.len.saturating_sub(1) / mtu * mtu
+    }
+
     /// The message of a target's receive: the next one of an initiator that is for this target.
     pub(super) fn message_of_initiator(
         &mut self,
@@ -215,9 +231,13 @@ impl Play {
             let (opcode, landed) = match request.kind {
                 Kind::Write => (WcOpcode::RecvRdmaWithImm, true),
                 _ => {
-                    let is_rescue = landing == it.rescue_at();
-                    let landed = is_rescue || it.landed(landing, request.len) == payload(request);
-                    (WcOpcode::Recv, landed)
+                    // Other messages may have come to the same place, but not since the last packet.
+                    let from = match landing == it.rescue_at() {
+                        true => self.last_packet_at(request),
+                        false => 0,
+                    };
+                    let landed = it.landed(landing + from, request.len - from);
+                    (WcOpcode::Recv, landed == payload(request)[from..])
                 }
             };
             let imm = wc.flags.contains(WcFlags::WITH_IMM).then_some(wc.imm);

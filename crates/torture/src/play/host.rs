@@ -2,16 +2,18 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use ferroce_admission::{Bounds, Shares};
 use ferroce_device::{
     AccessFlags, Buffer, Completion, CqId, Hca, HcaConfig, HostProfile, Memory, MrInfo, PdId,
-    Personality, QpState, QpType, Qpn, Rate, Secret, Sge, Time, TimerExpiry, WcStatus, XrcdId,
+    Personality, QpState, QpType, Qpn, Rate, Secret, Settings, Sge, Time, TimerExpiry, WcStatus,
+    XrcdId,
 };
 
 use ferroce_transport::Qp;
 
-use super::faults::{OPTIONS, write_field};
+use super::faults::{OPTIONS, half_handshakes, write_field};
 use crate::model::{QueuePair, Region, SharedQueue};
 use crate::network::{Flight, Weather, address};
 use crate::pattern;
@@ -166,13 +168,17 @@ impl Host {
         if window > 0 {
             config.window_bytes = window as u32;
         }
-        let mut hca = match mbps {
-            0 => Hca::new(config).with_admission(Box::new(Shares::new(Bounds::default(), None))),
-            _ => {
-                config.host = HostProfile::card(Rate::from_mbps(mbps as u32)).into();
-                Hca::new(config)
-            }
+        let settings = match options & 16 {
+            0 => Arc::new(Settings::new(config.personality)),
+            _ => half_handshakes(config.personality),
         };
+        if mbps > 0 {
+            config.host = HostProfile::card(Rate::from_mbps(mbps as u32)).into();
+        }
+        let mut hca = Hca::with_settings(config, settings);
+        if mbps == 0 {
+            hca = hca.with_admission(Box::new(Shares::new(Bounds::default(), None)));
+        }
         for (bit, field) in OPTIONS {
             if options & bit != 0 {
                 write_field(&mut hca, field, 1).expect("the register has this field");

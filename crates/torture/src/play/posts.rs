@@ -16,8 +16,6 @@ use crate::pattern;
 use crate::rules::{Reason, against_receive, against_send};
 use crate::script::Step;
 
-/// Bytes of a message from which on no other one has the same.
-const TELLING: usize = 16;
 /// An invalid key.
 const BAD_KEY: u32 = 0xdead_be00;
 
@@ -302,8 +300,8 @@ impl Play {
                 .map(|(peer, to, qkey)| self.destination(qpn, peer, to, qkey)),
             outcome: Outcome::Pending,
         };
-        if kind == QpType::Dci && post.kind == Kind::Send && len < TELLING {
-            request.imm = Some(id as u32 + 1); // tells it from those of other initiators
+        if kind == QpType::Dci && request.consumes_receive() {
+            self.tell_apart(id, &mut request);
         }
         let wr = self.work_request(&request, id, &post, sge, kind);
         let it = self.host(host);

@@ -21,7 +21,7 @@ use crate::script::{HOSTS_MAX, Line, Step};
 /// Rate of a port, in Mb/s, from which on no timer expires because of it.
 const QUIET_MBPS: u64 = 100_000;
 /// PSNs between those of a connection and those of what its queue pair does after it.
-const FAR: u32 = 1 << 22;
+const FAR: u32 = 0x9e_3779; // so that none of many resets comes near an earlier one
 /// A queue pair that does not exist.
 const NOWHERE: Qpn = Qpn::new(0xff_fffd);
 /// Between the regions of a host, in its address space.
@@ -68,6 +68,7 @@ impl Play {
             Step::Odd { qp, op, fault } => self.post_odd_send(host, qp, op, fault),
             Step::OddRecv { qp, fault } => self.post_odd_recv(host, qp, fault),
             Step::Modify { qp, state } => self.modify(host, qp, state),
+            Step::Age { qp, messages } => self.age(host, qp, messages),
             Step::Destroy { qp } => self.destroy(host, qp),
             Step::DcReady { .. } => self.make_dc_ready(host, &line.step),
             Step::Open { qp } => self.open(host, qp),
