@@ -3,13 +3,16 @@
 //! | module | content |
 //! |---|---|
 //! | `extended` | XRC and DC |
+//! | `windows` | memory windows |
 //! | `calls` | queue pairs that go through their states, and calls that are refused |
 
 mod calls;
 mod extended;
+mod windows;
 
 use ferroce_base::random::{Dice, mix};
 
+use crate::pattern::MESSAGE_MAX;
 use crate::script::{HOSTS_MAX, Line, Script, Step};
 
 /// The script of a seed: the same on every machine.
@@ -21,6 +24,7 @@ pub fn generate(seed: u64) -> Script {
     draft.apart(0x78_64, Draft::extended);
     draft.faults();
     draft.traffic();
+    draft.apart(0x77_69, Draft::windows);
     draft.apart(0x63_61, Draft::calls);
     draft.apart(0x61_67, Draft::ages);
     draft.lines.sort_by_key(|line| line.at);
@@ -546,6 +550,7 @@ impl Draft {
                 let (region, at, len) = self.place(peer, len);
                 Step::Write {
                     qp,
+                    window: 0,
                     to,
                     key,
                     len,
@@ -560,6 +565,7 @@ impl Draft {
                 let (region, at, len) = self.any_place(peer, len);
                 Step::Read {
                     qp,
+                    window: 0,
                     to,
                     key,
                     len,
@@ -573,6 +579,7 @@ impl Draft {
                 let (region, at) = self.word(peer, 0);
                 Step::Add {
                     qp,
+                    window: 0,
                     to,
                     key,
                     region,
@@ -584,6 +591,7 @@ impl Draft {
                 let (region, at) = self.word(peer, 4);
                 Step::Swap {
                     qp,
+                    window: 0,
                     to,
                     key,
                     region,
@@ -595,21 +603,26 @@ impl Draft {
         let consumes = matches!(step, Step::Send { .. } | Step::Write { imm: 1.., .. });
         self.add(at, host, step);
         if consumes && self.dice.chance(98) {
-            let len = match self.dice.per_mille(3) {
-                true => self.length(),
-                false => crate::pattern::MESSAGE_MAX as u64 / 4,
-            };
-            let lkey = u64::from(self.dice.per_mille(2));
-            let recv_at = match self.dice.chance(70) {
-                true => 0,
-                false => self.dice.below(self.lasts),
-            };
-            let step = match route.queue {
-                Queue::Own(qp) => Step::Recv { qp, len, lkey },
-                Queue::Shared(srq) => Step::SrqRecv { srq, len, lkey },
-            };
-            self.add(recv_at, peer, step);
+            self.receive(route);
         }
+    }
+
+    /// A receive for a message, early or at any time.
+    fn receive(&mut self, route: Route) {
+        let len = match self.dice.per_mille(3) {
+            true => self.length(),
+            false => MESSAGE_MAX as u64 / 4,
+        };
+        let lkey = u64::from(self.dice.per_mille(2));
+        let at = match self.dice.chance(70) {
+            true => 0,
+            false => self.dice.below(self.lasts),
+        };
+        let step = match route.queue {
+            Queue::Own(qp) => Step::Recv { qp, len, lkey },
+            Queue::Shared(srq) => Step::SrqRecv { srq, len, lkey },
+        };
+        self.add(at, route.peer, step);
     }
 
     fn length(&mut self) -> u64 {

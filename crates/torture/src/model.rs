@@ -18,11 +18,26 @@ pub(crate) const RECEIVE: u64 = 1 << 32;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     Send,
+    /// SEND with invalidate.
+    SendInvalidate,
     Datagram,
     Write,
     Read,
     Add,
     Swap,
+    /// Bind of a memory window.
+    Bind,
+    /// Local invalidation.
+    Invalidate,
+}
+
+/// What a bind or an invalidation names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Named {
+    /// A bind of a window, by its place among all.
+    Binding(usize),
+    Region,
+    Nothing,
 }
 
 /// How far a request has come.
@@ -46,6 +61,8 @@ pub(crate) struct Remote {
     /// The region's place in the model.
     pub(crate) region: usize,
     pub(crate) at: u64,
+    /// The binding of a window whose key is used, by its place among all.
+    pub(crate) binding: Option<usize>,
 }
 
 /// Where a datagram goes.
@@ -66,6 +83,8 @@ pub(crate) struct Target {
     pub(crate) pd: PdId,
     /// The number in the script of the shared receive queue that messages go to.
     pub(crate) srq: Option<u64>,
+    /// The queue pair that executes it.
+    pub(crate) qpn: Qpn,
     /// Of DC: its place among all targets.
     pub(crate) dct: Option<usize>,
     /// It refuses whatever comes, with this status.
@@ -79,6 +98,8 @@ pub(crate) struct Target {
 pub(crate) struct Request {
     pub(crate) kind: Kind,
     pub(crate) host: usize,
+    /// The queue pair, and its protection domain.
+    pub(crate) by: (PdId, Qpn),
     /// Which of the devices that its host has had one after the other.
     pub(crate) incarnation: u64,
     pub(crate) len: usize,
@@ -97,13 +118,25 @@ pub(crate) struct Request {
     pub(crate) connection: Option<(usize, usize)>,
     /// Where a datagram goes.
     pub(crate) to: Option<Destination>,
+    /// What it binds or invalidates.
+    pub(crate) named: Option<Named>,
     pub(crate) outcome: Outcome,
 }
 
 impl Request {
+    /// Whether its payload goes to a receive of a connected peer.
+    pub(crate) fn is_send(&self) -> bool {
+        matches!(self.kind, Kind::Send | Kind::SendInvalidate)
+    }
+
+    /// Whether its response brings data.
+    pub(crate) fn needs_response(&self) -> bool {
+        matches!(self.kind, Kind::Read | Kind::Add | Kind::Swap)
+    }
+
     /// Whether it completes a receive of the peer.
     pub(crate) fn consumes_receive(&self) -> bool {
-        self.kind == Kind::Send || self.kind == Kind::Write && self.imm.is_some()
+        self.is_send() || self.kind == Kind::Write && self.imm.is_some()
     }
 
     /// The status with which its target refuses whatever comes, if it does.
@@ -119,10 +152,10 @@ impl Request {
     /// What the peer must permit.
     pub(crate) fn needs(&self) -> AccessFlags {
         match self.kind {
-            Kind::Send | Kind::Datagram => AccessFlags::empty(),
             Kind::Write => AccessFlags::REMOTE_WRITE,
             Kind::Read => AccessFlags::REMOTE_READ,
             Kind::Add | Kind::Swap => AccessFlags::REMOTE_ATOMIC,
+            _ => AccessFlags::empty(),
         }
     }
 }

@@ -5,6 +5,7 @@
 //! | `host` | a device with its memory and its script's objects |
 //! | `steps` | what the lines of a script do |
 //! | `posts` | work requests |
+//! | `windows` | memory windows |
 //! | `odd` | calls that are refused |
 //! | `datagrams` | UD queue pairs and multicast groups |
 //! | `aging` | connections that grow old |
@@ -23,6 +24,7 @@ mod host;
 mod odd;
 mod posts;
 mod steps;
+mod windows;
 
 pub(crate) use odd::{FAULTS, OPERATIONS};
 
@@ -39,6 +41,7 @@ use crate::events::{Event, Events};
 use crate::model::{Connection, Outcome, Receive, Region, Request};
 use crate::network::{Flight, host_at};
 use crate::script::{HOSTS_MAX, Script};
+use crate::windows::{Binding, Window};
 
 /// When scripts start: a device's clock is not at zero.
 const START: Time = Time::from_nanos(1_000_000);
@@ -102,6 +105,9 @@ pub(crate) struct Play {
     hosts: Vec<Option<Host>>,
     regions: Vec<Region>,
     connections: Vec<Connection>,
+    /// Memory windows, and their binds.
+    windows: Vec<Window>,
+    bindings: Vec<Binding>,
     /// What each target of DC that there has been permits, once it is ready.
     dcts: Vec<Option<AccessFlags>>,
     requests: Vec<Request>,
@@ -129,6 +135,8 @@ impl Play {
                 .collect(),
             regions: Vec::new(),
             connections: Vec::new(),
+            windows: Vec::new(),
+            bindings: Vec::new(),
             dcts: Vec::new(),
             requests: Vec::new(),
             receives: Vec::new(),
@@ -356,8 +364,12 @@ impl Play {
         }
         if let Some(qp) = pushed.and_then(|qpn| it.qpns.get(&qpn)) {
             it.qps[*qp].pushed = true;
-            if let Some((connection, end)) = it.qps[*qp].connection {
+            let (connection, is_target) = (it.qps[*qp].connection, it.qps[*qp].dct.is_some());
+            if let Some((connection, end)) = connection {
                 self.connections[connection].ends[end].ended = true;
+            }
+            if is_target {
+                self.note_target_failed();
             }
         }
     }

@@ -93,7 +93,7 @@ pub(crate) fn against_send(wr: &SendWr, kind: QpType, state: QpState, cap: &QpCa
     let against = [
         (Reason::State, !matches!(state, Rts | Sqd | Sqe | Err)),
         (Reason::Operation, !has(kind, &wr.op)),
-        (Reason::Address, !reaches(kind, &wr.to)),
+        (Reason::Address, !is_local && !reaches(kind, &wr.to)),
         (
             Reason::Elements,
             !is_local && wr.sges.len() > cap.max_send_sge as usize,

@@ -273,6 +273,71 @@ steps! {
         /// 1 for a wrong access key of the target.
         key,
     }
+    /// Posts a SEND with invalidate.
+    SendInvalidate "send-inv" {
+        /// The queue pair.
+        qp,
+        /// Bytes.
+        len,
+        /// The peer's memory window whose last key is invalidated.
+        window,
+        /// In place of a window: the peer's region, or none for a key of nothing.
+        region,
+        /// Bits of `ibv_send_flags`.
+        flags,
+        /// 1 for an invalid local key.
+        lkey,
+        /// Of XRC the peer's shared receive queue, of DC the target.
+        to,
+        /// 1 for a wrong access key of the target.
+        key,
+    }
+    /// Creates a memory window.
+    Window "window" {
+        /// Its number, from 1.
+        id,
+        /// Its type, 1 or 2.
+        kind,
+        /// The protection domain, 0 or 1.
+        pd,
+    }
+    /// Frees a memory window that no request waits for.
+    FreeWindow "free-window" {
+        /// The window.
+        id,
+    }
+    /// Posts the bind of a memory window.
+    Bind "bind" {
+        /// The queue pair.
+        qp,
+        /// The window.
+        window,
+        /// The region.
+        region,
+        /// Offset in it, of which a multiple of 8 is taken.
+        at,
+        /// Bytes.
+        len,
+        /// What the peer may do: bits of `ibv_access_flags`.
+        access,
+        /// 1 if the addresses of the peer begin at 0; type 2 only.
+        zero,
+        /// Bits of `ibv_send_flags`.
+        flags,
+        /// 1 for the call that binds windows of the other type.
+        wrong,
+    }
+    /// Posts a local invalidation.
+    Invalidate "invalidate" {
+        /// The queue pair.
+        qp,
+        /// The window whose last key is invalidated.
+        window,
+        /// In place of a window: the region, or none for a key of nothing.
+        region,
+        /// Bits of `ibv_send_flags`.
+        flags,
+    }
     /// Posts an RDMA WRITE.
     Write "write" {
         /// The queue pair.
@@ -293,6 +358,8 @@ steps! {
         to,
         /// 1 for a wrong access key of the target.
         key,
+        /// The peer's memory window, in place of a region; offsets are from its start.
+        window,
     }
     /// Posts an RDMA READ.
     Read "read" {
@@ -312,6 +379,8 @@ steps! {
         to,
         /// 1 for a wrong access key of the target.
         key,
+        /// The peer's memory window, in place of a region; offsets are from its start.
+        window,
     }
     /// Posts a fetch and add of 1.
     Add "add" {
@@ -327,6 +396,8 @@ steps! {
         to,
         /// 1 for a wrong access key of the target.
         key,
+        /// The peer's memory window, in place of a region; offsets are from its start.
+        window,
     }
     /// Posts a compare and swap that replaces what the last one has put there with a value of its own.
     Swap "swap" {
@@ -342,6 +413,8 @@ steps! {
         to,
         /// 1 for a wrong access key of the target.
         key,
+        /// The peer's memory window, in place of a region; offsets are from its start.
+        window,
     }
     /// Posts a send request that must be refused, or does nothing if nothing is wrong with it.
     Odd "odd" {

@@ -97,7 +97,7 @@ impl Draft {
     fn call(&mut self, walker: Walker, at: u64) {
         let (host, qp) = walker.place();
         let len = self.dice.below(200);
-        match self.dice.below(8) {
+        match self.dice.below(9) {
             0 => {
                 let state = self.dice.below(7);
                 self.move_to(walker, at, state);
@@ -111,6 +111,15 @@ impl Draft {
                     lkey: 0,
                 },
             ),
+            5 => {
+                let step = Step::Invalidate {
+                    qp,
+                    window: self.dice.within(1..=8),
+                    region: 0,
+                    flags: 2,
+                };
+                self.add(at, host, step);
+            }
             2 | 3 => self.odd(walker, at),
             // The send queue of an unreliable queue pair fails.
             4 => {

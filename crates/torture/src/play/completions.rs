@@ -4,7 +4,7 @@
 use ferroce_device::{AccessFlags, Completion, QpState, QpType, Span, WcFlags, WcOpcode, WcStatus};
 
 use super::Play;
-use crate::model::{Connection, End, Id, Kind, Outcome, RECEIVE, Request, Target, Verdict};
+use crate::model::{Connection, End, Id, Kind, Named, Outcome, RECEIVE, Request, Target, Verdict};
 use crate::pattern;
 use crate::rules::is_reliable;
 
@@ -89,6 +89,7 @@ impl Play {
         let it = &mut self.requests[id];
         (it.outcome, it.ended) = (outcome, now);
         let request = it.clone();
+        passed.iter().for_each(|id| self.note_key(*id));
         if success && !request.signaled {
             return self.found("signal", || say("it was not signalled"));
         }
@@ -99,9 +100,7 @@ impl Play {
             for id in passed {
                 self.succeeded(id, kind);
             }
-            if wc.byte_len as usize != request.len
-                && matches!(request.kind, Kind::Read | Kind::Add | Kind::Swap)
-            {
+            if wc.byte_len as usize != request.len && request.needs_response() {
                 self.found("length", || say("another length"));
             }
             return;
@@ -164,8 +163,7 @@ impl Play {
                 say("success with a target that refuses it")
             });
         }
-        if request.kind != Kind::Send && request.len > 0 && self.verdict(&request) == Verdict::Never
-        {
+        if request.len > 0 && self.verdict(&request) == Verdict::Never {
             return self.found("permission", || say("success without permission"));
         }
         if request.consumes_receive() && !self.was_received(&request, id) {
@@ -174,10 +172,10 @@ impl Play {
         let Some(it) = self.hosts[request.host].as_ref() else {
             return;
         };
-        let landed = match request.kind {
-            Kind::Send | Kind::Datagram | Kind::Write => return,
-            Kind::Read | Kind::Add | Kind::Swap => it.landed(request.landing, request.len),
-        };
+        if !request.needs_response() {
+            return;
+        }
+        let landed = it.landed(request.landing, request.len);
         match request.kind {
             Kind::Read => self.check_read(id, &request, &landed),
             _ => self.check_atomic(id, &request, &landed),
@@ -284,7 +282,9 @@ impl Play {
     pub(super) fn verdict(&self, request: &Request) -> Verdict {
         let fits = request.remote.is_none_or(|remote| {
             let end = remote.at.checked_add(request.len as u64);
+            let binding = remote.binding.map(|binding| &self.bindings[binding]);
             end.is_some_and(|end| end <= self.regions[remote.region].info.len)
+                && binding.is_none_or(|it| it.covers(remote.at, request.len as u64))
         });
         match fits {
             true => self.rights(request),
@@ -301,8 +301,8 @@ impl Play {
             (request.remote, request.target, request.connection)
         else {
             return match request.kind {
-                Kind::Send | Kind::Datagram => Verdict::Always,
-                _ => Verdict::Never,
+                Kind::Write | Kind::Read | Kind::Add | Kind::Swap => Verdict::Never,
+                _ => Verdict::Always,
             };
         };
         let connection = &self.connections[connection];
@@ -319,6 +319,10 @@ impl Play {
             true => request.ended,
             false => self.now,
         };
+        if let Some(binding) = remote.binding {
+            let who = (target.pd, target.qpn);
+            return self.bindings[binding].opens(who, request.needs(), request.posted, to);
+        }
         let region = &self.regions[remote.region];
         region.permits(target.pd, request.needs(), request.posted, to)
     }
@@ -334,6 +338,10 @@ impl Play {
 
     /// Whether something explains that a request has failed so.
     fn explains(&self, request: &Request, status: WcStatus, pushed: bool) -> bool {
+        if matches!(request.kind, Kind::Bind | Kind::Invalidate) {
+            // What explains the former was looked at with the key.
+            return matches!(status, WcStatus::MwBindErr | WcStatus::WrFlushErr);
+        }
         let (Some((place, end)), Some(target)) = (request.connection, &request.target) else {
             let is_too_long = request.kind == Kind::Datagram && request.len > DATAGRAM_MAX;
             return match status {
@@ -342,9 +350,7 @@ impl Play {
                 WcStatus::LocLenErr => is_too_long,
                 // It was made ready for a peer that does not exist.
                 WcStatus::RetryExcErr => request.kind != Kind::Datagram,
-                WcStatus::LocQpOpErr => {
-                    !matches!(request.kind, Kind::Send | Kind::Datagram | Kind::Write)
-                }
+                WcStatus::LocQpOpErr => request.needs_response(),
                 _ => false,
             };
         };
@@ -359,7 +365,7 @@ impl Play {
             }
             WcStatus::RemInvReqErr => {
                 let is_refused = request.refusal() == Some(WcStatus::RemInvReqErr);
-                let too_long = request.kind == Kind::Send && request.len > shortest;
+                let too_long = request.is_send() && request.len > shortest;
                 let misaligned = request.remote.is_some_and(|remote| remote.at % 8 != 0)
                     || request.remote.is_none();
                 let is_atomic = matches!(request.kind, Kind::Add | Kind::Swap);
@@ -368,12 +374,10 @@ impl Play {
                 let unsupported = !access.contains(request.needs());
                 is_refused || too_long || is_atomic && misaligned || unsupported
             }
-            WcStatus::RemOpErr => request.kind == Kind::Send && bad_receive,
+            WcStatus::RemOpErr => request.is_send() && bad_receive,
             WcStatus::RetryExcErr => self.is_disturbed(place),
             WcStatus::RnrRetryExcErr => request.consumes_receive() && connection.rnr_retry < 7,
-            WcStatus::LocQpOpErr => {
-                !matches!(request.kind, Kind::Send | Kind::Write) && connection.rd_atomic == 0
-            }
+            WcStatus::LocQpOpErr => request.needs_response() && connection.rd_atomic == 0,
             _ => pushed,
         }
     }
@@ -443,9 +447,12 @@ impl Play {
             Kind::Write => (WcOpcode::RecvRdmaWithImm, 0),
             _ => (WcOpcode::Recv, request.len),
         };
-        let (flags, imm) = match request.imm {
-            Some(imm) => (WcFlags::WITH_IMM, imm),
-            None => (WcFlags::empty(), 0),
+        let (flags, imm) = match (request.imm, request.named) {
+            (Some(imm), _) => (WcFlags::WITH_IMM, imm),
+            (None, Some(Named::Binding(binding))) => {
+                (WcFlags::WITH_INV, self.bindings[binding].rkey)
+            }
+            (None, _) => (WcFlags::empty(), 0),
         };
         let srq = request.target.and_then(|target| target.srq);
         if srq != shared {
@@ -573,11 +580,13 @@ pub(super) fn payload(request: &Request) -> &'static [u8] {
 
 fn opcode(kind: Kind) -> WcOpcode {
     match kind {
-        Kind::Send | Kind::Datagram => WcOpcode::Send,
+        Kind::Send | Kind::SendInvalidate | Kind::Datagram => WcOpcode::Send,
         Kind::Write => WcOpcode::RdmaWrite,
         Kind::Read => WcOpcode::RdmaRead,
         Kind::Add => WcOpcode::FetchAdd,
         Kind::Swap => WcOpcode::CompSwap,
+        Kind::Bind => WcOpcode::BindMw,
+        Kind::Invalidate => WcOpcode::LocalInv,
     }
 }
 

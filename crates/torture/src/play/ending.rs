@@ -9,7 +9,7 @@ use super::Play;
 use super::completions::overlap;
 use super::faults;
 use super::host::UNTOUCHED;
-use crate::model::{Id, Kind, Outcome, Request, Verdict};
+use crate::model::{Id, Kind, Outcome, Remote, Request, Verdict};
 use crate::network::Weather;
 use crate::pattern;
 use crate::rules::is_reliable;
@@ -211,7 +211,7 @@ impl Play {
             .iter()
             .filter(|request| request.incarnation == it.incarnation)
         {
-            if matches!(request.kind, Kind::Read | Kind::Add | Kind::Swap) && !request.bad_lkey {
+            if request.needs_response() && !request.bad_lkey {
                 blot(request.landing, request.len);
             }
         }
@@ -284,6 +284,7 @@ impl Play {
                 let Some(is) = actual.get(at + from..at + from + part.len()) else {
                     break;
                 };
+                let may_land = may_land && self.covers(remote, from, part.len());
                 let fits = match (request.is_done(), alone) {
                     (true, true) if self.is_reliable(request.connection) => is == part,
                     (_, true) => {
@@ -312,6 +313,12 @@ impl Play {
                 format!("host {host}: byte {at} of region {number} was written")
             });
         }
+    }
+
+    /// Whether a part of what a request writes is within the window whose key it uses, if it uses one.
+    fn covers(&self, remote: Remote, from: usize, len: usize) -> bool {
+        let binding = remote.binding.map(|binding| &self.bindings[binding]);
+        binding.is_none_or(|it| it.covers(remote.at + from as u64, len as u64))
     }
 
     fn is_reliable(&self, connection: Option<(usize, usize)>) -> bool {
@@ -543,7 +550,7 @@ impl Play {
             return;
         };
         it.hca.audit();
-        let outcome = it.return_objects(&self.regions);
+        let outcome = it.return_objects(&self.regions, &self.windows);
         if let Err(what) = outcome {
             return self.found("objects", || format!("host {host}: {what}"));
         }
@@ -555,7 +562,7 @@ impl Play {
         it.hca.audit();
         let left = (
             it.hca.qps().count(),
-            it.hca.mrs().count(),
+            it.hca.mrs().count() + it.hca.mws().count(),
             it.hca.poll_timeout(),
         );
         if let Err(error) = it.hca.destroy_cq(it.cq) {
@@ -563,7 +570,7 @@ impl Play {
         }
         if left != (0, 0, None) {
             self.found("objects", || {
-                format!("host {host}: queue pairs, regions and timers are left: {left:?}")
+                format!("host {host}: queue pairs, keys and timers are left: {left:?}")
             });
         }
     }

@@ -2,13 +2,14 @@
 //! which target of the peer they are for.
 
 use ferroce_device::{
-    AccessFlags, Attr, Completion, DctAddress, Path, Psn, QpAttr, QpModify, QpState, QpType,
+    AccessFlags, Attr, Completion, DctAddress, Path, Psn, QpAttr, QpModify, QpState, QpType, Qpn,
     SendTo, VerbsError, WcFlags, WcOpcode, WcStatus,
 };
 
 use super::Play;
 use super::completions::payload;
 use super::odd::{NO_SRQ, usual_address};
+use super::steps::NOWHERE;
 use crate::model::{Connection, End, Id, Kind, Request, Target};
 use crate::network::address;
 use crate::script::Step;
@@ -32,11 +33,18 @@ impl Play {
                 host: peer.host,
                 pd: peer.pd,
                 srq: peer.srq,
+                qpn: self.qpn_of(peer),
                 dct: None,
                 refusal: None,
                 address: SendTo::Peer,
             },
         })
+    }
+
+    fn qpn_of(&self, end: &End) -> Qpn {
+        let host = self.hosts[end.host].as_ref();
+        let qp = host.and_then(|it| it.qps.get(end.qp));
+        qp.map_or(NOWHERE, |it| it.qpn)
     }
 
     fn shared_queue(&self, peer: &End, number: u64) -> Target {
@@ -47,6 +55,7 @@ impl Play {
             host: peer.host,
             pd: shared.map_or(peer.pd, |it| it.pd),
             srq: is_right.then_some(number),
+            qpn: self.qpn_of(peer),
             dct: None,
             refusal: (!is_right).then_some(WcStatus::RemInvReqErr),
             address: SendTo::Srq(shared.map_or(NO_SRQ, |it| it.number)),
@@ -64,6 +73,7 @@ impl Play {
                 host: absent.host,
                 pd: absent.pd,
                 srq: None,
+                qpn: NOWHERE,
                 dct: None,
                 refusal: Some(WcStatus::RetryExcErr),
                 address: usual_address(QpType::Dci),
@@ -73,6 +83,7 @@ impl Play {
             host,
             pd: qp.pd,
             srq: qp.srq,
+            qpn: qp.qpn,
             dct: Some(dct),
             refusal: (wrong != 0).then_some(WcStatus::RemAccessErr),
             address: SendTo::Dct(DctAddress {
@@ -105,6 +116,11 @@ impl Play {
     /// A target is gone: initiators may wait for it in vain, and what they were sending was flushed.
     pub(super) fn note_target_gone(&mut self, host: usize) {
         self.host(host).forgets = true;
+        self.note_target_failed();
+    }
+
+    /// A target does not answer one of its initiators any more.
+    pub(super) fn note_target_failed(&mut self) {
         let of_dc = self.connections.iter_mut();
         for connection in of_dc.filter(|it| it.kind == QpType::Dci) {
             connection.ends[1].ended = true;
@@ -203,7 +219,7 @@ impl Play {
     /// Gives a message immediate data of its own, if its last packet is too short to tell it from those of others.
     pub(super) fn tell_apart(&self, id: Id, request: &mut Request) {
         let last = request.len - self.last_packet_at(request);
-        if request.kind == Kind::Write || last < TELLING {
+        if request.kind == Kind::Write || request.kind == Kind::Send && last < TELLING {
             request.imm = Some(id as u32 + 1);
         }
     }

@@ -18,6 +18,7 @@ use crate::model::{QueuePair, Region, SharedQueue};
 use crate::network::{Flight, Weather, address};
 use crate::pattern;
 use crate::script::{Script, Step};
+use crate::windows::Window;
 
 /// Where sources are in the address space of their device.
 const SOURCE_VA: u64 = 1 << 32;
@@ -109,6 +110,8 @@ pub(crate) struct Host {
     pub(crate) ids: HashMap<u64, usize>,
     /// Places in `qps`, by the device's numbers.
     pub(crate) qpns: HashMap<Qpn, usize>,
+    /// Places among all memory windows, by the numbers in the script.
+    pub(crate) windows: HashMap<u64, usize>,
     /// Places among all regions, by the numbers in the script.
     pub(crate) regions: HashMap<u64, usize>,
 }
@@ -228,6 +231,7 @@ impl Host {
             qps: Vec::new(),
             ids: HashMap::new(),
             qpns: HashMap::new(),
+            windows: HashMap::new(),
             regions: HashMap::new(),
         }
     }
@@ -304,7 +308,11 @@ impl Host {
     }
 
     /// Destroys everything but the completion queue. Returns what could not be.
-    pub(crate) fn return_objects(&mut self, regions: &[Region]) -> Result<(), String> {
+    pub(crate) fn return_objects(
+        &mut self,
+        regions: &[Region],
+        windows: &[Window],
+    ) -> Result<(), String> {
         let failed = |error: ferroce_device::VerbsError| error.to_string();
         for qp in self.qps.iter().filter(|qp| !qp.gone) {
             for group in &qp.attached {
@@ -321,6 +329,9 @@ impl Host {
         }
         self.qps.clear();
         self.qpns.clear();
+        for window in self.windows.values().map(|place| &windows[*place]) {
+            self.hca.dealloc_mw(window.id).map_err(failed)?;
+        }
         for region in self.regions.values().map(|place| &regions[*place]) {
             if region.is_registered() {
                 self.hca.dereg_mr(region.info.key).map_err(failed)?;

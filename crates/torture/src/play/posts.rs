@@ -9,7 +9,7 @@ use ferroce_device::{
 
 use super::Play;
 use super::host::{Host, clamped};
-use super::odd::usual_address;
+use super::odd::{Standing, usual_address};
 use crate::coverage::Verb;
 use crate::model::{Id, Kind, Lonely, Outcome, RECEIVE, Receive, Remote, Request, Target};
 use crate::pattern;
@@ -17,7 +17,7 @@ use crate::rules::{Reason, against_receive, against_send};
 use crate::script::Step;
 
 /// An invalid key.
-const BAD_KEY: u32 = 0xdead_be00;
+pub(super) const BAD_KEY: u32 = 0xdead_be00;
 
 /// A send request as its line gives it.
 struct Post {
@@ -29,6 +29,7 @@ struct Post {
     imm: u64,
     flags: u64,
     lkey: u64,
+    window: u64,
     /// The shared receive queue of XRC or the target of DC, and whether its access key is wrong.
     to: (u64, u64),
     /// Of a datagram: host, queue pair, Q_Key.
@@ -43,6 +44,7 @@ impl Post {
             len,
             flags,
             to,
+            window: 0,
             region: 0,
             at: 0,
             imm: 0,
@@ -78,6 +80,21 @@ impl Post {
                 datagram: Some((peer, to, qkey)),
                 ..post(Kind::Datagram, qp, len, flags, (0, 0))
             },
+            Step::SendInvalidate {
+                qp,
+                len,
+                window,
+                region,
+                flags,
+                lkey,
+                to,
+                key,
+            } => Self {
+                window,
+                region,
+                lkey,
+                ..post(Kind::SendInvalidate, qp, len, flags, (to, key))
+            },
             Step::Write {
                 qp,
                 len,
@@ -88,7 +105,9 @@ impl Post {
                 lkey,
                 to,
                 key,
+                window,
             } => Self {
+                window,
                 region,
                 at,
                 imm,
@@ -104,7 +123,9 @@ impl Post {
                 lkey,
                 to,
                 key,
+                window,
             } => Self {
+                window,
                 region,
                 at,
                 lkey,
@@ -117,7 +138,9 @@ impl Post {
                 flags,
                 to,
                 key,
+                window,
             } => Self {
+                window,
                 region,
                 at,
                 ..post(Kind::Add, qp, 8, flags, (to, key))
@@ -129,7 +152,9 @@ impl Post {
                 flags,
                 to,
                 key,
+                window,
             } => Self {
+                window,
                 region,
                 at,
                 ..post(Kind::Swap, qp, 8, flags, (to, key))
@@ -269,25 +294,17 @@ impl Play {
         let (connection, incarnation) = (it.qps[qp].connection, it.incarnation);
         let len = clamped(post.len);
         let source = pattern::start(id);
-        let needs_response = matches!(post.kind, Kind::Read | Kind::Add | Kind::Swap);
-        let (landing, mut sge) = match needs_response {
-            true => it.land(pd, len),
-            false => (0, it.source(pd, source, len)),
-        };
-        if post.lkey != 0 {
-            sge.lkey = BAD_KEY;
-        }
         let target = self.target(host, qp, post.to);
-        let remote = self.remote(target, &post);
         let mut request = Request {
             kind: post.kind,
             host,
+            by: (pd, qpn),
             incarnation,
             len,
             source,
-            remote,
+            remote: self.remote(target, &post),
             target,
-            landing,
+            landing: 0,
             imm: u32::try_from(post.imm).ok().filter(|imm| *imm > 0),
             signaled: post.flags & 2 != 0,
             solicited: post.flags & 4 != 0,
@@ -298,43 +315,123 @@ impl Play {
             to: post
                 .datagram
                 .map(|(peer, to, qkey)| self.destination(qpn, peer, to, qkey)),
+            named: None,
             outcome: Outcome::Pending,
         };
         if kind == QpType::Dci && request.consumes_receive() {
             self.tell_apart(id, &mut request);
         }
-        let wr = self.work_request(&request, id, &post, sge, kind);
+        let mut key = 0;
+        if post.kind == Kind::SendInvalidate {
+            let peer = target.map(|target| target.host);
+            let (named, rkey) = self.key_of(peer, post.window, post.region);
+            (request.named, key) = (Some(named), rkey);
+        }
         let it = self.host(host);
-        let before = it.standing(qpn).expect("it is there");
-        let own = &self.hosts[host].as_ref().expect("it was looked for").qps[qp];
-        let mut reasons = against_send(&wr, kind, before.state, &before.cap);
-        let waits = |id: &&Id| self.requests[**id].signaled;
-        if own.sends.iter().filter(waits).count() >= before.cap.max_send_wr as usize {
-            reasons.push(Reason::Full);
+        let (landing, mut sge) = match request.needs_response() {
+            true => it.land(pd, len),
+            false => (0, it.source(pd, source, len)),
+        };
+        request.landing = landing;
+        if post.lkey != 0 {
+            sge.lkey = BAD_KEY;
         }
-        let verb = Verb::of(&wr.op);
+        let wr = self.work_request(&request, id, &post, (sge, key), kind);
+        let before = self.host(host).standing(qpn);
+        let reasons = self.reasons_against(host, qp, &wr);
         let outcome = self.host(host).hca.post_send(qpn, wr);
-        self.coverage.verb(kind, before.state, verb);
-        if !(reasons.is_empty() && outcome.is_ok()) {
-            return self.refused(host, qpn, outcome, &reasons, Some(&before));
+        let (remote, named) = (request.remote, request.named);
+        if !self.accept(host, qp, request, outcome, &reasons, before) {
+            return;
         }
-        self.host(host).qps[qp].sends.push_back(id);
-        if let Some((connection, end)) = connection
-            && request.consumes_receive()
-        {
-            self.connections[connection].ends[end].consuming.push(id);
+        if let Some(named) = named {
+            self.may_end(named);
         }
         if let Some(remote) = remote {
             let region = &mut self.regions[remote.region];
             match post.kind {
                 Kind::Write => region.writes.push(id),
                 Kind::Add | Kind::Swap => region.atomics.push(id),
-                Kind::Send | Kind::Datagram | Kind::Read => {}
+                _ => {}
             }
         }
-        self.requests.push(request);
         self.note_absence(connection, target);
         self.note_lonely(host, qp);
+    }
+
+    /// What a queue pair has against a request.
+    pub(super) fn reasons_against(&mut self, host: usize, qp: usize, wr: &SendWr) -> Vec<Reason> {
+        let it = self.hosts[host].as_ref().expect("it was looked for");
+        let own = &it.qps[qp];
+        let standing = it.standing(own.qpn).expect("it is there");
+        let mut reasons = against_send(wr, own.kind, standing.state, &standing.cap);
+        let waits = |id: &&Id| self.requests[**id].signaled;
+        if own.sends.iter().filter(waits).count() >= standing.cap.max_send_wr as usize {
+            reasons.push(Reason::Full);
+        }
+        self.coverage
+            .verb(own.kind, standing.state, Verb::of(&wr.op));
+        reasons
+    }
+
+    /// Takes over a request that was posted, if it is right that it was accepted; one that was refused must have been.
+    pub(super) fn accept(
+        &mut self,
+        host: usize,
+        qp: usize,
+        request: Request,
+        outcome: Result<(), VerbsError>,
+        reasons: &[Reason],
+        before: Option<Standing>,
+    ) -> bool {
+        let id = self.requests.len();
+        let qpn = self.host(host).qps[qp].qpn;
+        if !(reasons.is_empty() && outcome.is_ok()) {
+            self.refused(host, qpn, outcome, reasons, before.as_ref());
+            return false;
+        }
+        self.host(host).qps[qp].sends.push_back(id);
+        if let Some((connection, end)) = request.connection
+            && request.consumes_receive()
+        {
+            self.connections[connection].ends[end].consuming.push(id);
+        }
+        self.requests.push(request);
+        true
+    }
+
+    /// A request of a queue pair that nothing is sent for.
+    pub(super) fn local_request(
+        &mut self,
+        host: usize,
+        qp: usize,
+        kind: Kind,
+        flags: SendFlags,
+    ) -> Request {
+        let now = self.now;
+        let it = self.host(host);
+        let own = &it.qps[qp];
+        Request {
+            kind,
+            host,
+            by: (own.pd, own.qpn),
+            incarnation: it.incarnation,
+            len: 0,
+            source: 0,
+            remote: None,
+            target: None,
+            landing: 0,
+            imm: None,
+            signaled: flags.contains(SendFlags::SIGNALED),
+            solicited: false,
+            bad_lkey: false,
+            posted: now,
+            ended: now,
+            connection: own.connection,
+            to: None,
+            named: None,
+            outcome: Outcome::Pending,
+        }
     }
 
     /// Notes when a queue pair begins to wait for a peer that is gone, and how long it must.
@@ -375,10 +472,22 @@ impl Play {
     /// The memory that a request reaches; `None` for a region that its peer does not have.
     fn remote(&self, target: Option<Target>, post: &Post) -> Option<Remote> {
         let host = self.hosts[target?.host].as_ref()?;
-        let region = *host.regions.get(&post.region)?;
-        (post.kind != Kind::Send).then_some(Remote {
-            region,
+        if matches!(post.kind, Kind::Send | Kind::SendInvalidate) {
+            return None;
+        }
+        if let Some(window) = host.windows.get(&post.window) {
+            let binding = *self.windows[*window].bindings.last()?;
+            let it = &self.bindings[binding];
+            return Some(Remote {
+                region: it.region?,
+                at: it.at.checked_add(post.at)?,
+                binding: Some(binding),
+            });
+        }
+        Some(Remote {
+            region: *host.regions.get(&post.region)?,
             at: post.at,
+            binding: None,
         })
     }
 
@@ -387,18 +496,23 @@ impl Play {
         request: &Request,
         id: usize,
         post: &Post,
-        sge: Sge,
+        (sge, key): (Sge, u32),
         kind: QpType,
     ) -> SendWr {
         let (va, rkey) = match request.remote {
             Some(remote) => {
                 let info = &self.regions[remote.region].info;
-                (info.va.wrapping_add(post.at), info.key.rkey())
+                let va = info.va.wrapping_add(remote.at);
+                match remote.binding.map(|binding| &self.bindings[binding]) {
+                    Some(it) if it.zero_based => (post.at, it.rkey),
+                    Some(it) => (va, it.rkey),
+                    None => (va, info.key.rkey()),
+                }
             }
             None => (post.at, BAD_KEY),
         };
         let op = match post.kind {
-            Kind::Send | Kind::Datagram => SendOp::Send { imm: request.imm },
+            Kind::SendInvalidate => SendOp::SendInvalidate { rkey: key },
             Kind::Write => SendOp::Write {
                 va,
                 rkey,
@@ -412,6 +526,7 @@ impl Play {
                 compare: self.last_swap(request),
                 swap: swapped(id),
             },
+            _ => SendOp::Send { imm: request.imm },
         };
         let mut flags = SendFlags::from_bits_truncate(post.flags as u32);
         let inline = is_inline(post, request.len);

@@ -23,7 +23,7 @@ const QUIET_MBPS: u64 = 100_000;
 /// PSNs between those of a connection and those of what its queue pair does after it.
 const FAR: u32 = 0x9e_3779; // so that none of many resets comes near an earlier one
 /// A queue pair that does not exist.
-const NOWHERE: Qpn = Qpn::new(0xff_fffd);
+pub(super) const NOWHERE: Qpn = Qpn::new(0xff_fffd);
 /// Between the regions of a host, in its address space.
 const REGION_STRIDE: u64 = 1 << 24;
 
@@ -70,6 +70,10 @@ impl Play {
             Step::Modify { qp, state } => self.modify(host, qp, state),
             Step::Age { qp, messages } => self.age(host, qp, messages),
             Step::Destroy { qp } => self.destroy(host, qp),
+            Step::Window { id, kind, pd } => self.allocate_window(host, id, kind, pd),
+            Step::FreeWindow { id } => self.free_window(host, id),
+            Step::Bind { .. } => self.post_bind(host, &line.step),
+            Step::Invalidate { .. } => self.post_invalidation(host, &line.step),
             Step::DcReady { .. } => self.make_dc_ready(host, &line.step),
             Step::Open { qp } => self.open(host, qp),
             Step::Srq { id, size, pd, xrc } => self.create_srq(host, id, size, pd, xrc),
@@ -83,6 +87,7 @@ impl Play {
             }
             Step::Recv { qp, len, lkey } => self.post_recv(host, qp, len, lkey),
             Step::Send { .. }
+            | Step::SendInvalidate { .. }
             | Step::Write { .. }
             | Step::Datagram { .. }
             | Step::Read { .. }
@@ -223,10 +228,13 @@ impl Play {
         let key = self.regions[place].info.key;
         let was_there = self.regions[place].is_registered();
         let outcome = self.host(host).hca.dereg_mr(key);
-        if outcome.is_ok() != was_there {
-            self.found("deregister", || {
+        if !self.is_right_for_windows(host, place, &outcome, was_there) {
+            return self.found("deregister", || {
                 format!("host {host}, region {id}: {outcome:?}")
             });
+        }
+        if was_there && outcome.is_err() {
+            return;
         }
         self.regions[place].rights.push((now, None));
     }
@@ -248,7 +256,8 @@ impl Play {
             access: Some(access),
         };
         let outcome = it.hca.rereg_mr(key, change);
-        if outcome.is_ok() != (was_there && !needs_local_write(access)) {
+        let may = was_there && !needs_local_write(access);
+        if !self.is_right_for_windows(host, place, &outcome, may) {
             return self.found("reregister", || {
                 format!("host {host}, region {id}: {outcome:?}")
             });
@@ -511,6 +520,7 @@ impl Play {
         let is_target = own.dct.is_some();
         self.drop_requests(host, qp);
         self.leave_connection(host, qp);
+        self.unbind_all_of(host, qpn);
         if is_target {
             self.note_target_gone(host);
         }
