@@ -522,6 +522,7 @@ impl Play {
 
     /// Takes a request from a shared receive queue. Returns what is wrong with that.
     fn take_shared(&mut self, host: usize, srq: u64, id: Id) -> Option<&'static str> {
+        let takers = self.takers(host, srq);
         let Some(shared) = self.host(host).srqs.get_mut(&srq) else {
             return Some("it has no shared receive queue");
         };
@@ -529,7 +530,7 @@ impl Play {
             return Some("it was completed before, or never posted");
         };
         shared.receives.remove(place);
-        (place > shared.takers).then_some("too many earlier receives have not completed")
+        (place > takers).then_some("too many earlier receives have not completed")
     }
 
     fn receive_failed(&mut self, host: usize, qp: usize, id: Id, wc: &Completion) {

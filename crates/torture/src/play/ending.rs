@@ -118,13 +118,12 @@ impl Play {
 
     /// Posts as many receives to a queue as messages wait for. Returns whether any were missing.
     fn post_rescues_to(&mut self, host: usize, queue: Queue, waiting: usize) -> bool {
-        let it = self.host(host);
         let missing = match queue {
-            Queue::Own(qp) => waiting.saturating_sub(it.qps[qp].receives.len()),
+            Queue::Own(qp) => waiting.saturating_sub(self.host(host).qps[qp].receives.len()),
             Queue::Shared(srq) => {
-                let shared = &it.srqs[&srq];
                 // Some may have been taken by queue pairs that do not complete them.
-                (waiting + shared.takers).saturating_sub(shared.receives.len())
+                let needed = waiting + self.takers(host, srq);
+                needed.saturating_sub(self.host(host).srqs[&srq].receives.len())
             }
         };
         for _ in 0..missing {

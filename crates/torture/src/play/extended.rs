@@ -97,6 +97,23 @@ impl Play {
         }
     }
 
+    /// How many requests of a shared receive queue may have been taken and not completed. A target has taken one for each
+    /// initiator, perhaps.
+    pub(super) fn takers(&self, host: usize, srq: u64) -> usize {
+        let Some((it, shared)) = self.hosts[host]
+            .as_ref()
+            .and_then(|it| Some((it, it.srqs.get(&srq)?)))
+        else {
+            return 0;
+        };
+        let has_target = it
+            .qps
+            .iter()
+            .any(|qp| qp.dct.is_some() && qp.srq == Some(srq));
+        let of_dc = self.connections.iter().filter(|it| it.kind == QpType::Dci);
+        shared.takers + if has_target { of_dc.count() } else { 0 }
+    }
+
     /// An initiator whose request is for a target that is not there, or not ready, may wait for it in vain.
     pub(super) fn note_absence(
         &mut self,
