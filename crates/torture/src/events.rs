@@ -14,6 +14,8 @@ pub(crate) enum Event {
     Arrival(usize, Flight),
     /// A host's device has a deadline.
     Deadline(usize),
+    /// A program that was idle polls.
+    Poll(usize),
     /// A host that was stopped goes on.
     Resume(usize),
 }

@@ -4,10 +4,12 @@
 //! |---|---|
 //! | `extended` | XRC and DC |
 //! | `windows` | memory windows |
+//! | `queues` | completion queues |
 //! | `calls` | queue pairs that go through their states, and calls that are refused |
 
 mod calls;
 mod extended;
+mod queues;
 mod windows;
 
 use ferroce_base::random::{Dice, mix};
@@ -24,6 +26,7 @@ pub fn generate(seed: u64) -> Script {
     draft.apart(0x78_64, Draft::extended);
     draft.faults();
     draft.traffic();
+    draft.apart(0x63_71, Draft::queues);
     draft.apart(0x77_69, Draft::windows);
     draft.apart(0x63_61, Draft::calls);
     draft.apart(0x61_67, Draft::ages);
@@ -240,6 +243,8 @@ impl Draft {
             };
             for end in 0..2 {
                 let step = Step::Qp {
+                    send_cq: 0,
+                    recv_cq: 0,
                     id: pair.qps[end],
                     kind: if rc { 0 } else { 3 },
                     pd: u64::from(self.dice.chance(5)),
@@ -264,6 +269,8 @@ impl Draft {
             for id in DATAGRAMS..DATAGRAMS + self.dice.within(1..=2) {
                 let srq = u64::from(self.dice.chance(20));
                 let step = Step::Qp {
+                    send_cq: 0,
+                    recv_cq: 0,
                     id,
                     kind: 4,
                     pd: 0,

@@ -120,6 +120,8 @@ pub(crate) struct Request {
     pub(crate) to: Option<Destination>,
     /// What it binds or invalidates.
     pub(crate) named: Option<Named>,
+    /// Of DC: the completion of a receive has told its message.
+    pub(crate) told: bool,
     pub(crate) outcome: Outcome,
 }
 
@@ -261,6 +263,8 @@ pub(crate) struct QueuePair {
     pub(crate) lonely: Option<Lonely>,
     /// Of a DCT: its place among all targets.
     pub(crate) dct: Option<usize>,
+    /// The numbers in the script of its completion queues, for sends and for receives.
+    pub(crate) cqs: (u64, u64),
     /// How often an XRC_RECV queue pair must be destroyed.
     pub(crate) handles: u32,
     /// The program has moved it to the error state, and no completion has said so yet.

@@ -6,6 +6,7 @@
 //! | `steps` | what the lines of a script do |
 //! | `posts` | work requests |
 //! | `windows` | memory windows |
+//! | `queues` | completion queues |
 //! | `odd` | calls that are refused |
 //! | `datagrams` | UD queue pairs and multicast groups |
 //! | `aging` | connections that grow old |
@@ -23,6 +24,7 @@ mod faults;
 mod host;
 mod odd;
 mod posts;
+mod queues;
 mod steps;
 mod windows;
 
@@ -38,7 +40,7 @@ use ferroce_device::{
 use self::host::Host;
 use crate::coverage::Coverage;
 use crate::events::{Event, Events};
-use crate::model::{Connection, Outcome, Receive, Region, Request};
+use crate::model::{Connection, Id, Outcome, Receive, Region, Request};
 use crate::network::{Flight, host_at};
 use crate::script::{HOSTS_MAX, Script};
 use crate::windows::{Binding, Window};
@@ -105,6 +107,8 @@ pub(crate) struct Play {
     hosts: Vec<Option<Host>>,
     regions: Vec<Region>,
     connections: Vec<Connection>,
+    /// Requests whose receives had not been polled when they were acknowledged.
+    unseen: Vec<Id>,
     /// Memory windows, and their binds.
     windows: Vec<Window>,
     bindings: Vec<Binding>,
@@ -135,6 +139,7 @@ impl Play {
                 .collect(),
             regions: Vec::new(),
             connections: Vec::new(),
+            unseen: Vec::new(),
             windows: Vec::new(),
             bindings: Vec::new(),
             dcts: Vec::new(),
@@ -195,6 +200,7 @@ impl Play {
         match event {
             Event::Arrival(host, flight) => self.arrive(host, flight),
             Event::Resume(host) => self.resume(host),
+            Event::Poll(host) => self.drain(host),
             Event::Deadline(host) => {
                 let now = self.now;
                 let Some(it) = self.hosts[host].as_mut() else {
@@ -285,9 +291,7 @@ impl Play {
         while let Some(event) = self.hosts[host].as_mut().and_then(|it| it.hca.poll_event()) {
             self.told(host, event);
         }
-        while let Some(completion) = self.poll(host) {
-            self.completed(host, &completion);
-        }
+        self.poll_all(host);
         let Some(it) = self.hosts[host].as_mut() else {
             return;
         };
@@ -351,13 +355,18 @@ impl Play {
 
     /// A device has told something of a queue pair.
     fn told(&mut self, host: usize, event: DeviceEvent) {
-        let Some(it) = self.hosts[host].as_mut() else {
-            return;
-        };
         let pushed = match event {
             DeviceEvent::Qp(qpn, QpEvent::RequestError | QpEvent::AccessError)
             | DeviceEvent::QpFatal(qpn) => Some(qpn),
             _ => None,
+        };
+        match event {
+            DeviceEvent::CqOverrun(cq) => self.overrun(host, cq),
+            DeviceEvent::QpFatal(qpn) => self.failed_by_overrun(host, qpn),
+            _ => {}
+        }
+        let Some(it) = self.hosts[host].as_mut() else {
+            return;
         };
         if let DeviceEvent::TimerExpired { expiry, .. } = event {
             it.expiries.push(expiry);
@@ -380,6 +389,7 @@ impl Play {
         let Some(it) = self.hosts[host].as_mut() else {
             return;
         };
+        it.forget_completions(now);
         let it = &mut it.qps[qp];
         for id in it.sends.drain(..) {
             (self.requests[id].outcome, self.requests[id].ended) = (Outcome::Dropped, now);

@@ -141,6 +141,29 @@ steps! {
         sends,
         /// Outstanding receive requests.
         receives,
+        /// The completion queue of its send queue; 0 for a large one.
+        send_cq,
+        /// The completion queue of its receive queue; 0 for a large one.
+        recv_cq,
+    }
+    /// Creates a completion queue.
+    Cq "cq" {
+        /// Its number, from 1.
+        id,
+        /// Completions that it holds.
+        size,
+    }
+    /// Changes the size of a completion queue.
+    ResizeCq "resize-cq" {
+        /// The queue.
+        cq,
+        /// Completions that it holds.
+        size,
+    }
+    /// The program polls no completion queue for a while.
+    Idle "idle" {
+        /// Nanoseconds.
+        ns,
     }
     /// Creates a shared receive queue.
     Srq "srq" {

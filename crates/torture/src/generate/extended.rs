@@ -47,6 +47,8 @@ impl Draft {
             };
             for (end, kind) in [9, 10].into_iter().enumerate() {
                 let step = Step::Qp {
+                    send_cq: 0,
+                    recv_cq: 0,
                     id: pair.qps[end],
                     kind,
                     pd: u64::from(self.dice.chance(5)),
@@ -110,6 +112,8 @@ impl Draft {
             for id in ids {
                 let host = self.host();
                 let step = Step::Qp {
+                    send_cq: 0,
+                    recv_cq: 0,
                     id,
                     kind,
                     pd: u64::from(self.dice.chance(5)),

@@ -18,17 +18,6 @@ const DATAGRAM_MAX: usize = 4096;
 const MOVED: u32 = 0xf5;
 
 impl Play {
-    pub(super) fn poll(&mut self, host: usize) -> Option<Completion> {
-        let it = self.hosts[host].as_mut()?;
-        match it.hca.poll_completion(it.cq) {
-            Ok(completion) => completion,
-            Err(error) => {
-                self.found("poll", || format!("host {host}: {error}"));
-                None
-            }
-        }
-    }
-
     pub(super) fn completed(&mut self, host: usize, wc: &Completion) {
         let Some(&qp) = self.host(host).qpns.get(&wc.qpn) else {
             return self.found("queue pair", || {
@@ -105,7 +94,8 @@ impl Play {
             }
             return;
         }
-        if wc.status == WcStatus::WrFlushErr && !failed && !pushed {
+        let is_told = !self.host(host).is_deaf(qp).1;
+        if wc.status == WcStatus::WrFlushErr && !failed && !pushed && is_told {
             return self.found("status", || say("flushed for no reason"));
         }
         if !self.explains_syndrome(host, qp, wc) {
@@ -124,7 +114,6 @@ impl Play {
 
     /// A queue pair that waited for a peer which is gone has waited exactly as long as its policy says.
     fn check_total(&mut self, host: usize, qp: usize, wc: &Completion) {
-        let now = self.now;
         let Some(lonely) = self.host(host).qps[qp].lonely.take() else {
             return;
         };
@@ -132,7 +121,7 @@ impl Play {
             return;
         };
         self.coverage.outcome("waited in vain, to the tick");
-        let waited = now.since(since);
+        let waited = wc.timestamp.since(since);
         // A card's timers run from when a packet has left its port, which takes its time for each.
         let most = match self.host(host).is_card {
             false => lonely.total,
@@ -166,7 +155,8 @@ impl Play {
         if request.len > 0 && self.verdict(&request) == Verdict::Never {
             return self.found("permission", || say("success without permission"));
         }
-        if request.consumes_receive() && !self.was_received(&request, id) {
+        let is_missing = request.consumes_receive() && !self.was_received(&request, id);
+        if is_missing && !self.is_unseen(&request, id) {
             return self.found("delivery", || say("acknowledged before it was received"));
         }
         let Some(it) = self.hosts[request.host].as_ref() else {
@@ -183,10 +173,13 @@ impl Play {
     }
 
     /// Whether the other end has completed a receive for a request.
-    fn was_received(&self, request: &Request, id: Id) -> bool {
+    pub(super) fn was_received(&self, request: &Request, id: Id) -> bool {
         let Some((connection, end)) = request.connection else {
             return false;
         };
+        if self.connections[connection].kind == QpType::Dci {
+            return request.told;
+        }
         let ends = &self.connections[connection].ends;
         let place = ends[end].consuming.iter().position(|it| *it == id);
         place.is_some_and(|place| place < ends[1 - end].received)
@@ -523,6 +516,7 @@ impl Play {
     /// Takes a request from a shared receive queue. Returns what is wrong with that.
     fn take_shared(&mut self, host: usize, srq: u64, id: Id) -> Option<&'static str> {
         let takers = self.takers(host, srq);
+        let loses = self.host(host).loses_receives(srq);
         let Some(shared) = self.host(host).srqs.get_mut(&srq) else {
             return Some("it has no shared receive queue");
         };
@@ -530,15 +524,16 @@ impl Play {
             return Some("it was completed before, or never posted");
         };
         shared.receives.remove(place);
-        (place > takers).then_some("too many earlier receives have not completed")
+        (place > takers && !loses).then_some("too many earlier receives have not completed")
     }
 
     fn receive_failed(&mut self, host: usize, qp: usize, id: Id, wc: &Completion) {
         let say = |what: &str| format!("host {host}, receive {id}: {what}: {wc:?}");
+        let is_deaf = self.host(host).is_deaf(qp).0;
         let it = &mut self.host(host).qps[qp];
         let explained = match wc.status {
             // The message of an initiator that has begun anew is flushed.
-            WcStatus::WrFlushErr => it.failed || it.pushed || it.kind == QpType::Dct,
+            WcStatus::WrFlushErr => it.failed || it.pushed || is_deaf || it.kind == QpType::Dct,
             WcStatus::LocLenErr => true,
             WcStatus::LocProtErr => self.receives[id].bad_lkey,
             WcStatus::LocAccessErr | WcStatus::RemInvReqErr | WcStatus::RemOpErr => true,

@@ -39,6 +39,7 @@ impl Play {
             };
             it.weather = Weather::default();
             it.qps.iter_mut().for_each(|qp| qp.lonely = None);
+            it.polls_from = now;
             if let Err(error) = faults::end(&mut it.hca, now) {
                 return self.found("setting", || format!("host {host}: {error}"));
             }
@@ -56,6 +57,7 @@ impl Play {
         if self.finding.is_some() {
             return;
         }
+        self.check_unseen();
         for host in 0..self.hosts.len() {
             self.check_queues(host);
             self.check_landing(host);
@@ -91,7 +93,8 @@ impl Play {
             else {
                 continue;
             };
-            if request.outcome != Outcome::Pending || !request.consumes_receive() {
+            let is_pending = request.outcome == Outcome::Pending && self.is_queued(request);
+            if !is_pending || !request.consumes_receive() {
                 continue;
             }
             let queue = match target.srq {
@@ -116,6 +119,13 @@ impl Play {
         waiting
     }
 
+    /// Whether a queue pair still has the request, or another one.
+    fn is_queued(&self, request: &Request) -> bool {
+        let it = self.hosts[request.host].as_ref();
+        let qp = it.and_then(|it| it.hca.qp(request.by.1));
+        qp.is_some_and(|qp| qp.send_queue_len() > 0)
+    }
+
     /// Posts as many receives to a queue as messages wait for. Returns whether any were missing.
     fn post_rescues_to(&mut self, host: usize, queue: Queue, waiting: usize) -> bool {
         let missing = match queue {
@@ -123,7 +133,11 @@ impl Play {
             Queue::Shared(srq) => {
                 // Some may have been taken by queue pairs that do not complete them.
                 let needed = waiting + self.takers(host, srq);
-                needed.saturating_sub(self.host(host).srqs[&srq].receives.len())
+                let it = self.host(host);
+                match it.loses_receives(srq) {
+                    true => waiting,
+                    false => needed.saturating_sub(it.srqs[&srq].receives.len()),
+                }
             }
         };
         for _ in 0..missing {
@@ -179,13 +193,14 @@ impl Play {
             let signaled = |id: &Id| self.requests[*id].signaled;
             let it = self.hosts[host].as_ref().expect("it was looked for");
             let waits = it.qps[qp].sends.iter().any(signaled);
+            let (deaf_sends, deaf_receives) = it.is_deaf(qp);
             let sent = match state {
                 QpState::Rts => queued == 0 && in_flight == 0 && !waits,
                 // Requests that were not signalled may have succeeded before.
-                QpState::Err => queued == 0 && !waits,
+                QpState::Err => queued == 0 && (!waits || deaf_sends),
                 _ => true,
             };
-            let received = state != QpState::Err || receives == 0;
+            let received = state != QpState::Err || receives == 0 || deaf_receives;
             if !sent || !received {
                 return self.found("stuck", || {
                     format!(
@@ -564,7 +579,8 @@ impl Play {
             it.hca.mrs().count() + it.hca.mws().count(),
             it.hca.poll_timeout(),
         );
-        if let Err(error) = it.hca.destroy_cq(it.cq) {
+        let destroyed = it.cqs.values().try_for_each(|cq| it.hca.destroy_cq(cq.id));
+        if let Err(error) = destroyed {
             return self.found("objects", || format!("host {host}: {error}"));
         }
         if left != (0, 0, None) {

@@ -257,9 +257,13 @@ impl Play {
     ) -> Option<Id> {
         let it = self.hosts[host].as_ref()?;
         let landing = self.receives[receive].landing;
+        let dct = it.qps[qp].dct;
+        let is_next = |id: &&Id| {
+            let request = &self.requests[**id];
+            !request.told && request.target.is_some_and(|target| target.dct == dct)
+        };
         let is_it = |connection: &Connection| {
-            let [initiator, targets] = &connection.ends;
-            let id = *initiator.consuming.get(targets.received)?;
+            let id = *connection.ends[0].consuming.iter().find(is_next)?;
             let request = &self.requests[id];
             let (opcode, landed) = match request.kind {
                 Kind::Write => (WcOpcode::RecvRdmaWithImm, true),
@@ -275,15 +279,12 @@ impl Play {
             };
             let imm = wc.flags.contains(WcFlags::WITH_IMM).then_some(wc.imm);
             let fits = connection.kind == QpType::Dci
-                && request.target?.dct == it.qps[qp].dct
                 && (wc.opcode, wc.byte_len as usize, imm) == (opcode, request.len, request.imm)
                 && landed;
             fits.then_some(id)
         };
-        let mut found = self.connections.iter().enumerate();
-        let (connection, id) =
-            found.find_map(|(place, connection)| Some((place, is_it(connection)?)))?;
-        self.connections[connection].ends[1].received += 1;
+        let id = self.connections.iter().find_map(is_it)?;
+        self.requests[id].told = true;
         Some(id)
     }
 

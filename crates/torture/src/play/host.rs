@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ferroce_admission::{Bounds, Shares};
 use ferroce_device::{
-    AccessFlags, Buffer, Completion, CqId, Hca, HcaConfig, HostProfile, Memory, MrInfo, PdId,
+    AccessFlags, Buffer, Completion, Hca, HcaConfig, HostProfile, Memory, MrInfo, PdId,
     Personality, QpState, QpType, Qpn, Rate, Secret, Settings, Sge, Time, TimerExpiry, WcStatus,
     XrcdId,
 };
@@ -14,6 +14,7 @@ use ferroce_device::{
 use ferroce_transport::Qp;
 
 use super::faults::{OPTIONS, half_handshakes, write_field};
+use super::queues::Completions;
 use crate::model::{QueuePair, Region, SharedQueue};
 use crate::network::{Flight, Weather, address};
 use crate::pattern;
@@ -28,6 +29,8 @@ const LANDING_VA: u64 = 1 << 33;
 const GUARD: usize = 24;
 /// Bytes of the place at the end of a landing ground, for receives of which only the completion counts.
 const RESCUE: usize = pattern::MESSAGE_MAX;
+/// Completions that the usual completion queue holds.
+const LARGE: u32 = 1 << 20;
 /// What a landing ground holds where nothing has landed.
 pub(crate) const UNTOUCHED: u8 = 0xa5;
 
@@ -84,7 +87,10 @@ pub(crate) struct Host {
     /// The histogram was not reset.
     pub(crate) histogram_kept: bool,
     pub(crate) pds: [PdId; 2],
-    pub(crate) cq: CqId,
+    /// Completion queues, by their numbers in the script; 0 is that of all others.
+    pub(crate) cqs: HashMap<u64, Completions>,
+    /// Its program polls none of them before.
+    pub(crate) polls_from: Time,
     /// XRC domains.
     pub(crate) xrcds: [XrcdId; 2],
     /// What messages are sent from, for each protection domain.
@@ -188,7 +194,7 @@ impl Host {
             }
         }
         let pds = [(); 2].map(|()| hca.alloc_pd().expect("a new device has room"));
-        let cq = hca.create_cq(1 << 20).expect("a new device has room");
+        let cq = hca.create_cq(LARGE).expect("a new device has room");
         let xrcds = [(); 2].map(|()| hca.alloc_xrcd().expect("a new device has room"));
         let source = Buffer::zeroed(pattern::bytes().len());
         source.write(0, pattern::bytes());
@@ -215,7 +221,8 @@ impl Host {
             expiries: Vec::new(),
             histogram_kept: true,
             pds,
-            cq,
+            cqs: HashMap::from([(0, Completions::new(cq, LARGE))]),
+            polls_from: Time::ZERO,
             xrcds,
             sources,
             landings,
@@ -307,7 +314,7 @@ impl Host {
         (self.rescue_at(), sge)
     }
 
-    /// Destroys everything but the completion queue. Returns what could not be.
+    /// Destroys everything but the completion queues. Returns what could not be.
     pub(crate) fn return_objects(
         &mut self,
         regions: &[Region],

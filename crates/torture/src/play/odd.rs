@@ -21,6 +21,8 @@ pub(super) struct Standing {
     /// Places that are taken in its send queue.
     used: usize,
     receives: usize,
+    /// Receives that are not complete, as far as the program knows.
+    unfinished: usize,
     in_flight: u32,
 }
 
@@ -59,6 +61,7 @@ impl Host {
     pub(super) fn standing(&self, qpn: Qpn) -> Option<Standing> {
         let (state, attr, path) = self.hca.query_qp(qpn).ok()?;
         let qp = self.hca.qp(qpn)?;
+        let own = self.qpns.get(&qpn);
         Some(Standing {
             state,
             cap: qp.config().cap,
@@ -66,6 +69,7 @@ impl Host {
             path,
             used: self.hca.send_queue_used(qpn),
             receives: qp.recv_queue_len(),
+            unfinished: own.map_or(0, |own| self.qps[*own].receives.len()),
             in_flight: qp.in_flight(),
         })
     }
@@ -153,8 +157,9 @@ impl Play {
         reasons: &[Reason],
         before: Option<&Standing>,
     ) {
+        // Completions that were not polled take places as well.
         let is_full = before.is_some_and(|it| {
-            it.used >= it.cap.max_send_wr as usize || it.receives >= it.cap.max_recv_wr as usize
+            it.used >= it.cap.max_send_wr as usize || it.unfinished >= it.cap.max_recv_wr as usize
         });
         let is_right = match &outcome {
             Ok(()) => false,

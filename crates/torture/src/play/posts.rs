@@ -242,7 +242,8 @@ impl Play {
         let mut reasons = against_receive(1, kind, before.state, is_shared, &before.cap);
         let it = self.host(host);
         // That which a message is using has left the queue.
-        if it.qps[qp].receives.len() > before.cap.max_recv_wr as usize {
+        let is_told = !it.is_deaf(qp).1;
+        if is_told && it.qps[qp].receives.len() > before.cap.max_recv_wr as usize {
             reasons.push(Reason::Full);
         }
         let outcome = it.hca.post_recv(qpn, receive.work_request(id));
@@ -316,6 +317,7 @@ impl Play {
                 .datagram
                 .map(|(peer, to, qkey)| self.destination(qpn, peer, to, qkey)),
             named: None,
+            told: false,
             outcome: Outcome::Pending,
         };
         if kind == QpType::Dci && request.consumes_receive() {
@@ -366,7 +368,8 @@ impl Play {
         let standing = it.standing(own.qpn).expect("it is there");
         let mut reasons = against_send(wr, own.kind, standing.state, &standing.cap);
         let waits = |id: &&Id| self.requests[**id].signaled;
-        if own.sends.iter().filter(waits).count() >= standing.cap.max_send_wr as usize {
+        let waiting = own.sends.iter().filter(waits).count();
+        if waiting >= standing.cap.max_send_wr as usize && !it.is_deaf(qp).0 {
             reasons.push(Reason::Full);
         }
         self.coverage
@@ -430,6 +433,7 @@ impl Play {
             connection: own.connection,
             to: None,
             named: None,
+            told: false,
             outcome: Outcome::Pending,
         }
     }

@@ -78,6 +78,9 @@ impl Play {
             Step::Open { qp } => self.open(host, qp),
             Step::Srq { id, size, pd, xrc } => self.create_srq(host, id, size, pd, xrc),
             Step::SrqRecv { srq, len, lkey } => self.post_srq_recv(host, srq, len, lkey),
+            Step::Cq { id, size } => self.create_cq(host, id, size),
+            Step::ResizeCq { cq, size } => self.resize_cq(host, cq, size),
+            Step::Idle { ns } => self.idle(host, ns),
             Step::Impair { .. }
             | Step::Port { .. }
             | Step::Register { .. }
@@ -165,7 +168,8 @@ impl Play {
             None => it.hca.create_srq(pd, size, 4),
             Some(domain) => {
                 let xrcd = it.xrcds[usize::from(domain != DOMAIN)];
-                let objects = XrcObjects { xrcd, cq: it.cq };
+                let (_, cq) = it.cq_of(0);
+                let objects = XrcObjects { xrcd, cq };
                 it.hca.create_xrc_srq(pd, objects, size, 4)
             }
         };
@@ -275,6 +279,8 @@ impl Play {
             srq,
             sends,
             receives,
+            send_cq,
+            recv_cq,
         } = *step
         else {
             return;
@@ -299,6 +305,7 @@ impl Play {
             _ => given as u32,
         };
         let usual = QpCap::default();
+        let ((sends_to, send_cq), (receives_to, recv_cq)) = (it.cq_of(send_cq), it.cq_of(recv_cq));
         let receives_itself = !matches!(kind, QpType::XrcSend | QpType::XrcRecv | QpType::Dci);
         let shared = it.srqs.get(&srq).filter(|_| receives_itself);
         let srq = shared.map(|_| srq);
@@ -311,7 +318,9 @@ impl Play {
             },
             signal_all: false,
             srq: shared.map(|shared| shared.id),
-            ..QpInit::new(kind, pd, it.cq)
+            send_cq,
+            recv_cq,
+            ..QpInit::new(kind, pd, send_cq)
         };
         let created = match kind {
             QpType::XrcRecv => it.hca.create_xrc_recv_qp(it.xrcds[0]),
@@ -323,7 +332,14 @@ impl Play {
             Ok(qpn) if !is_of_xrc => {
                 it.ids.insert(id, place);
                 it.qpns.insert(qpn, place);
-                it.qps.push(QueuePair::new(qpn, kind, pd, srq));
+                let own = QueuePair::new(qpn, kind, pd, srq);
+                let cqs = match kind {
+                    QpType::XrcRecv => (0, 0),
+                    QpType::XrcSend | QpType::Dci => (sends_to, sends_to),
+                    QpType::Dct => (receives_to, receives_to),
+                    _ => (sends_to, receives_to),
+                };
+                it.qps.push(QueuePair { cqs, ..own });
                 it.add_taker(place);
                 match kind {
                     QpType::Dct => {
@@ -423,6 +439,9 @@ impl Play {
     /// Brings a queue pair from any state to RTS.
     fn make_ready(&mut self, host: usize, qp: usize, peer: usize, attr: QpAttr) {
         use QpState::{Init, Reset, Rtr, Rts};
+        if self.host(host).qps[qp].kind == QpType::XrcRecv {
+            self.stop_idling(host); // its completions stay
+        }
         self.drop_requests(host, qp);
         self.leave_connection(host, qp);
         let it = self.host(host);
@@ -451,6 +470,15 @@ impl Play {
         let Some(qp) = it.qp(qp) else {
             return;
         };
+        // The program looks at what has failed before it goes on from there; completions of XRC stay.
+        let is_failed = it
+            .hca
+            .qp(it.qps[qp].qpn)
+            .is_some_and(|qp| qp.state() == QpState::Sqe);
+        if it.qps[qp].kind == QpType::XrcRecv || is_failed {
+            self.stop_idling(host);
+        }
+        let it = self.host(host);
         let own = &it.qps[qp];
         let (qpn, kind) = (own.qpn, own.kind);
         let standing = it.standing(qpn).expect("it is there");
@@ -476,7 +504,10 @@ impl Play {
         let own = &mut self.host(host).qps[qp];
         own.lonely = None;
         match state {
-            QpState::Err => (own.pushed, own.moved) = (true, before != QpState::Err),
+            QpState::Err => {
+                own.pushed = true;
+                own.moved |= before != QpState::Err;
+            }
             QpState::Reset => {
                 own.disconnect();
                 let attr = own.attr;
@@ -497,6 +528,10 @@ impl Play {
             return;
         };
         let qpn = it.qps[qp].qpn;
+        if it.qps[qp].kind == QpType::XrcRecv {
+            self.stop_idling(host); // its completions stay
+        }
+        let it = self.host(host);
         let before = it.standing(qpn);
         let outcome = it.hca.destroy_qp(qpn);
         let (kind, is_attached) = (it.qps[qp].kind, !it.qps[qp].attached.is_empty());
@@ -541,6 +576,7 @@ impl Play {
     fn kill(&mut self, host: usize) {
         for qp in 0..self.host(host).qps.len() {
             self.drop_requests(host, qp);
+            self.leave_connection(host, qp);
         }
         let shared: Vec<usize> = self
             .host(host)
@@ -580,6 +616,7 @@ impl QueuePair {
             groups: Vec::new(),
             attached: Vec::new(),
             dct: None,
+            cqs: (0, 0),
             handles: 1,
             lonely: None,
             connection: None,
