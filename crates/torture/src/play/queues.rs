@@ -228,12 +228,12 @@ impl Play {
 
     /// Whether the completion of a receive for a request may not have been polled yet, or never will be.
     pub(super) fn is_unseen(&mut self, request: &crate::model::Request, id: Id) -> bool {
-        let Some(target) = request.target else {
+        let (Some(target), Some((connection, end))) = (request.target, request.connection) else {
             return false;
         };
-        let is_late = self.hosts[target.host]
-            .as_ref()
-            .is_some_and(|it| it.is_idle(self.now) || it.cqs.len() > 1);
+        let it = self.hosts[target.host].as_ref();
+        let is_late = it.is_some_and(|it| it.is_idle(self.now) || it.cqs.len() > 1)
+            || self.connections[connection].ends[1 - end].ended;
         if is_late {
             self.unseen.push(id);
         }
