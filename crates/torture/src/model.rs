@@ -295,6 +295,8 @@ pub(crate) struct SharedQueue {
     /// Requests that queue pairs may have taken and not completed: one for each that takes from it, and for each
     /// that was destroyed or reset.
     pub(crate) takers: usize,
+    /// Completions of some have gone with their queue pairs.
+    pub(crate) forgets: bool,
     /// The shortest receive that was posted, and whether one had a bad key.
     pub(crate) shortest: usize,
     pub(crate) bad_receive: bool,

@@ -200,7 +200,7 @@ impl Play {
         match event {
             Event::Arrival(host, flight) => self.arrive(host, flight),
             Event::Resume(host) => self.resume(host),
-            Event::Poll(host) => self.drain(host),
+            Event::Poll(host) => self.wake(host),
             Event::Deadline(host) => {
                 let now = self.now;
                 let Some(it) = self.hosts[host].as_mut() else {
@@ -389,7 +389,7 @@ impl Play {
         let Some(it) = self.hosts[host].as_mut() else {
             return;
         };
-        it.forget_completions(now);
+        it.forget_completions(qp);
         let it = &mut it.qps[qp];
         for id in it.sends.drain(..) {
             (self.requests[id].outcome, self.requests[id].ended) = (Outcome::Dropped, now);

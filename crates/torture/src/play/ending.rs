@@ -39,7 +39,7 @@ impl Play {
             };
             it.weather = Weather::default();
             it.qps.iter_mut().for_each(|qp| qp.lonely = None);
-            it.polls_from = now;
+            it.idle_until = None;
             if let Err(error) = faults::end(&mut it.hca, now) {
                 return self.found("setting", || format!("host {host}: {error}"));
             }

@@ -89,8 +89,8 @@ pub(crate) struct Host {
     pub(crate) pds: [PdId; 2],
     /// Completion queues, by their numbers in the script; 0 is that of all others.
     pub(crate) cqs: HashMap<u64, Completions>,
-    /// Its program polls none of them before.
-    pub(crate) polls_from: Time,
+    /// Its program polls none of them before, and has not since it became idle.
+    pub(crate) idle_until: Option<Time>,
     /// XRC domains.
     pub(crate) xrcds: [XrcdId; 2],
     /// What messages are sent from, for each protection domain.
@@ -222,7 +222,7 @@ impl Host {
             histogram_kept: true,
             pds,
             cqs: HashMap::from([(0, Completions::new(cq, LARGE))]),
-            polls_from: Time::ZERO,
+            idle_until: None,
             xrcds,
             sources,
             landings,

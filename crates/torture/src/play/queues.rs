@@ -2,7 +2,7 @@
 
 use std::collections::hash_map::Entry;
 
-use ferroce_device::{Completion, CqId, Qpn, Span, Time, VerbsError, WcStatus};
+use ferroce_device::{Completion, CqId, Qpn, Span, VerbsError, WcStatus};
 
 use super::Play;
 use super::host::Host;
@@ -51,21 +51,24 @@ impl Host {
         (self.cqs[&sends].overrun, self.cqs[&receives].overrun)
     }
 
-    /// Whether queue pairs that take from a shared receive queue have lost completions.
+    /// Whether completions of receives of a shared queue have been lost, or have gone with their queue pairs.
     pub(super) fn loses_receives(&self, srq: u64) -> bool {
-        let of_srq = (0..self.qps.len()).filter(|qp| self.qps[*qp].srq == Some(srq));
-        of_srq.into_iter().any(|qp| self.is_deaf(qp).1)
+        let mut of_srq = (0..self.qps.len()).filter(|qp| self.qps[*qp].srq == Some(srq));
+        self.srqs[&srq].forgets || of_srq.any(|qp| self.is_deaf(qp).1)
     }
 
     /// Whether its program does not poll.
-    pub(super) fn is_idle(&self, now: Time) -> bool {
-        self.polls_from > now
+    pub(super) fn is_idle(&self) -> bool {
+        self.idle_until.is_some()
     }
 
     /// Completions of a queue pair have gone with it.
-    pub(super) fn forget_completions(&mut self, now: Time) {
-        if self.is_idle(now) {
+    pub(super) fn forget_completions(&mut self, qp: usize) {
+        if self.is_idle() {
             self.forgets = true;
+            if let Some(shared) = self.qps[qp].srq.and_then(|srq| self.srqs.get_mut(&srq)) {
+                shared.forgets = true;
+            }
             self.cqs.values_mut().for_each(|cq| cq.forgets = true);
         }
     }
@@ -86,9 +89,9 @@ impl Play {
 
     /// Resizes a completion queue; not to less than what is in it.
     pub(super) fn resize_cq(&mut self, host: usize, id: u64, size: u64) {
-        let (now, size) = (self.now, size.clamp(1, 1 << 20) as u32);
+        let size = size.clamp(1, 1 << 20) as u32;
         let it = self.host(host);
-        let is_idle = it.is_idle(now);
+        let is_idle = it.is_idle();
         let Some(cq) = it.cqs.get_mut(&id).filter(|_| id != 0) else {
             return;
         };
@@ -114,21 +117,28 @@ impl Play {
     pub(super) fn idle(&mut self, host: usize, ns: u64) {
         let until = self.now.after(Span::from_nanos(ns));
         let it = self.host(host);
-        it.polls_from = it.polls_from.max(until);
+        it.idle_until = it.idle_until.max(Some(until));
         self.events.add(until, Event::Poll(host));
     }
 
     /// The program polls from now on.
     pub(super) fn stop_idling(&mut self, host: usize) {
-        let now = self.now;
-        self.host(host).polls_from = now;
+        self.host(host).idle_until = None;
         self.poll_all(host);
+    }
+
+    /// The program polls, unless it has become idle for longer.
+    pub(super) fn wake(&mut self, host: usize) {
+        let now = self.now;
+        if let Some(it) = self.hosts[host].as_mut() {
+            it.idle_until.take_if(|until| *until <= now);
+        }
+        self.drain(host);
     }
 
     /// Polls all completion queues until they are empty, unless the program is idle.
     pub(super) fn poll_all(&mut self, host: usize) {
-        let now = self.now;
-        let Some(it) = self.hosts[host].as_ref().filter(|it| !it.is_idle(now)) else {
+        let Some(it) = self.hosts[host].as_ref().filter(|it| !it.is_idle()) else {
             return;
         };
         let mut ids: Vec<u64> = it.cqs.keys().copied().collect();
@@ -232,7 +242,7 @@ impl Play {
             return false;
         };
         let it = self.hosts[target.host].as_ref();
-        let is_late = it.is_some_and(|it| it.is_idle(self.now) || it.cqs.len() > 1)
+        let is_late = it.is_some_and(|it| it.is_idle() || it.cqs.len() > 1)
             || self.connections[connection].ends[1 - end].ended;
         if is_late {
             self.unseen.push(id);

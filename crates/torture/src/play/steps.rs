@@ -666,6 +666,7 @@ impl SharedQueue {
             number: NO_SRQ,
             receives: Vec::new(),
             takers: 0,
+            forgets: false,
             shortest: usize::MAX,
             bad_receive: false,
         }
