@@ -587,6 +587,7 @@ impl Play {
         for id in shared {
             self.receives[id].outcome = Outcome::Dropped;
         }
+        self.note_target_failed();
         self.quiet = false;
         self.hosts[host] = None;
     }
