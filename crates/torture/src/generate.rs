@@ -23,13 +23,13 @@ pub fn generate(seed: u64) -> Script {
     draft.hosts();
     draft.connections();
     draft.datagrams();
-    draft.apart(0x78_64, Draft::extended);
+    draft.apart(0x7864, Draft::extended);
     draft.faults();
     draft.traffic();
-    draft.apart(0x63_71, Draft::queues);
-    draft.apart(0x77_69, Draft::windows);
-    draft.apart(0x63_61, Draft::calls);
-    draft.apart(0x61_67, Draft::ages);
+    draft.apart(0x6371, Draft::queues);
+    draft.apart(0x7769, Draft::windows);
+    draft.apart(0x6361, Draft::calls);
+    draft.apart(0x6167, Draft::ages);
     draft.lines.sort_by_key(|line| line.at);
     Script {
         seed,

@@ -20,7 +20,7 @@ impl Draft {
             // A window of type 1 may be bound by any queue pair.
             let at_host = self.extended.iter().find(|it| it.host == peer.peer);
             let own = at_host.copied().filter(|_| window % 8 == 0);
-            self.episode(window, own.unwrap_or(pair.route(end)), peer);
+            self.episode(window, own.unwrap_or_else(|| pair.route(end)), peer);
         }
     }
 

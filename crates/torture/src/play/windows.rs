@@ -50,9 +50,8 @@ impl Play {
             return;
         };
         let waits = |request: &Request| {
-            let binding = match request.named {
-                Some(Named::Binding(binding)) => binding,
-                _ => return false,
+            let Some(Named::Binding(binding)) = request.named else {
+                return false;
             };
             request.outcome == Outcome::Pending && self.bindings[binding].window == place
         };
@@ -239,7 +238,7 @@ impl Play {
         let could = self.could(&request);
         let is_right = match request.outcome {
             Outcome::Done => could != Verdict::Never,
-            Outcome::Failed(status) if status == WcStatus::MwBindErr => could != Verdict::Always,
+            Outcome::Failed(WcStatus::MwBindErr) => could != Verdict::Always,
             _ => return,
         };
         if !is_right {
