@@ -79,7 +79,7 @@ impl Reason {
     }
 }
 
-/// Everything that a queue pair has against a send request, but for a queue that is full.
+/// Everything that a queue pair has against a send request, except for a queue that is full.
 pub(crate) fn against_send(wr: &SendWr, kind: QpType, state: QpState, cap: &QpCap) -> Vec<Reason> {
     use QpState::{Err, Rts, Sqd, Sqe};
     let is_inline = wr.flags.contains(SendFlags::INLINE);

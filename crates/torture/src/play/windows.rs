@@ -314,20 +314,20 @@ impl Play {
         }
     }
 
-    /// Whether a window is bound to a region now: surely, and perhaps.
+    /// Whether a window is bound to a region now: certainly, and perhaps.
     fn is_bound_to(&self, host: usize, region: usize) -> (bool, bool) {
-        let (mut surely, mut perhaps) = (false, false);
+        let (mut certainly, mut perhaps) = (false, false);
         let windows = self.hosts[host].iter().flat_map(|it| it.windows.values());
         for window in windows {
             for binding in &self.windows[*window].bindings {
                 let it = &self.bindings[*binding];
                 if it.region == Some(region) {
-                    surely |= it.holds(self.now, self.now);
+                    certainly |= it.holds(self.now, self.now);
                     perhaps |= it.may_hold(self.now);
                 }
             }
         }
-        (surely, perhaps)
+        (certainly, perhaps)
     }
 
     /// Whether the outcome of a call that changes a region is right: none may succeed while windows are bound to it. `may`
@@ -339,9 +339,9 @@ impl Play {
         outcome: &Result<T, VerbsError>,
         may: bool,
     ) -> bool {
-        let (surely, perhaps) = self.is_bound_to(host, region);
+        let (certainly, perhaps) = self.is_bound_to(host, region);
         match outcome {
-            Ok(_) if may && !surely => {
+            Ok(_) if may && !certainly => {
                 self.none_is_bound_to(host, region);
                 true
             }
