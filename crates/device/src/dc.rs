@@ -25,8 +25,9 @@ pub(crate) struct Caller {
 /// A connection of a target.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Connected {
-    /// Of the responder that answers the initiator.
-    pub(crate) index: u32,
+    /// Of the responder that answers the initiator; `None` once the initiator has left. Late copies of its packets
+    /// may come, which must not be executed again.
+    pub(crate) index: Option<u32>,
     /// Number of the connection among those of the initiator.
     number: u8,
     incarnation: u32,
@@ -65,10 +66,12 @@ impl Connections {
         };
         let ahead = dceth.connection.wrapping_sub(known.number).cast_signed();
         match known.incarnation == incarnation {
-            true if ahead == 0 => Call::Again { index: known.index },
+            true if ahead == 0 => known
+                .index
+                .map_or(Call::Stale, |index| Call::Again { index }),
             true if ahead < 0 => Call::Stale,
             _ => Call::New {
-                replaces: Some(known.index),
+                replaces: known.index,
             },
         }
     }
@@ -82,8 +85,12 @@ impl Connections {
         if now < self.full_until {
             return None;
         }
-        let (caller, oldest) = self.all.iter().min_by_key(|(_, it)| it.heard)?;
-        let end = oldest.heard.after(SILENCE_MAX);
+        let by_use = |(_, it): &(&Caller, &Connected)| (it.index.is_some(), it.heard);
+        let (caller, oldest) = self.all.iter().min_by_key(by_use)?;
+        let end = match oldest.index {
+            Some(_) => oldest.heard.after(SILENCE_MAX),
+            None => now,
+        };
         if end <= now {
             return Some(Some(*caller));
         }
@@ -111,7 +118,7 @@ impl Connections {
         heard: Time,
     ) {
         let connected = Connected {
-            index,
+            index: Some(index),
             number: dceth.connection,
             incarnation,
             heard,
@@ -119,11 +126,18 @@ impl Connections {
         self.all.insert(caller, connected);
     }
 
-    /// Ends a connection; returns its responder.
-    pub(crate) fn remove(&mut self, caller: Caller) -> Option<u32> {
+    /// Ends a connection whose initiator has left; returns its responder.
+    pub(crate) fn leave(&mut self, caller: Caller) -> Option<u32> {
         self.refused.retain(|it| *it != caller);
         self.full_until = Time::ZERO;
-        self.all.remove(&caller).map(|it| it.index)
+        self.all.get_mut(&caller)?.index.take()
+    }
+
+    /// Ends a connection and forgets it; returns its responder.
+    pub(crate) fn remove(&mut self, caller: Caller) -> Option<u32> {
+        let index = self.leave(caller);
+        self.all.remove(&caller);
+        index
     }
 
     /// The responder for a request of a connection, which has just been heard.
@@ -133,7 +147,7 @@ impl Connections {
             return None;
         }
         known.heard = now;
-        Some(known.index)
+        known.index
     }
 
     /// A caller of a target, if it has one.
@@ -160,7 +174,7 @@ impl Connections {
         let listed = self
             .all
             .iter()
-            .map(|(caller, it)| (it.index, caller.target));
+            .filter_map(|(caller, it)| Some((it.index?, caller.target)));
         let mut listed: Vec<_> = listed.collect();
         listed.sort_unstable();
         responders.sort_unstable();

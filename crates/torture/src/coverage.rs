@@ -2,17 +2,23 @@
 
 use std::fmt;
 
-use ferroce_device::{QpState, QpType};
+use ferroce_device::{QpState, QpType, SendOp};
 use ferroce_wire::Opcode;
 
-use crate::model::Kind;
+use crate::rules::is_reliable;
 use crate::script::Step;
 
 /// Something that a program does with a queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verb {
     Recv,
-    Post(Kind),
+    Send,
+    Write,
+    Read,
+    Atomic,
+    Bind,
+    Invalidate,
+    Unknown,
     ToReset,
     ToInit,
     ToSqd,
@@ -22,8 +28,16 @@ pub(crate) enum Verb {
 }
 
 impl Verb {
-    pub(crate) fn post(kind: Kind) -> Self {
-        Self::Post(kind)
+    pub(crate) fn of(op: &SendOp) -> Self {
+        match op {
+            SendOp::Send { .. } | SendOp::SendInvalidate { .. } => Self::Send,
+            SendOp::Write { .. } => Self::Write,
+            SendOp::Read { .. } => Self::Read,
+            SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } => Self::Atomic,
+            SendOp::BindMw(_) => Self::Bind,
+            SendOp::LocalInvalidate { .. } => Self::Invalidate,
+            SendOp::Connect { .. } => Self::Unknown,
+        }
     }
 
     pub(crate) fn modify(to: QpState) -> Self {
@@ -35,31 +49,18 @@ impl Verb {
             QpState::Rtr | QpState::Rts | QpState::Sqe => Self::ToOther,
         }
     }
-
-    fn event(self) -> usize {
-        match self {
-            Self::Recv => 0,
-            Self::Post(Kind::Send | Kind::Datagram) => 1,
-            Self::Post(Kind::Write) => 2,
-            Self::Post(Kind::Read) => 3,
-            Self::Post(Kind::Add | Kind::Swap) => 4,
-            Self::ToReset => 5,
-            Self::ToInit => 6,
-            Self::ToSqd => 7,
-            Self::ToErr => 8,
-            Self::ToOther => 9,
-            Self::Destroy => 10,
-        }
-    }
 }
 
-/// Events of a queue pair: verbs, then packets.
-const EVENTS: [&str; 17] = [
+/// Events of a queue pair: verbs, in their order, then packets.
+const EVENTS: [&str; 20] = [
     "post receive",
     "post SEND",
     "post WRITE",
     "post READ",
     "post atomic",
+    "post bind",
+    "post invalidation",
+    "post unknown operation",
     "modify to RESET",
     "modify to INIT",
     "modify to SQD",
@@ -73,6 +74,8 @@ const EVENTS: [&str; 17] = [
     "acknowledgement",
     "response with data",
 ];
+/// Where packets begin among them.
+const PACKETS: usize = 14;
 const STATES: [QpState; 7] = [
     QpState::Reset,
     QpState::Init,
@@ -82,7 +85,15 @@ const STATES: [QpState; 7] = [
     QpState::Sqe,
     QpState::Err,
 ];
-const KINDS: [QpType; 3] = [QpType::Rc, QpType::Uc, QpType::Ud];
+const KINDS: [QpType; 7] = [
+    QpType::Rc,
+    QpType::Uc,
+    QpType::Ud,
+    QpType::XrcSend,
+    QpType::XrcRecv,
+    QpType::Dci,
+    QpType::Dct,
+];
 
 /// What runs have done and reached.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -149,27 +160,29 @@ impl Coverage {
     }
 
     pub(crate) fn verb(&mut self, kind: QpType, state: QpState, verb: Verb) {
-        self.reach(kind, state, verb.event());
+        self.reach(kind, state, verb as usize);
     }
 
     pub(crate) fn packet(&mut self, kind: QpType, state: Option<QpState>, opcode: Opcode) {
         let Some(state) = state else {
             return;
         };
-        let event = if opcode.is_read_response() {
-            16
+        let nth = if opcode.is_read_response() {
+            5
         } else if opcode.is_response() {
-            15
+            4
         } else if opcode.is_send() {
-            11
+            0
         } else if opcode.is_write() {
-            12
+            1
         } else if opcode.is_atomic() {
-            14
+            3
+        } else if opcode.operation() == Opcode::RcReadRequest {
+            2
         } else {
-            13
+            return; // an initiator connects, or leaves
         };
-        self.reach(kind, state, event);
+        self.reach(kind, state, PACKETS + nth);
     }
 
     fn reach(&mut self, kind: QpType, state: QpState, event: usize) {
@@ -219,17 +232,30 @@ impl Coverage {
     }
 }
 
-/// Whether a queue pair of this type can be in this state while that happens.
+/// Whether a queue pair of this type can be in this state while that happens. Calls that it refuses are possible.
 fn is_possible(kind: QpType, state: QpState, event: usize) -> bool {
-    let has_responses = kind == QpType::Rc;
-    let event_is_of_responses = matches!(
-        EVENTS[event],
-        "READ request" | "atomic request" | "acknowledgement" | "response with data"
-    );
-    // A reliable queue pair whose send queue fails is in ERR.
-    let has_state = !(kind == QpType::Rc && state == QpState::Sqe);
-    let is_of_datagrams = kind != QpType::Ud || EVENTS[event] != "WRITE packet";
-    has_state && is_of_datagrams && (has_responses || !event_is_of_responses)
+    use QpState::{Init, Reset, Rtr, Sqd, Sqe};
+    let has_state = match state {
+        // A reliable queue pair whose send queue fails is in ERR.
+        Sqe => !is_reliable(kind),
+        Sqd => !matches!(kind, QpType::Dci | QpType::Dct),
+        _ => kind != QpType::Dct || matches!(state, Reset | Init | Rtr),
+    };
+    let is_answered = is_reliable(kind);
+    let (takes_requests, takes_responses) = match kind {
+        QpType::XrcSend | QpType::Dci => (false, true),
+        QpType::XrcRecv => (true, false),
+        QpType::Dct => (state == Rtr, false), // others wait until it is ready
+        _ => (true, is_answered),
+    };
+    let has_packet = match EVENTS[event] {
+        "SEND packet" => takes_requests,
+        "WRITE packet" => takes_requests && kind != QpType::Ud,
+        "READ request" | "atomic request" => takes_requests && is_answered,
+        "acknowledgement" | "response with data" => takes_responses,
+        _ => true,
+    };
+    has_state && has_packet
 }
 
 /// Columns of a line of the coverage.

@@ -14,6 +14,8 @@ pub(crate) enum Event {
     Arrival(usize, Flight),
     /// A host's device has a deadline.
     Deadline(usize),
+    /// A program that was idle polls.
+    Poll(usize),
     /// A host that was stopped goes on.
     Resume(usize),
 }
@@ -36,6 +38,14 @@ impl Events {
         self.places[place] = Some(event);
         self.added += 1;
         self.due.push(Reverse((at, self.added, place)));
+    }
+
+    /// Packets under way.
+    pub(crate) fn flights(&self) -> impl Iterator<Item = &Flight> {
+        self.places.iter().filter_map(|event| match event {
+            Some(Event::Arrival(_, flight)) => Some(flight),
+            _ => None,
+        })
     }
 
     /// When the next event is due.

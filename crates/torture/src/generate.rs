@@ -1,7 +1,20 @@
 //! A script from a seed.
+//!
+//! | module | content |
+//! |---|---|
+//! | `extended` | XRC and DC |
+//! | `windows` | memory windows |
+//! | `queues` | completion queues |
+//! | `calls` | queue pairs that go through their states, and calls that are refused |
+
+mod calls;
+mod extended;
+mod queues;
+mod windows;
 
 use ferroce_base::random::{Dice, mix};
 
+use crate::pattern::MESSAGE_MAX;
 use crate::script::{HOSTS_MAX, Line, Script, Step};
 
 /// The script of a seed: the same on every machine.
@@ -10,8 +23,13 @@ pub fn generate(seed: u64) -> Script {
     draft.hosts();
     draft.connections();
     draft.datagrams();
+    draft.apart(0x7864, Draft::extended);
     draft.faults();
     draft.traffic();
+    draft.apart(0x6371, Draft::queues);
+    draft.apart(0x7769, Draft::windows);
+    draft.apart(0x6361, Draft::calls);
+    draft.apart(0x6167, Draft::ages);
     draft.lines.sort_by_key(|line| line.at);
     Script {
         seed,
@@ -30,6 +48,57 @@ struct Pair {
     srqs: [u64; 2],
 }
 
+/// How messages go from one queue pair to another.
+#[derive(Clone, Copy)]
+struct Route {
+    host: usize,
+    qp: u64,
+    /// The host that they are for.
+    peer: usize,
+    /// The shared receive queue of XRC or the target of DC, and 1 for a wrong key.
+    to: (u64, u64),
+    /// Where receives for them are posted.
+    queue: Queue,
+    /// Reliable.
+    rc: bool,
+}
+
+/// A queue for receives.
+#[derive(Clone, Copy)]
+enum Queue {
+    /// That of a queue pair.
+    Own(u64),
+    Shared(u64),
+}
+
+/// Anywhere; at the start perhaps not far before the end of all PSNs, or of half of them. Later ones are not close to
+/// each other, so that late packets of the connection before are not taken for those of the next one.
+fn first_psn(dice: &mut Dice, at: u64) -> u64 {
+    match dice.below(10) {
+        8 if at == 0 => (1 << 23) - dice.within(1..=16),
+        9 if at == 0 => (1 << 24) - dice.within(1..=16),
+        _ => dice.below(1 << 24),
+    }
+}
+
+impl Pair {
+    /// How messages of one end go.
+    fn route(self, end: usize) -> Route {
+        let queue = match self.srqs[1 - end] {
+            0 => Queue::Own(self.qps[1 - end]),
+            srq => Queue::Shared(srq),
+        };
+        Route {
+            host: self.hosts[end],
+            qp: self.qps[end],
+            peer: self.hosts[1 - end],
+            to: (0, 0),
+            queue,
+            rc: self.rc,
+        }
+    }
+}
+
 /// A region, and how much of it has been given to writes.
 struct Area {
     host: usize,
@@ -39,6 +108,7 @@ struct Area {
 }
 
 struct Draft {
+    seed: u64,
     dice: Dice,
     lines: Vec<Line>,
     hosts: usize,
@@ -49,6 +119,10 @@ struct Draft {
     /// Pairs to connect.
     count: u64,
     requests: u64,
+    /// Hosts have UD queue pairs.
+    has_datagrams: bool,
+    /// Routes of XRC and DC.
+    extended: Vec<Route>,
 }
 
 /// The number of a host's first UD queue pair.
@@ -70,6 +144,9 @@ impl Draft {
         };
         let lasts = dice.pick(&[50_000, 500_000, 5_000_000]);
         Self {
+            seed,
+            has_datagrams: false,
+            extended: Vec::new(),
             count: pairs,
             dice,
             lines: Vec::new(),
@@ -79,6 +156,13 @@ impl Draft {
             lasts,
             requests,
         }
+    }
+
+    /// Has something drawn from numbers of its own, so that it does not change the rest.
+    fn apart(&mut self, mark: u64, part: impl FnOnce(&mut Self)) {
+        let usual = std::mem::replace(&mut self.dice, Dice::new(mix(self.seed, mark)));
+        part(self);
+        self.dice = usual;
     }
 
     fn add(&mut self, at: u64, host: usize, step: Step) {
@@ -93,7 +177,7 @@ impl Draft {
         for host in 0..self.hosts {
             let step = Step::Host {
                 mbps: self.dice.pick(&[0, 0, 0, 1_000, 100_000, 400_000]),
-                options: self.dice.pick(&[0, 0, 0, 8, 1, 2, 3, 4]),
+                options: self.dice.pick(&[0, 0, 0, 8, 1, 2, 3, 4]) + self.dice.pick(&[0, 0, 16]),
                 window: self.dice.pick(&[0, 0, 4_096, 32_768]),
             };
             self.add(0, host, step);
@@ -102,7 +186,16 @@ impl Draft {
                     self.dice.pick(&[8, 64, 256]),
                     u64::from(self.dice.chance(5)),
                 );
-                self.add(0, host, Step::Srq { id: 1, size, pd });
+                self.add(
+                    0,
+                    host,
+                    Step::Srq {
+                        id: 1,
+                        size,
+                        pd,
+                        xrc: 0,
+                    },
+                );
             }
             for id in 1..=self.dice.within(1..=2) {
                 let len = self.dice.pick(&[4_096, 30_000, 65_536, 262_144]);
@@ -150,6 +243,8 @@ impl Draft {
             };
             for end in 0..2 {
                 let step = Step::Qp {
+                    send_cq: 0,
+                    recv_cq: 0,
                     id: pair.qps[end],
                     kind: if rc { 0 } else { 3 },
                     pd: u64::from(self.dice.chance(5)),
@@ -169,10 +264,13 @@ impl Draft {
         if self.dice.chance(60) {
             return;
         }
+        self.has_datagrams = true;
         for host in 0..self.hosts {
             for id in DATAGRAMS..DATAGRAMS + self.dice.within(1..=2) {
                 let srq = u64::from(self.dice.chance(20));
                 let step = Step::Qp {
+                    send_cq: 0,
+                    recv_cq: 0,
                     id,
                     kind: 4,
                     pd: 0,
@@ -261,7 +359,7 @@ impl Draft {
                 dice.pick(&[16, 16, 4, 1])
             },
             access,
-            psn: dice.below(1 << 24),
+            psn: first_psn(dice, at),
         };
         self.add(at, pair.hosts[0], step);
     }
@@ -388,7 +486,7 @@ impl Draft {
             match self.dice.below(100) {
                 0..2 => self.trouble(at, pair, end),
                 2 if self.dice.chance(30) => self.memory(at),
-                _ => self.message(at, pair, end),
+                _ => self.message(at, pair.route(end)),
             }
         }
     }
@@ -430,9 +528,9 @@ impl Draft {
         self.add(at, host, step);
     }
 
-    fn message(&mut self, at: u64, pair: Pair, end: usize) {
-        let (host, qp) = (pair.hosts[end], pair.qps[end]);
-        let peer = pair.hosts[1 - end];
+    fn message(&mut self, at: u64, route: Route) {
+        let Route { host, qp, peer, .. } = route;
+        let (to, key) = route.to;
         let len = self.length();
         let flags = self.flags();
         let lkey = u64::from(self.dice.per_mille(2));
@@ -440,13 +538,15 @@ impl Draft {
             true => self.dice.within(1..=u64::from(u32::MAX)),
             false => 0,
         };
-        let step = match self.dice.below(if pair.rc || self.dice.clone().chance(2) {
+        let step = match self.dice.below(if route.rc || self.dice.clone().chance(2) {
             100
         } else {
             60
         }) {
             0..30 => Step::Send {
                 qp,
+                to,
+                key,
                 len,
                 imm,
                 flags,
@@ -457,6 +557,9 @@ impl Draft {
                 let (region, at, len) = self.place(peer, len);
                 Step::Write {
                     qp,
+                    window: 0,
+                    to,
+                    key,
                     len,
                     region,
                     at,
@@ -469,6 +572,9 @@ impl Draft {
                 let (region, at, len) = self.any_place(peer, len);
                 Step::Read {
                     qp,
+                    window: 0,
+                    to,
+                    key,
                     len,
                     region,
                     at,
@@ -480,6 +586,9 @@ impl Draft {
                 let (region, at) = self.word(peer, 0);
                 Step::Add {
                     qp,
+                    window: 0,
+                    to,
+                    key,
                     region,
                     at,
                     flags,
@@ -489,6 +598,9 @@ impl Draft {
                 let (region, at) = self.word(peer, 4);
                 Step::Swap {
                     qp,
+                    window: 0,
+                    to,
+                    key,
                     region,
                     at,
                     flags,
@@ -498,25 +610,26 @@ impl Draft {
         let consumes = matches!(step, Step::Send { .. } | Step::Write { imm: 1.., .. });
         self.add(at, host, step);
         if consumes && self.dice.chance(98) {
-            let len = match self.dice.per_mille(3) {
-                true => self.length(),
-                false => crate::pattern::MESSAGE_MAX as u64 / 4,
-            };
-            let lkey = u64::from(self.dice.per_mille(2));
-            let recv_at = match self.dice.chance(70) {
-                true => 0,
-                false => self.dice.below(self.lasts),
-            };
-            let step = match pair.srqs[1 - end] {
-                0 => Step::Recv {
-                    qp: pair.qps[1 - end],
-                    len,
-                    lkey,
-                },
-                srq => Step::SrqRecv { srq, len, lkey },
-            };
-            self.add(recv_at, peer, step);
+            self.receive(route);
         }
+    }
+
+    /// A receive for a message, early or at any time.
+    fn receive(&mut self, route: Route) {
+        let len = match self.dice.per_mille(3) {
+            true => self.length(),
+            false => MESSAGE_MAX as u64 / 4,
+        };
+        let lkey = u64::from(self.dice.per_mille(2));
+        let at = match self.dice.chance(70) {
+            true => 0,
+            false => self.dice.below(self.lasts),
+        };
+        let step = match route.queue {
+            Queue::Own(qp) => Step::Recv { qp, len, lkey },
+            Queue::Shared(srq) => Step::SrqRecv { srq, len, lkey },
+        };
+        self.add(at, route.peer, step);
     }
 
     fn length(&mut self) -> u64 {

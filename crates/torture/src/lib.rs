@@ -18,6 +18,8 @@
 //! | `generate` | a script from a seed |
 //! | `play` | devices that live through a script |
 //! | `model` | what must have happened: requests, connections, permissions |
+//! | `rules` | which calls are refused |
+//! | `windows` | which keys of memory windows may have opened what |
 //! | `pattern` | bytes that tell where they come from |
 //! | `network`, `events` | packets under way, and what is due |
 //! | `coverage` | what was reached |
@@ -31,8 +33,10 @@ mod model;
 mod network;
 mod pattern;
 mod play;
+mod rules;
 mod script;
 mod shrink;
+mod windows;
 
 pub use coverage::Coverage;
 pub use generate::generate;

@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use ferroce_device::{
-    AccessFlags, Buffer, MrInfo, Path, PdId, QpAttr, QpType, Qpn, Span, SrqId, Time, WcStatus,
+    AccessFlags, Buffer, MrInfo, Path, PdId, QpAttr, QpType, Qpn, SendTo, Span, SrqId, Srqn, Time,
+    WcStatus,
 };
 
 /// A work request's number: that of its completion.
@@ -17,11 +18,26 @@ pub(crate) const RECEIVE: u64 = 1 << 32;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     Send,
+    /// SEND with invalidate.
+    SendInvalidate,
     Datagram,
     Write,
     Read,
     Add,
     Swap,
+    /// Bind of a memory window.
+    Bind,
+    /// Local invalidation.
+    Invalidate,
+}
+
+/// What a bind or an invalidation names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Named {
+    /// A bind of a window, by its place among all.
+    Binding(usize),
+    Region,
+    Nothing,
 }
 
 /// How far a request has come.
@@ -45,6 +61,8 @@ pub(crate) struct Remote {
     /// The region's place in the model.
     pub(crate) region: usize,
     pub(crate) at: u64,
+    /// The binding of a window whose key is used, by its place among all.
+    pub(crate) binding: Option<usize>,
 }
 
 /// Where a datagram goes.
@@ -57,17 +75,38 @@ pub(crate) struct Destination {
     pub(crate) from: Qpn,
 }
 
+/// Where a request is executed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Target {
+    pub(crate) host: usize,
+    /// What the peer's keys must belong to.
+    pub(crate) pd: PdId,
+    /// The number in the script of the shared receive queue that messages go to.
+    pub(crate) srq: Option<u64>,
+    /// The queue pair that executes it.
+    pub(crate) qpn: Qpn,
+    /// Of DC: its place among all targets.
+    pub(crate) dct: Option<usize>,
+    /// It refuses whatever comes, with this status.
+    pub(crate) refusal: Option<WcStatus>,
+    /// How requests name it.
+    pub(crate) address: SendTo,
+}
+
 /// A send request.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) kind: Kind,
     pub(crate) host: usize,
+    /// The queue pair, and its protection domain.
+    pub(crate) by: (PdId, Qpn),
     /// Which of the devices that its host has had one after the other.
     pub(crate) incarnation: u64,
     pub(crate) len: usize,
     /// Where its payload begins among the bytes of all sources.
     pub(crate) source: usize,
     pub(crate) remote: Option<Remote>,
+    pub(crate) target: Option<Target>,
     /// Where its response goes in its host's landing ground.
     pub(crate) landing: usize,
     pub(crate) imm: Option<u32>,
@@ -79,13 +118,32 @@ pub(crate) struct Request {
     pub(crate) connection: Option<(usize, usize)>,
     /// Where a datagram goes.
     pub(crate) to: Option<Destination>,
+    /// What it binds or invalidates.
+    pub(crate) named: Option<Named>,
+    /// Of DC: the completion of a receive has told its message.
+    pub(crate) told: bool,
     pub(crate) outcome: Outcome,
 }
 
 impl Request {
+    /// Whether its payload goes to a receive of a connected peer.
+    pub(crate) fn is_send(&self) -> bool {
+        matches!(self.kind, Kind::Send | Kind::SendInvalidate)
+    }
+
+    /// Whether its response brings data.
+    pub(crate) fn needs_response(&self) -> bool {
+        matches!(self.kind, Kind::Read | Kind::Add | Kind::Swap)
+    }
+
     /// Whether it completes a receive of the peer.
     pub(crate) fn consumes_receive(&self) -> bool {
-        self.kind == Kind::Send || self.kind == Kind::Write && self.imm.is_some()
+        self.is_send() || self.kind == Kind::Write && self.imm.is_some()
+    }
+
+    /// The status with which its target refuses whatever comes, if it does.
+    pub(crate) fn refusal(&self) -> Option<WcStatus> {
+        self.target.and_then(|target| target.refusal)
     }
 
     /// Whether the program knows that it has succeeded.
@@ -96,10 +154,10 @@ impl Request {
     /// What the peer must permit.
     pub(crate) fn needs(&self) -> AccessFlags {
         match self.kind {
-            Kind::Send | Kind::Datagram => AccessFlags::empty(),
             Kind::Write => AccessFlags::REMOTE_WRITE,
             Kind::Read => AccessFlags::REMOTE_READ,
             Kind::Add | Kind::Swap => AccessFlags::REMOTE_ATOMIC,
+            _ => AccessFlags::empty(),
         }
     }
 }
@@ -114,6 +172,8 @@ pub(crate) struct Receive {
     pub(crate) landing: usize,
     /// Posted to a reliable queue pair.
     pub(crate) reliable: bool,
+    /// The number in the script of its shared receive queue, if it was posted to one.
+    pub(crate) srq: Option<u64>,
     pub(crate) bad_lkey: bool,
     /// The bytes that came, among those of all sources.
     pub(crate) message: Option<(usize, usize)>,
@@ -193,7 +253,7 @@ pub(crate) struct QueuePair {
     pub(crate) srq: Option<u64>,
     /// What it was made ready with, and the path to its peer.
     pub(crate) attr: QpAttr,
-    pub(crate) path: Option<Path>,
+    pub(crate) path: Path,
     /// Its Q_Key, and the groups that it was ever attached to; of UD.
     pub(crate) qkey: u32,
     pub(crate) groups: Vec<IpAddr>,
@@ -201,6 +261,12 @@ pub(crate) struct QueuePair {
     pub(crate) attached: Vec<IpAddr>,
     /// It began to wait for a peer that is gone.
     pub(crate) lonely: Option<Lonely>,
+    /// Of a DCT: its place among all targets.
+    pub(crate) dct: Option<usize>,
+    /// The numbers in the script of its completion queues, for sends and for receives.
+    pub(crate) cqs: (u64, u64),
+    /// How often an XRC_RECV queue pair must be destroyed.
+    pub(crate) handles: u32,
     /// The program has moved it to the error state, and no completion has said so yet.
     pub(crate) moved: bool,
 }
@@ -220,20 +286,28 @@ pub(crate) struct Lonely {
 pub(crate) struct SharedQueue {
     pub(crate) id: SrqId,
     pub(crate) pd: PdId,
+    /// Its XRC domain, from 1.
+    pub(crate) xrc: Option<u64>,
+    /// How requests of XRC name it.
+    pub(crate) number: Srqn,
     /// Requests without a completion, in order.
     pub(crate) receives: Vec<Id>,
     /// Requests that queue pairs may have taken and not completed: one for each that takes from it, and for each
     /// that was destroyed or reset.
     pub(crate) takers: usize,
+    /// Completions of some have gone with their queue pairs.
+    pub(crate) forgets: bool,
     /// The shortest receive that was posted, and whether one had a bad key.
     pub(crate) shortest: usize,
     pub(crate) bad_receive: bool,
 }
 
-/// Two queue pairs that were connected.
+/// Two queue pairs that were connected, or an initiator of DC since it was reset. The first end of XRC is the one that
+/// sends.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    pub(crate) reliable: bool,
+    pub(crate) kind: QpType,
+    /// Of DC, the second end stands for all targets.
     pub(crate) ends: [End; 2],
     pub(crate) mtu: usize,
     pub(crate) rnr_retry: u64,
@@ -247,6 +321,8 @@ pub(crate) struct Connection {
 #[derive(Debug)]
 pub(crate) struct End {
     pub(crate) host: usize,
+    /// Its place among the queue pairs of its host.
+    pub(crate) qp: usize,
     pub(crate) pd: PdId,
     /// Its requests that complete a receive of the other end, in order.
     pub(crate) consuming: Vec<Id>,

@@ -5,30 +5,45 @@
 //! | `host` | a device with its memory and its script's objects |
 //! | `steps` | what the lines of a script do |
 //! | `posts` | work requests |
+//! | `windows` | memory windows |
+//! | `queues` | completion queues |
+//! | `odd` | calls that are refused |
 //! | `datagrams` | UD queue pairs and multicast groups |
+//! | `aging` | connections that grow old |
+//! | `extended` | XRC and DC |
 //! | `faults` | impairments, registers and resets |
 //! | `completions` | what completes, compared with what was posted |
 //! | `ending` | the end of a run: faults stop, everything completes, memory is compared, objects are returned |
 
+mod aging;
 mod completions;
 mod datagrams;
 mod ending;
+mod extended;
 mod faults;
 mod host;
+mod odd;
 mod posts;
+mod queues;
 mod steps;
+mod windows;
+
+pub(crate) use odd::{FAULTS, OPERATIONS};
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ferroce_base::random::Dice;
-use ferroce_device::{Data, Event as DeviceEvent, Outgoing, QpEvent, Received, Span, Time};
+use ferroce_device::{
+    AccessFlags, Data, Event as DeviceEvent, Outgoing, QpEvent, Received, Span, Time,
+};
 
 use self::host::Host;
 use crate::coverage::Coverage;
 use crate::events::{Event, Events};
-use crate::model::{Connection, Outcome, Receive, Region, Request};
+use crate::model::{Connection, Id, Outcome, Receive, Region, Request};
 use crate::network::{Flight, host_at};
 use crate::script::{HOSTS_MAX, Script};
+use crate::windows::{Binding, Window};
 
 /// When scripts start: a device's clock is not at zero.
 const START: Time = Time::from_nanos(1_000_000);
@@ -92,6 +107,13 @@ pub(crate) struct Play {
     hosts: Vec<Option<Host>>,
     regions: Vec<Region>,
     connections: Vec<Connection>,
+    /// Requests whose receives had not been polled when they were acknowledged.
+    unseen: Vec<Id>,
+    /// Memory windows, and their binds.
+    windows: Vec<Window>,
+    bindings: Vec<Binding>,
+    /// What each target of DC that there has been permits, once it is ready.
+    dcts: Vec<Option<AccessFlags>>,
     requests: Vec<Request>,
     receives: Vec<Receive>,
     coverage: Coverage,
@@ -117,6 +139,10 @@ impl Play {
                 .collect(),
             regions: Vec::new(),
             connections: Vec::new(),
+            unseen: Vec::new(),
+            windows: Vec::new(),
+            bindings: Vec::new(),
+            dcts: Vec::new(),
             requests: Vec::new(),
             receives: Vec::new(),
             coverage: Coverage::default(),
@@ -174,6 +200,7 @@ impl Play {
         match event {
             Event::Arrival(host, flight) => self.arrive(host, flight),
             Event::Resume(host) => self.resume(host),
+            Event::Poll(host) => self.wake(host),
             Event::Deadline(host) => {
                 let now = self.now;
                 let Some(it) = self.hosts[host].as_mut() else {
@@ -264,9 +291,7 @@ impl Play {
         while let Some(event) = self.hosts[host].as_mut().and_then(|it| it.hca.poll_event()) {
             self.told(host, event);
         }
-        while let Some(completion) = self.poll(host) {
-            self.completed(host, &completion);
-        }
+        self.poll_all(host);
         let Some(it) = self.hosts[host].as_mut() else {
             return;
         };
@@ -330,21 +355,30 @@ impl Play {
 
     /// A device has told something of a queue pair.
     fn told(&mut self, host: usize, event: DeviceEvent) {
-        let Some(it) = self.hosts[host].as_mut() else {
-            return;
-        };
         let pushed = match event {
             DeviceEvent::Qp(qpn, QpEvent::RequestError | QpEvent::AccessError)
             | DeviceEvent::QpFatal(qpn) => Some(qpn),
             _ => None,
+        };
+        match event {
+            DeviceEvent::CqOverrun(cq) => self.overrun(host, cq),
+            DeviceEvent::QpFatal(qpn) => self.failed_by_overrun(host, qpn),
+            _ => {}
+        }
+        let Some(it) = self.hosts[host].as_mut() else {
+            return;
         };
         if let DeviceEvent::TimerExpired { expiry, .. } = event {
             it.expiries.push(expiry);
         }
         if let Some(qp) = pushed.and_then(|qpn| it.qpns.get(&qpn)) {
             it.qps[*qp].pushed = true;
-            if let Some((connection, end)) = it.qps[*qp].connection {
+            let (connection, is_target) = (it.qps[*qp].connection, it.qps[*qp].dct.is_some());
+            if let Some((connection, end)) = connection {
                 self.connections[connection].ends[end].ended = true;
+            }
+            if is_target {
+                self.note_target_failed();
             }
         }
     }
@@ -355,6 +389,7 @@ impl Play {
         let Some(it) = self.hosts[host].as_mut() else {
             return;
         };
+        it.forget_completions(qp);
         let it = &mut it.qps[qp];
         for id in it.sends.drain(..) {
             (self.requests[id].outcome, self.requests[id].ended) = (Outcome::Dropped, now);

@@ -95,7 +95,8 @@ steps! {
     Host "host" {
         /// 0 for a device on sockets, otherwise the rate of a card's port in Mb/s.
         mbps,
-        /// Bits: 1 selective repeat, 2 adaptive routing, 4 slow restart, 8 coarse timers.
+        /// Bits: 1 selective repeat, 2 adaptive routing, 4 slow restart, 8 coarse timers, 16 half
+        /// handshakes of DC.
         options,
         /// Bytes that a queue pair keeps in flight at most; 0 for what is usual.
         window,
@@ -129,7 +130,8 @@ steps! {
     Qp "qp" {
         /// Its number.
         id,
-        /// The value of `ibv_qp_type`; 0 is RC.
+        /// The value of `ibv_qp_type`: 3 UC, 4 UD, 9 XRC_SEND, 10 XRC_RECV; 256 a DCI, 257 a DCT, whose access key is
+        /// its number; 0 RC.
         kind,
         /// The protection domain, 0 or 1.
         pd,
@@ -139,6 +141,29 @@ steps! {
         sends,
         /// Outstanding receive requests.
         receives,
+        /// The completion queue of its send queue; 0 for a large one.
+        send_cq,
+        /// The completion queue of its receive queue; 0 for a large one.
+        recv_cq,
+    }
+    /// Creates a completion queue.
+    Cq "cq" {
+        /// Its number, from 1.
+        id,
+        /// Completions that it holds.
+        size,
+    }
+    /// Changes the size of a completion queue.
+    ResizeCq "resize-cq" {
+        /// The queue.
+        cq,
+        /// Completions that it holds.
+        size,
+    }
+    /// The program polls no completion queue for a while.
+    Idle "idle" {
+        /// Nanoseconds.
+        ns,
     }
     /// Creates a shared receive queue.
     Srq "srq" {
@@ -148,6 +173,8 @@ steps! {
         size,
         /// The protection domain, 0 or 1.
         pd,
+        /// Its XRC domain, 1 or 2; 0 for none. XRC_RECV queue pairs are of domain 1.
+        xrc,
     }
     /// Posts a receive request to a shared receive queue.
     SrqRecv "srq-recv" {
@@ -180,6 +207,28 @@ steps! {
         access,
         /// The first PSN of this side; the other one's is drawn from it.
         psn,
+    }
+    /// Brings a DCI to RTS, or a DCT to RTR, where it stays.
+    DcReady "dc-ready" {
+        /// The queue pair.
+        qp,
+        /// `timeout`.
+        timeout,
+        /// `retry_cnt`.
+        retry,
+        /// `rnr_retry`.
+        rnr,
+        /// `max_rd_atomic`.
+        atomics,
+        /// What a DCT permits: bits of `ibv_access_flags`.
+        access,
+        /// The first PSN of a DCI.
+        psn,
+    }
+    /// Opens an XRC_RECV queue pair once more: it must be destroyed as often.
+    Open "open" {
+        /// The queue pair.
+        qp,
     }
     /// Brings a UD queue pair to RTS.
     Ready "ready" {
@@ -242,6 +291,75 @@ steps! {
         flags,
         /// 1 for an invalid key.
         lkey,
+        /// Of XRC the peer's shared receive queue, of DC the target.
+        to,
+        /// 1 for a wrong access key of the target.
+        key,
+    }
+    /// Posts a SEND with invalidate.
+    SendInvalidate "send-inv" {
+        /// The queue pair.
+        qp,
+        /// Bytes.
+        len,
+        /// The peer's memory window whose last key is invalidated.
+        window,
+        /// In place of a window: the peer's region, or none for a key of nothing.
+        region,
+        /// Bits of `ibv_send_flags`.
+        flags,
+        /// 1 for an invalid local key.
+        lkey,
+        /// Of XRC the peer's shared receive queue, of DC the target.
+        to,
+        /// 1 for a wrong access key of the target.
+        key,
+    }
+    /// Creates a memory window.
+    Window "window" {
+        /// Its number, from 1.
+        id,
+        /// Its type, 1 or 2.
+        kind,
+        /// The protection domain, 0 or 1.
+        pd,
+    }
+    /// Frees a memory window that no request waits for.
+    FreeWindow "free-window" {
+        /// The window.
+        id,
+    }
+    /// Posts the bind of a memory window.
+    Bind "bind" {
+        /// The queue pair.
+        qp,
+        /// The window.
+        window,
+        /// The region.
+        region,
+        /// Offset in it, of which a multiple of 8 is taken.
+        at,
+        /// Bytes.
+        len,
+        /// What the peer may do: bits of `ibv_access_flags`.
+        access,
+        /// 1 if the addresses of the peer begin at 0; type 2 only.
+        zero,
+        /// Bits of `ibv_send_flags`.
+        flags,
+        /// 1 for the call that binds windows of the other type.
+        wrong,
+    }
+    /// Posts a local invalidation.
+    Invalidate "invalidate" {
+        /// The queue pair.
+        qp,
+        /// The window whose last key is invalidated.
+        window,
+        /// In place of a window: the region, or none for a key of nothing.
+        region,
+        /// Bits of `ibv_send_flags`.
+        flags,
     }
     /// Posts an RDMA WRITE.
     Write "write" {
@@ -259,6 +377,12 @@ steps! {
         flags,
         /// 1 for an invalid key.
         lkey,
+        /// Of XRC the peer's shared receive queue, of DC the target.
+        to,
+        /// 1 for a wrong access key of the target.
+        key,
+        /// The peer's memory window, in place of a region; offsets are from its start.
+        window,
     }
     /// Posts an RDMA READ.
     Read "read" {
@@ -274,6 +398,12 @@ steps! {
         flags,
         /// 1 for an invalid key.
         lkey,
+        /// Of XRC the peer's shared receive queue, of DC the target.
+        to,
+        /// 1 for a wrong access key of the target.
+        key,
+        /// The peer's memory window, in place of a region; offsets are from its start.
+        window,
     }
     /// Posts a fetch and add of 1.
     Add "add" {
@@ -285,6 +415,12 @@ steps! {
         at,
         /// Bits of `ibv_send_flags`.
         flags,
+        /// Of XRC the peer's shared receive queue, of DC the target.
+        to,
+        /// 1 for a wrong access key of the target.
+        key,
+        /// The peer's memory window, in place of a region; offsets are from its start.
+        window,
     }
     /// Posts a compare and swap that replaces what the last one has put there with a value of its own.
     Swap "swap" {
@@ -296,13 +432,45 @@ steps! {
         at,
         /// Bits of `ibv_send_flags`.
         flags,
+        /// Of XRC the peer's shared receive queue, of DC the target.
+        to,
+        /// 1 for a wrong access key of the target.
+        key,
+        /// The peer's memory window, in place of a region; offsets are from its start.
+        window,
     }
-    /// Moves a queue pair to a state that needs no attributes.
+    /// Posts a send request that must be refused, or does nothing if nothing is wrong with it.
+    Odd "odd" {
+        /// The queue pair.
+        qp,
+        /// The operation: 0 SEND, 1 SEND with invalidate, 2 WRITE, 3 READ, 4 compare and swap, 5 fetch and add, 6 bind
+        /// of a window that does not exist, 7 local invalidation, 8 one that no program has.
+        op,
+        /// What is wrong: 1 too many elements, 2 too much inline data, 3 the inline flag without data, 4 inline data
+        /// without the flag, 5 an address of another type, 6 more than 2 GiB; 0 nothing, except perhaps the operation or
+        /// the state.
+        fault,
+    }
+    /// Posts a receive request that must be refused, or does nothing if nothing is wrong with it.
+    OddRecv "odd-recv" {
+        /// The queue pair.
+        qp,
+        /// 1 for too many elements.
+        fault,
+    }
+    /// Moves a queue pair to another state, or tries to.
     Modify "modify" {
         /// The queue pair.
         qp,
         /// The value of `ibv_qp_state`.
         state,
+    }
+    /// Makes a connection older, if nothing of it is under way.
+    Age "age" {
+        /// The queue pair that sends.
+        qp,
+        /// As if this many messages of one packet had been exchanged.
+        messages,
     }
     /// Destroys a queue pair.
     Destroy "destroy" {

@@ -207,8 +207,8 @@ impl Requester {
                 let offset = index * mtu;
                 let expected = (wqe.length - offset).min(mtu);
                 let ends = is_last || (index + 1).is_multiple_of(self.read_packets(attr));
-                // Some of a piece may have been asked for again.
-                let any_end = !self.selective.is_off() && !ends;
+                // Some of a piece may have been asked for again, perhaps before it began to go back.
+                let any_end = self.selective.has_asked_apart() && !ends;
                 if data.len() != expected || opcode.ends_message() != ends && !any_end {
                     return Err(WcStatus::BadRespErr.into());
                 }

@@ -496,8 +496,9 @@ impl Qp {
         }
     }
 
-    /// Flushes both queues. Answers already decided on, a NAK above all, still go out.
-    pub(crate) fn enter_error<H: Services>(&mut self, host: &mut H) {
+    /// Moves it to ERR because of an error, and flushes both queues. Answers already decided on, a NAK
+    /// above all, still go out.
+    pub fn enter_error<H: Services>(&mut self, host: &mut H) {
         if self.state == QpState::Err {
             return;
         }

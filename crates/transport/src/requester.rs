@@ -809,13 +809,13 @@ fn check(wr: &mut SendWr, config: &QpConfig) -> Result<u32, PostError> {
         let operation = wr.op.name();
         return Err(PostError::Unsupported { qp_type, operation });
     }
-    if !wr.to.suits(qp_type) {
-        return Err(PostError::WrongAddress { qp_type });
-    }
     if wr.op.is_local() {
+        // Nothing of it goes anywhere.
         wr.sges.clear();
         wr.inline = None;
         wr.flags.remove(SendFlags::INLINE);
+    } else if !wr.to.suits(qp_type) {
+        return Err(PostError::WrongAddress { qp_type });
     }
     if wr.sges.len() > cap.max_send_sge as usize {
         return Err(PostError::TooManySges {

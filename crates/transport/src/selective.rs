@@ -101,6 +101,11 @@ impl Selective {
         self.0.is_none() || self.how() == How::GoingBack
     }
 
+    /// Whether single packets may ever have been asked for again.
+    pub(crate) fn has_asked_apart(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// Whether packets ask for reports.
     #[inline]
     pub(crate) fn is_on(&self) -> bool {

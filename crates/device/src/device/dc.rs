@@ -47,8 +47,10 @@ impl Hca {
     /// Ends a connection that has no request after this disconnect: a late one is of no consequence.
     fn hear_disconnect(&mut self, caller: Caller, index: u32, headers: &Headers) {
         let expected = self.qps.get(index).map(|entry| entry.qp.expected_psn());
-        if expected == Some(headers.psn) {
-            self.disconnect(caller);
+        if expected == Some(headers.psn)
+            && let Some(index) = self.connections.leave(caller)
+        {
+            self.remove_responder(index);
         }
     }
 

@@ -1,6 +1,6 @@
 //! A queue pair in its device.
 
-use ferroce_transport::{Attr, Path, Qp, QpAttr, QpModify, QpState, Time};
+use ferroce_transport::{Path, Qp, QpState, Time};
 use ferroce_wire::Qpn;
 
 use super::Hca;
@@ -121,9 +121,7 @@ impl<'a> Found<'a> {
 fn settle(qp: &mut Qp, path: Option<Path>, host: &mut QpServices<'_>) {
     if host.trouble.overrun && qp.state() != QpState::Err {
         host.common.events.push_back(Event::QpFatal(host.qpn));
-        let to_error = QpModify::to(QpState::Err, Attr::empty(), QpAttr::default());
-        // Every state has a transition to ERR.
-        let _ = qp.modify(&to_error, host);
+        qp.enter_error(host);
     }
     if let Some(path) = path.filter(|_| host.trouble.failed) {
         let errors = host.common.state.errors();

@@ -1,11 +1,12 @@
 //! What completes, compared with what was posted: once, in order, with a status that something explains, and with
 //! the right bytes.
 
-use ferroce_device::{Completion, QpState, QpType, Span, WcFlags, WcOpcode, WcStatus};
+use ferroce_device::{AccessFlags, Completion, QpState, QpType, Span, WcFlags, WcOpcode, WcStatus};
 
 use super::Play;
-use crate::model::{End, Id, Kind, Outcome, RECEIVE, Request, Verdict};
+use crate::model::{Connection, End, Id, Kind, Named, Outcome, RECEIVE, Request, Target, Verdict};
 use crate::pattern;
+use crate::rules::is_reliable;
 
 /// What a card's port takes at most for all repetitions of a packet.
 const PORT_TIME: Span = Span::from_micros(600);
@@ -17,17 +18,6 @@ const DATAGRAM_MAX: usize = 4096;
 const MOVED: u32 = 0xf5;
 
 impl Play {
-    pub(super) fn poll(&mut self, host: usize) -> Option<Completion> {
-        let it = self.hosts[host].as_mut()?;
-        match it.hca.poll_completion(it.cq) {
-            Ok(completion) => completion,
-            Err(error) => {
-                self.found("poll", || format!("host {host}: {error}"));
-                None
-            }
-        }
-    }
-
     pub(super) fn completed(&mut self, host: usize, wc: &Completion) {
         let Some(&qp) = self.host(host).qpns.get(&wc.qpn) else {
             return self.found("queue pair", || {
@@ -88,6 +78,7 @@ impl Play {
         let it = &mut self.requests[id];
         (it.outcome, it.ended) = (outcome, now);
         let request = it.clone();
+        passed.iter().for_each(|id| self.note_key(*id));
         if success && !request.signaled {
             return self.found("signal", || say("it was not signalled"));
         }
@@ -98,14 +89,13 @@ impl Play {
             for id in passed {
                 self.succeeded(id, kind);
             }
-            if wc.byte_len as usize != request.len
-                && matches!(request.kind, Kind::Read | Kind::Add | Kind::Swap)
-            {
+            if wc.byte_len as usize != request.len && request.needs_response() {
                 self.found("length", || say("another length"));
             }
             return;
         }
-        if wc.status == WcStatus::WrFlushErr && !failed && !pushed {
+        let is_told = !self.host(host).is_deaf(qp).1;
+        if wc.status == WcStatus::WrFlushErr && !failed && !pushed && is_told {
             return self.found("status", || say("flushed for no reason"));
         }
         if !self.explains_syndrome(host, qp, wc) {
@@ -124,7 +114,6 @@ impl Play {
 
     /// A queue pair that waited for a peer which is gone has waited exactly as long as its policy says.
     fn check_total(&mut self, host: usize, qp: usize, wc: &Completion) {
-        let now = self.now;
         let Some(lonely) = self.host(host).qps[qp].lonely.take() else {
             return;
         };
@@ -132,7 +121,7 @@ impl Play {
             return;
         };
         self.coverage.outcome("waited in vain, to the tick");
-        let waited = now.since(since);
+        let waited = wc.timestamp.since(since);
         // A card's timers run from when a packet has left its port, which takes its time for each.
         let most = match self.host(host).is_card {
             false => lonely.total,
@@ -155,23 +144,28 @@ impl Play {
         if request.bad_lkey {
             return self.found("local key", || say("success with an invalid key"));
         }
-        if kind != QpType::Rc {
+        if !is_reliable(kind) {
             return;
         }
-        if request.kind != Kind::Send && request.len > 0 && self.verdict(&request) == Verdict::Never
-        {
+        if request.refusal().is_some() {
+            return self.found("permission", || {
+                say("success with a target that refuses it")
+            });
+        }
+        if request.len > 0 && self.verdict(&request) == Verdict::Never {
             return self.found("permission", || say("success without permission"));
         }
-        if request.consumes_receive() && !self.was_received(&request, id) {
+        let is_missing = request.consumes_receive() && !self.was_received(&request, id);
+        if is_missing && !self.is_unseen(&request, id) {
             return self.found("delivery", || say("acknowledged before it was received"));
         }
         let Some(it) = self.hosts[request.host].as_ref() else {
             return;
         };
-        let landed = match request.kind {
-            Kind::Send | Kind::Datagram | Kind::Write => return,
-            Kind::Read | Kind::Add | Kind::Swap => it.landed(request.landing, request.len),
-        };
+        if !request.needs_response() {
+            return;
+        }
+        let landed = it.landed(request.landing, request.len);
         match request.kind {
             Kind::Read => self.check_read(id, &request, &landed),
             _ => self.check_atomic(id, &request, &landed),
@@ -179,10 +173,13 @@ impl Play {
     }
 
     /// Whether the other end has completed a receive for a request.
-    fn was_received(&self, request: &Request, id: Id) -> bool {
+    pub(super) fn was_received(&self, request: &Request, id: Id) -> bool {
         let Some((connection, end)) = request.connection else {
             return false;
         };
+        if self.connections[connection].kind == QpType::Dci {
+            return request.told;
+        }
         let ends = &self.connections[connection].ends;
         let place = ends[end].consuming.iter().position(|it| *it == id);
         place.is_some_and(|place| place < ends[1 - end].received)
@@ -278,7 +275,9 @@ impl Play {
     pub(super) fn verdict(&self, request: &Request) -> Verdict {
         let fits = request.remote.is_none_or(|remote| {
             let end = remote.at.checked_add(request.len as u64);
+            let binding = remote.binding.map(|binding| &self.bindings[binding]);
             end.is_some_and(|end| end <= self.regions[remote.region].info.len)
+                && binding.is_none_or(|it| it.covers(remote.at, request.len as u64))
         });
         match fits {
             true => self.rights(request),
@@ -288,33 +287,55 @@ impl Play {
 
     /// The same as long as it stays within its region.
     pub(super) fn rights(&self, request: &Request) -> Verdict {
-        let (Some(remote), Some((connection, end))) = (request.remote, request.connection) else {
+        if request.refusal().is_some() {
+            return Verdict::Never;
+        }
+        let (Some(remote), Some(target), Some((connection, _))) =
+            (request.remote, request.target, request.connection)
+        else {
             return match request.kind {
-                Kind::Send | Kind::Datagram => Verdict::Always,
-                _ => Verdict::Never,
+                Kind::Write | Kind::Read | Kind::Add | Kind::Swap => Verdict::Never,
+                _ => Verdict::Always,
             };
         };
         let connection = &self.connections[connection];
         // What is not acknowledged may arrive when its queue pair has been connected anew.
-        if connection.reliable && !connection.access.contains(request.needs()) {
+        let is_reliable = is_reliable(connection.kind);
+        if is_reliable
+            && !self
+                .access_of(connection, &target)
+                .contains(request.needs())
+        {
             return Verdict::Never;
         }
-        let to = match request.is_done() && connection.reliable {
+        let to = match request.is_done() && is_reliable {
             true => request.ended,
             false => self.now,
         };
+        if let Some(binding) = remote.binding {
+            let who = (target.pd, target.qpn);
+            return self.bindings[binding].opens(who, request.needs(), request.posted, to);
+        }
         let region = &self.regions[remote.region];
-        region.permits(
-            connection.ends[1 - end].pd,
-            request.needs(),
-            request.posted,
-            to,
-        )
+        region.permits(target.pd, request.needs(), request.posted, to)
+    }
+
+    /// What the queue pair that executes a request permits.
+    fn access_of(&self, connection: &Connection, target: &Target) -> AccessFlags {
+        match target.dct {
+            None => connection.access,
+            // Nothing is executed before it is ready.
+            Some(dct) => self.dcts[dct].unwrap_or(AccessFlags::empty()),
+        }
     }
 
     /// Whether something explains that a request has failed so.
     fn explains(&self, request: &Request, status: WcStatus, pushed: bool) -> bool {
-        let Some((place, end)) = request.connection else {
+        if matches!(request.kind, Kind::Bind | Kind::Invalidate) {
+            // What explains the former was looked at with the key.
+            return matches!(status, WcStatus::MwBindErr | WcStatus::WrFlushErr);
+        }
+        let (Some((place, end)), Some(target)) = (request.connection, &request.target) else {
             let is_too_long = request.kind == Kind::Datagram && request.len > DATAGRAM_MAX;
             return match status {
                 WcStatus::WrFlushErr => true, // checked before
@@ -322,33 +343,34 @@ impl Play {
                 WcStatus::LocLenErr => is_too_long,
                 // It was made ready for a peer that does not exist.
                 WcStatus::RetryExcErr => request.kind != Kind::Datagram,
-                WcStatus::LocQpOpErr => {
-                    !matches!(request.kind, Kind::Send | Kind::Datagram | Kind::Write)
-                }
+                WcStatus::LocQpOpErr => request.needs_response(),
                 _ => false,
             };
         };
         let connection = &self.connections[place];
-        let (shortest, bad_receive) = self.receives_of(&connection.ends[1 - end]);
+        let (shortest, bad_receive) = self.receives_of(target, &connection.ends[1 - end]);
         match status {
             WcStatus::LocProtErr => request.bad_lkey,
             WcStatus::WrFlushErr => true, // checked above
-            WcStatus::RemAccessErr => request.len > 0 && self.verdict(request) != Verdict::Always,
+            WcStatus::RemAccessErr => {
+                let is_refused = request.refusal() == Some(WcStatus::RemAccessErr);
+                is_refused || request.len > 0 && self.verdict(request) != Verdict::Always
+            }
             WcStatus::RemInvReqErr => {
-                let too_long = request.kind == Kind::Send && request.len > shortest;
+                let is_refused = request.refusal() == Some(WcStatus::RemInvReqErr);
+                let too_long = request.is_send() && request.len > shortest;
                 let misaligned = request.remote.is_some_and(|remote| remote.at % 8 != 0)
                     || request.remote.is_none();
                 let is_atomic = matches!(request.kind, Kind::Add | Kind::Swap);
                 // A queue pair that permits an operation to no peer does not have it.
-                let unsupported = !connection.access.contains(request.needs());
-                too_long || is_atomic && misaligned || unsupported
+                let access = self.access_of(connection, target);
+                let unsupported = !access.contains(request.needs());
+                is_refused || too_long || is_atomic && misaligned || unsupported
             }
-            WcStatus::RemOpErr => request.kind == Kind::Send && bad_receive,
+            WcStatus::RemOpErr => request.is_send() && bad_receive,
             WcStatus::RetryExcErr => self.is_disturbed(place),
             WcStatus::RnrRetryExcErr => request.consumes_receive() && connection.rnr_retry < 7,
-            WcStatus::LocQpOpErr => {
-                !matches!(request.kind, Kind::Send | Kind::Write) && connection.rd_atomic == 0
-            }
+            WcStatus::LocQpOpErr => request.needs_response() && connection.rd_atomic == 0,
             _ => pushed,
         }
     }
@@ -368,9 +390,10 @@ impl Play {
     /// A receive request has completed.
     fn received(&mut self, host: usize, qp: usize, id: Id, wc: &Completion) {
         let say = |what: &str| format!("host {host}, receive {id}: {what}: {wc:?}");
+        let shared = self.receives[id].srq;
         let it = &mut self.host(host).qps[qp];
         let (connection, kind, qpn) = (it.connection, it.kind, it.qpn);
-        if let Some(srq) = it.srq {
+        if let Some(srq) = shared {
             if let Some(what) = self.take_shared(host, srq, id) {
                 return self.found("once", || say(what));
             }
@@ -402,8 +425,11 @@ impl Play {
             return;
         }
         let message = match (kind, connection) {
-            (QpType::Rc, Some((connection, end))) => self.next_message(connection, end),
-            (QpType::Rc, None) => None,
+            (QpType::Rc | QpType::XrcRecv, Some((connection, end))) => {
+                self.next_message(connection, end)
+            }
+            (QpType::Rc | QpType::XrcRecv, None) => None,
+            (QpType::Dct, _) => self.message_of_initiator(host, qp, id, wc),
             _ => self.any_message(host, id, wc),
         };
         let Some(message) = message else {
@@ -414,10 +440,19 @@ impl Play {
             Kind::Write => (WcOpcode::RecvRdmaWithImm, 0),
             _ => (WcOpcode::Recv, request.len),
         };
-        let (flags, imm) = match request.imm {
-            Some(imm) => (WcFlags::WITH_IMM, imm),
-            None => (WcFlags::empty(), 0),
+        let (flags, imm) = match (request.imm, request.named) {
+            (Some(imm), _) => (WcFlags::WITH_IMM, imm),
+            (None, Some(Named::Binding(binding))) => {
+                (WcFlags::WITH_INV, self.bindings[binding].rkey)
+            }
+            (None, _) => (WcFlags::empty(), 0),
         };
+        let srq = request.target.and_then(|target| target.srq);
+        if srq != shared {
+            return self.found("receive", || {
+                say(&format!("from another queue, request {message}"))
+            });
+        }
         let fits = (
             wc.opcode,
             wc.flags,
@@ -462,10 +497,12 @@ impl Play {
         let landing = self.receives[receive].landing;
         let is_write = wc.opcode == WcOpcode::RecvRdmaWithImm;
         let fits = |request: &Request| {
-            let to = request
+            let is_unreliable = request
                 .connection
-                .map(|(connection, end)| self.connections[connection].ends[1 - end].host);
-            to == Some(host)
+                .is_some_and(|(connection, _)| !is_reliable(self.connections[connection].kind));
+            let to = request.target.map(|target| (target.host, target.srq));
+            is_unreliable
+                && to == Some((host, self.receives[receive].srq))
                 && (request.len, request.imm.unwrap_or(0), request.solicited)
                     == (wc.byte_len as usize, wc.imm, wc.solicited)
                 && (request.kind == Kind::Write) == is_write
@@ -478,6 +515,8 @@ impl Play {
 
     /// Takes a request from a shared receive queue. Returns what is wrong with that.
     fn take_shared(&mut self, host: usize, srq: u64, id: Id) -> Option<&'static str> {
+        let takers = self.takers(host, srq);
+        let loses = self.host(host).loses_receives(srq);
         let Some(shared) = self.host(host).srqs.get_mut(&srq) else {
             return Some("it has no shared receive queue");
         };
@@ -485,14 +524,16 @@ impl Play {
             return Some("it was completed before, or never posted");
         };
         shared.receives.remove(place);
-        (place > shared.takers).then_some("too many earlier receives have not completed")
+        (place > takers && !loses).then_some("too many earlier receives have not completed")
     }
 
     fn receive_failed(&mut self, host: usize, qp: usize, id: Id, wc: &Completion) {
         let say = |what: &str| format!("host {host}, receive {id}: {what}: {wc:?}");
+        let is_deaf = self.host(host).is_deaf(qp).0;
         let it = &mut self.host(host).qps[qp];
         let explained = match wc.status {
-            WcStatus::WrFlushErr => it.failed || it.pushed,
+            // The message of an initiator that has begun anew is flushed.
+            WcStatus::WrFlushErr => it.failed || it.pushed || is_deaf || it.kind == QpType::Dct,
             WcStatus::LocLenErr => true,
             WcStatus::LocProtErr => self.receives[id].bad_lkey,
             WcStatus::LocAccessErr | WcStatus::RemInvReqErr | WcStatus::RemOpErr => true,
@@ -517,10 +558,10 @@ impl Play {
         !self.quiet || it.timeout < QUIET_TIMEOUT || it.ends.iter().any(|end| end.ended)
     }
 
-    /// The shortest receive posted to an end's queue, shared or not, and whether one had an invalid key.
-    fn receives_of(&self, end: &End) -> (usize, bool) {
-        let it = self.hosts[end.host].as_ref();
-        match end.srq.map(|srq| it.and_then(|it| it.srqs.get(&srq))) {
+    /// The shortest receive posted to a target's queue, shared or that of an end, and whether one had an invalid key.
+    fn receives_of(&self, target: &Target, end: &End) -> (usize, bool) {
+        let it = self.hosts[target.host].as_ref();
+        match target.srq.map(|srq| it.and_then(|it| it.srqs.get(&srq))) {
             None => (end.shortest, end.bad_receive),
             Some(Some(shared)) => (shared.shortest, shared.bad_receive),
             Some(None) => (0, true), // its host is gone
@@ -535,11 +576,13 @@ pub(super) fn payload(request: &Request) -> &'static [u8] {
 
 fn opcode(kind: Kind) -> WcOpcode {
     match kind {
-        Kind::Send | Kind::Datagram => WcOpcode::Send,
+        Kind::Send | Kind::SendInvalidate | Kind::Datagram => WcOpcode::Send,
         Kind::Write => WcOpcode::RdmaWrite,
         Kind::Read => WcOpcode::RdmaRead,
         Kind::Add => WcOpcode::FetchAdd,
         Kind::Swap => WcOpcode::CompSwap,
+        Kind::Bind => WcOpcode::BindMw,
+        Kind::Invalidate => WcOpcode::LocalInv,
     }
 }
 

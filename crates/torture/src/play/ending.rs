@@ -1,15 +1,18 @@
 //! The end of a run: faults stop, and everything that was posted completes. Then memory, counters and objects are
 //! compared with what happened.
 
+use std::collections::BTreeMap;
+
 use ferroce_device::{Counter, QpState, Span, Time};
 
 use super::Play;
 use super::completions::overlap;
 use super::faults;
 use super::host::UNTOUCHED;
-use crate::model::{Id, Kind, Outcome, Verdict};
+use crate::model::{Id, Kind, Outcome, Remote, Request, Verdict};
 use crate::network::Weather;
 use crate::pattern;
+use crate::rules::is_reliable;
 
 /// Rounds in which receives are posted for what still waits for them.
 const ROUNDS: u64 = 64;
@@ -17,6 +20,15 @@ const ROUNDS: u64 = 64;
 const TELLING: usize = 8;
 /// How long the first one lasts; later ones last longer.
 const ROUND: Span = Span::from_millis(20);
+
+/// A queue that receives are posted to.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Queue {
+    /// That of a queue pair.
+    Own(usize),
+    /// A shared one, by its number in the script.
+    Shared(u64),
+}
 
 impl Play {
     pub(super) fn end(&mut self) {
@@ -27,6 +39,7 @@ impl Play {
             };
             it.weather = Weather::default();
             it.qps.iter_mut().for_each(|qp| qp.lonely = None);
+            it.idle_until = None;
             if let Err(error) = faults::end(&mut it.hca, now) {
                 return self.found("setting", || format!("host {host}: {error}"));
             }
@@ -44,6 +57,7 @@ impl Play {
         if self.finding.is_some() {
             return;
         }
+        self.check_unseen();
         for host in 0..self.hosts.len() {
             self.check_queues(host);
             self.check_landing(host);
@@ -63,85 +77,100 @@ impl Play {
 
     /// Posts receives for messages that wait for some. Returns whether any did.
     fn post_rescues(&mut self) -> bool {
-        let mut waiting = false;
-        for host in 0..self.hosts.len() {
-            let qps = self.hosts[host].as_ref().map_or(0, |it| it.qps.len());
-            for qp in 0..qps {
-                waiting |= self.post_rescues_to(host, qp);
+        let mut posted = false;
+        for ((host, queue), waiting) in self.waiting() {
+            posted |= self.post_rescues_to(host, queue, waiting);
+        }
+        (0..self.hosts.len()).for_each(|host| self.drain(host));
+        posted
+    }
+
+    /// How many messages wait for receives of each queue.
+    fn waiting(&self) -> BTreeMap<(usize, Queue), usize> {
+        let mut waiting = BTreeMap::new();
+        for request in &self.requests {
+            let (Some(target), Some((connection, end))) = (request.target, request.connection)
+            else {
+                continue;
+            };
+            let is_pending = request.outcome == Outcome::Pending && self.is_queued(request);
+            if !is_pending || !request.consumes_receive() {
+                continue;
             }
-            self.drain(host);
+            let queue = match target.srq {
+                Some(srq) => Queue::Shared(srq),
+                None => Queue::Own(self.connections[connection].ends[1 - end].qp),
+            };
+            let is_there = self.hosts[target.host]
+                .as_ref()
+                .is_some_and(|it| match queue {
+                    Queue::Shared(srq) => it.srqs.contains_key(&srq),
+                    Queue::Own(qp) => {
+                        let peer = it.qps.get(qp);
+                        peer.is_some_and(|it| {
+                            it.connection == Some((connection, 1 - end)) && !it.gone
+                        }) && it.takes_receives(qp)
+                    }
+                });
+            if is_there {
+                *waiting.entry((target.host, queue)).or_default() += 1;
+            }
         }
         waiting
     }
 
-    fn post_rescues_to(&mut self, host: usize, qp: usize) -> bool {
-        let it = self.host(host);
-        if it.qps[qp].gone || !it.takes_receives(qp) {
-            return false;
-        }
-        let srq = it.qps[qp].srq;
-        let missing = match srq {
-            None => self
-                .waiting_for(host, qp)
-                .saturating_sub(self.host(host).qps[qp].receives.len()),
-            Some(srq) => {
-                let sharing = |qp: &usize| {
-                    self.hosts[host]
-                        .as_ref()
-                        .is_some_and(|it| it.qps[*qp].srq == Some(srq))
-                };
-                let qps = self.hosts[host].as_ref().map_or(0, |it| it.qps.len());
-                let waiting: usize = (0..qps)
-                    .filter(sharing)
-                    .map(|qp| self.waiting_for(host, qp))
-                    .sum();
-                let shared = &self.host(host).srqs[&srq];
+    /// Whether a queue pair still has the request, or another one.
+    fn is_queued(&self, request: &Request) -> bool {
+        let it = self.hosts[request.host].as_ref();
+        let qp = it.and_then(|it| it.hca.qp(request.by.1));
+        qp.is_some_and(|qp| qp.send_queue_len() > 0)
+    }
+
+    /// Posts as many receives to a queue as messages wait for. Returns whether any were missing.
+    fn post_rescues_to(&mut self, host: usize, queue: Queue, waiting: usize) -> bool {
+        let missing = match queue {
+            Queue::Own(qp) => waiting.saturating_sub(self.host(host).qps[qp].receives.len()),
+            Queue::Shared(srq) => {
                 // Some may have been taken by queue pairs that do not complete them.
-                (waiting + shared.takers).saturating_sub(shared.receives.len())
-                    * usize::from(waiting > 0)
+                let needed = waiting + self.takers(host, srq);
+                let it = self.host(host);
+                match it.loses_receives(srq) {
+                    true => waiting,
+                    false => needed.saturating_sub(it.srqs[&srq].receives.len()),
+                }
             }
         };
         for _ in 0..missing {
-            if !self.post_rescue(host, qp, srq) {
-                break; // its queue is full
+            if !self.post_rescue(host, queue) {
+                break; // it is full
             }
         }
         missing > 0
     }
 
-    /// Requests of a queue pair's peer that wait for one of its receives.
-    fn waiting_for(&self, host: usize, qp: usize) -> usize {
-        let Some((connection, end)) = self.hosts[host]
-            .as_ref()
-            .and_then(|it| it.qps[qp].connection)
-        else {
-            return 0;
-        };
-        let consuming = &self.connections[connection].ends[1 - end].consuming;
-        consuming
-            .iter()
-            .filter(|id| self.requests[**id].outcome == Outcome::Pending)
-            .count()
-    }
-
-    fn post_rescue(&mut self, host: usize, qp: usize, srq: Option<u64>) -> bool {
+    fn post_rescue(&mut self, host: usize, queue: Queue) -> bool {
         let id = self.receives.len();
         let it = self.host(host);
-        let qpn = it.qps[qp].qpn;
-        let pd = srq.map_or(it.qps[qp].pd, |srq| it.srqs[&srq].pd);
+        let (pd, srq) = match queue {
+            Queue::Own(qp) => (it.qps[qp].pd, None),
+            Queue::Shared(srq) => (it.srqs[&srq].pd, Some(srq)),
+        };
         let (landing, sge) = it.rescue(pd);
-        let receive = it.receive_into(landing, sge, 0, true);
+        let receive = it.receive_into(landing, sge, 0, true, srq);
         let wr = receive.work_request(id);
-        let posted = match srq {
-            None => it.hca.post_recv(qpn, wr),
-            Some(srq) => it.hca.post_srq_recv(it.srqs[&srq].id, wr),
+        let posted = match queue {
+            Queue::Own(qp) => it.hca.post_recv(it.qps[qp].qpn, wr),
+            Queue::Shared(srq) => it.hca.post_srq_recv(it.srqs[&srq].id, wr),
         };
         if posted.is_err() {
             return false;
         }
-        match srq.and_then(|srq| it.srqs.get_mut(&srq)) {
-            None => it.qps[qp].receives.push_back(id),
-            Some(shared) => shared.receives.push(id),
+        match queue {
+            Queue::Own(qp) => it.qps[qp].receives.push_back(id),
+            Queue::Shared(srq) => {
+                let shared = it.srqs.get_mut(&srq).expect("it is there");
+                shared.receives.push(id);
+            }
         }
         self.receives.push(receive.receive);
         true
@@ -164,13 +193,14 @@ impl Play {
             let signaled = |id: &Id| self.requests[*id].signaled;
             let it = self.hosts[host].as_ref().expect("it was looked for");
             let waits = it.qps[qp].sends.iter().any(signaled);
+            let (deaf_sends, deaf_receives) = it.is_deaf(qp);
             let sent = match state {
                 QpState::Rts => queued == 0 && in_flight == 0 && !waits,
                 // Requests that were not signalled may have succeeded before.
-                QpState::Err => queued == 0 && !waits,
+                QpState::Err => queued == 0 && (!waits || deaf_sends),
                 _ => true,
             };
-            let received = state != QpState::Err || receives == 0;
+            let received = state != QpState::Err || receives == 0 || deaf_receives;
             if !sent || !received {
                 return self.found("stuck", || {
                     format!(
@@ -195,7 +225,7 @@ impl Play {
             .iter()
             .filter(|request| request.incarnation == it.incarnation)
         {
-            if matches!(request.kind, Kind::Read | Kind::Add | Kind::Swap) && !request.bad_lkey {
+            if request.needs_response() && !request.bad_lkey {
                 blot(request.landing, request.len);
             }
         }
@@ -268,6 +298,7 @@ impl Play {
                 let Some(is) = actual.get(at + from..at + from + part.len()) else {
                     break;
                 };
+                let may_land = may_land && self.covers(remote, from, part.len());
                 let fits = match (request.is_done(), alone) {
                     (true, true) if self.is_reliable(request.connection) => is == part,
                     (_, true) => {
@@ -298,11 +329,17 @@ impl Play {
         }
     }
 
-    fn is_reliable(&self, connection: Option<(usize, usize)>) -> bool {
-        connection.is_some_and(|(connection, _)| self.connections[connection].reliable)
+    /// Whether a part of what a request writes is within the window whose key it uses, if it uses one.
+    fn covers(&self, remote: Remote, from: usize, len: usize) -> bool {
+        let binding = remote.binding.map(|binding| &self.bindings[binding]);
+        binding.is_none_or(|it| it.covers(remote.at + from as u64, len as u64))
     }
 
-    fn mtu_of(&self, connection: Option<(usize, usize)>) -> usize {
+    fn is_reliable(&self, connection: Option<(usize, usize)>) -> bool {
+        connection.is_some_and(|(connection, _)| is_reliable(self.connections[connection].kind))
+    }
+
+    pub(super) fn mtu_of(&self, connection: Option<(usize, usize)>) -> usize {
         connection.map_or(usize::MAX, |(connection, _)| {
             self.connections[connection].mtu
         })
@@ -311,11 +348,11 @@ impl Play {
     /// Writes of a reliable connection land in their order: none while an earlier one has not landed completely.
     fn check_order(&mut self, connection: usize) {
         for end in 0..2 {
-            if !self.connections[connection].reliable {
+            if !is_reliable(self.connections[connection].kind) {
                 continue;
             }
             let mut missing: Option<Id> = None;
-            let of_end = |it: &(usize, &crate::model::Request)| {
+            let of_end = |it: &(usize, &Request)| {
                 it.1.connection == Some((connection, end))
                     && it.1.kind == Kind::Write
                     && it.1.len > 0
@@ -508,9 +545,11 @@ impl Play {
                 format!("host {host}: timers that expired are not counted")
             });
         }
-        let wrong = expected
-            .into_iter()
-            .find(|(counter, expected)| count(*counter) != *expected);
+        let is_wrong = |(counter, expected): &(Counter, u64)| match it.forgets {
+            true => count(*counter) < *expected,
+            false => count(*counter) != *expected,
+        };
+        let wrong = expected.into_iter().find(is_wrong);
         if let Some((counter, expected)) = wrong {
             let (name, count) = (counter.name(), count(counter));
             self.found("counter", || {
@@ -525,7 +564,7 @@ impl Play {
             return;
         };
         it.hca.audit();
-        let outcome = it.return_objects(&self.regions);
+        let outcome = it.return_objects(&self.regions, &self.windows);
         if let Err(what) = outcome {
             return self.found("objects", || format!("host {host}: {what}"));
         }
@@ -537,15 +576,16 @@ impl Play {
         it.hca.audit();
         let left = (
             it.hca.qps().count(),
-            it.hca.mrs().count(),
+            it.hca.mrs().count() + it.hca.mws().count(),
             it.hca.poll_timeout(),
         );
-        if let Err(error) = it.hca.destroy_cq(it.cq) {
+        let destroyed = it.cqs.values().try_for_each(|cq| it.hca.destroy_cq(cq.id));
+        if let Err(error) = destroyed {
             return self.found("objects", || format!("host {host}: {error}"));
         }
         if left != (0, 0, None) {
             self.found("objects", || {
-                format!("host {host}: queue pairs, regions and timers are left: {left:?}")
+                format!("host {host}: queue pairs, keys and timers are left: {left:?}")
             });
         }
     }

@@ -1,10 +1,12 @@
 //! Faults of a device's own link, its registers, and resets.
 
+use std::sync::Arc;
+
 use ferroce_adp::{Profile, RawProfile, RawRange};
 use ferroce_base::random::Dice;
 use ferroce_device::carrier::{Outages, Schedule};
 use ferroce_device::impair::{Blackout, Bottleneck};
-use ferroce_device::{Direction, Hca, Impairment, Method, Rate, Span, Time};
+use ferroce_device::{Direction, Hca, Impairment, Method, Personality, Rate, Settings, Span, Time};
 use ferroce_prm::{Field, Image, roce_accl as reg};
 
 use crate::script::Step;
@@ -78,6 +80,18 @@ pub(super) fn end(hca: &mut Hca, now: Time) -> Result<(), String> {
         .map_err(|error| error.to_string())?;
     hca.handle_settings(now);
     Ok(())
+}
+
+/// Settings of a device whose initiators do not wait for their targets, as no program can choose it.
+pub(super) fn half_handshakes(personality: Personality) -> Arc<Settings> {
+    let mut parts = Settings::new(personality).to_parts();
+    let image = Image::new(&reg::ROCE_ACCL, parts.roce_accl);
+    let mut image = image.expect("settings hold the register");
+    image
+        .set(&reg::DC_HALF_HANDSHAKE_EN, 1)
+        .expect("it is a bit");
+    parts.roce_accl = image.into_inner();
+    Arc::new(Settings::from_parts(parts))
 }
 
 /// Writes a field of ROCE_ACCL.

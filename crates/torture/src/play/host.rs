@@ -2,20 +2,24 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use ferroce_admission::{Bounds, Shares};
 use ferroce_device::{
-    AccessFlags, Buffer, Completion, CqId, Hca, HcaConfig, HostProfile, Memory, MrInfo, PdId,
-    Personality, QpState, Qpn, Rate, Secret, Sge, Time, TimerExpiry, WcStatus,
+    AccessFlags, Buffer, Completion, Hca, HcaConfig, HostProfile, Memory, MrInfo, PdId,
+    Personality, QpState, QpType, Qpn, Rate, Secret, Settings, Sge, Time, TimerExpiry, WcStatus,
+    XrcdId,
 };
 
 use ferroce_transport::Qp;
 
-use super::faults::{OPTIONS, write_field};
+use super::faults::{OPTIONS, half_handshakes, write_field};
+use super::queues::Completions;
 use crate::model::{QueuePair, Region, SharedQueue};
 use crate::network::{Flight, Weather, address};
 use crate::pattern;
 use crate::script::{Script, Step};
+use crate::windows::Window;
 
 /// Where sources are in the address space of their device.
 const SOURCE_VA: u64 = 1 << 32;
@@ -25,6 +29,8 @@ const LANDING_VA: u64 = 1 << 33;
 const GUARD: usize = 24;
 /// Bytes of the place at the end of a landing ground, for receives of which only the completion counts.
 const RESCUE: usize = pattern::MESSAGE_MAX;
+/// Completions that the usual completion queue holds.
+const LARGE: u32 = 1 << 20;
 /// What a landing ground holds where nothing has landed.
 pub(crate) const UNTOUCHED: u8 = 0xa5;
 
@@ -70,6 +76,8 @@ pub(crate) struct Host {
     pub(crate) is_card: bool,
     /// Its own link may lose packets.
     pub(crate) loses: bool,
+    /// Completions may have gone with their queue pair before they were polled.
+    pub(crate) forgets: bool,
     /// The number of its device among all that there have been.
     pub(crate) incarnation: u64,
     /// Shared receive queues, by their numbers in the script.
@@ -79,7 +87,12 @@ pub(crate) struct Host {
     /// The histogram was not reset.
     pub(crate) histogram_kept: bool,
     pub(crate) pds: [PdId; 2],
-    pub(crate) cq: CqId,
+    /// Completion queues, by their numbers in the script; 0 is that of all others.
+    pub(crate) cqs: HashMap<u64, Completions>,
+    /// Its program polls none of them before, and has not since it became idle.
+    pub(crate) idle_until: Option<Time>,
+    /// XRC domains.
+    pub(crate) xrcds: [XrcdId; 2],
     /// What messages are sent from, for each protection domain.
     pub(crate) sources: [MrInfo; 2],
     /// Where receives and responses go, for each protection domain.
@@ -103,6 +116,8 @@ pub(crate) struct Host {
     pub(crate) ids: HashMap<u64, usize>,
     /// Places in `qps`, by the device's numbers.
     pub(crate) qpns: HashMap<Qpn, usize>,
+    /// Places among all memory windows, by the numbers in the script.
+    pub(crate) windows: HashMap<u64, usize>,
     /// Places among all regions, by the numbers in the script.
     pub(crate) regions: HashMap<u64, usize>,
 }
@@ -162,20 +177,25 @@ impl Host {
         if window > 0 {
             config.window_bytes = window as u32;
         }
-        let mut hca = match mbps {
-            0 => Hca::new(config).with_admission(Box::new(Shares::new(Bounds::default(), None))),
-            _ => {
-                config.host = HostProfile::card(Rate::from_mbps(mbps as u32)).into();
-                Hca::new(config)
-            }
+        let settings = match options & 16 {
+            0 => Arc::new(Settings::new(config.personality)),
+            _ => half_handshakes(config.personality),
         };
+        if mbps > 0 {
+            config.host = HostProfile::card(Rate::from_mbps(mbps as u32)).into();
+        }
+        let mut hca = Hca::with_settings(config, settings);
+        if mbps == 0 {
+            hca = hca.with_admission(Box::new(Shares::new(Bounds::default(), None)));
+        }
         for (bit, field) in OPTIONS {
             if options & bit != 0 {
                 write_field(&mut hca, field, 1).expect("the register has this field");
             }
         }
         let pds = [(); 2].map(|()| hca.alloc_pd().expect("a new device has room"));
-        let cq = hca.create_cq(1 << 20).expect("a new device has room");
+        let cq = hca.create_cq(LARGE).expect("a new device has room");
+        let xrcds = [(); 2].map(|()| hca.alloc_xrcd().expect("a new device has room"));
         let source = Buffer::zeroed(pattern::bytes().len());
         source.write(0, pattern::bytes());
         let ground = Buffer::zeroed(landing + GUARD + RESCUE);
@@ -195,12 +215,15 @@ impl Host {
             coarse: options & 8 != 0,
             is_card: mbps > 0,
             loses: false,
+            forgets: false,
             incarnation,
             srqs: HashMap::new(),
             expiries: Vec::new(),
             histogram_kept: true,
             pds,
-            cq,
+            cqs: HashMap::from([(0, Completions::new(cq, LARGE))]),
+            idle_until: None,
+            xrcds,
             sources,
             landings,
             landing: ground,
@@ -215,6 +238,7 @@ impl Host {
             qps: Vec::new(),
             ids: HashMap::new(),
             qpns: HashMap::new(),
+            windows: HashMap::new(),
             regions: HashMap::new(),
         }
     }
@@ -259,6 +283,15 @@ impl Host {
         bytes
     }
 
+    /// A queue pair may take one more request of its shared receive queue without completing it; one of XRC, of any.
+    pub(crate) fn add_taker(&mut self, qp: usize) {
+        let (kind, srq) = (self.qps[qp].kind, self.qps[qp].srq);
+        for (id, shared) in &mut self.srqs {
+            let takes = Some(*id) == srq || kind == QpType::XrcRecv && shared.xrc.is_some();
+            shared.takers += usize::from(takes);
+        }
+    }
+
     /// Whether a queue pair is in a state in which receives bring messages.
     pub(crate) fn takes_receives(&self, qp: usize) -> bool {
         let state = self.hca.qp(self.qps[qp].qpn).map(Qp::state);
@@ -281,8 +314,12 @@ impl Host {
         (self.rescue_at(), sge)
     }
 
-    /// Destroys everything but the completion queue. Returns what could not be.
-    pub(crate) fn return_objects(&mut self, regions: &[Region]) -> Result<(), String> {
+    /// Destroys everything but the completion queues. Returns what could not be.
+    pub(crate) fn return_objects(
+        &mut self,
+        regions: &[Region],
+        windows: &[Window],
+    ) -> Result<(), String> {
         let failed = |error: ferroce_device::VerbsError| error.to_string();
         for qp in self.qps.iter().filter(|qp| !qp.gone) {
             for group in &qp.attached {
@@ -290,13 +327,18 @@ impl Host {
                 let mgid = group.to_ipv6_mapped().octets();
                 self.hca.detach_mcast(qp.qpn, mgid).map_err(failed)?;
             }
-            self.hca.destroy_qp(qp.qpn).map_err(failed)?;
+            for _ in 0..qp.handles {
+                self.hca.destroy_qp(qp.qpn).map_err(failed)?;
+            }
         }
         for srq in self.srqs.values() {
             self.hca.destroy_srq(srq.id).map_err(failed)?;
         }
         self.qps.clear();
         self.qpns.clear();
+        for window in self.windows.values().map(|place| &windows[*place]) {
+            self.hca.dealloc_mw(window.id).map_err(failed)?;
+        }
         for region in self.regions.values().map(|place| &regions[*place]) {
             if region.is_registered() {
                 self.hca.dereg_mr(region.info.key).map_err(failed)?;
@@ -304,6 +346,9 @@ impl Host {
         }
         for info in self.sources.iter().chain(&self.landings) {
             self.hca.dereg_mr(info.key).map_err(failed)?;
+        }
+        for xrcd in self.xrcds {
+            self.hca.dealloc_xrcd(xrcd).map_err(failed)?;
         }
         for pd in self.pds {
             self.hca.dealloc_pd(pd).map_err(failed)?;

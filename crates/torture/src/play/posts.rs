@@ -9,13 +9,15 @@ use ferroce_device::{
 
 use super::Play;
 use super::host::{Host, clamped};
+use super::odd::{Standing, usual_address};
 use crate::coverage::Verb;
-use crate::model::{Kind, Lonely, Outcome, RECEIVE, Receive, Remote, Request};
+use crate::model::{Id, Kind, Lonely, Outcome, RECEIVE, Receive, Remote, Request, Target};
 use crate::pattern;
+use crate::rules::{Reason, against_receive, against_send};
 use crate::script::Step;
 
 /// An invalid key.
-const BAD_KEY: u32 = 0xdead_be00;
+pub(super) const BAD_KEY: u32 = 0xdead_be00;
 
 /// A send request as its line gives it.
 struct Post {
@@ -27,22 +29,27 @@ struct Post {
     imm: u64,
     flags: u64,
     lkey: u64,
+    window: u64,
+    /// The shared receive queue of XRC or the target of DC, and whether its access key is wrong.
+    to: (u64, u64),
     /// Of a datagram: host, queue pair, Q_Key.
-    to: Option<(u64, u64, u64)>,
+    datagram: Option<(u64, u64, u64)>,
 }
 
 impl Post {
     fn of(step: &Step) -> Option<Self> {
-        let post = |kind, qp, len, flags| Self {
+        let post = |kind, qp, len, flags, to| Self {
             kind,
             qp,
             len,
             flags,
+            to,
+            window: 0,
             region: 0,
             at: 0,
             imm: 0,
             lkey: 0,
-            to: None,
+            datagram: None,
         };
         Some(match *step {
             Step::Send {
@@ -51,10 +58,12 @@ impl Post {
                 imm,
                 flags,
                 lkey,
+                to,
+                key,
             } => Self {
                 imm,
                 lkey,
-                ..post(Kind::Send, qp, len, flags)
+                ..post(Kind::Send, qp, len, flags, (to, key))
             },
             Step::Datagram {
                 qp,
@@ -68,8 +77,23 @@ impl Post {
             } => Self {
                 imm,
                 lkey,
-                to: Some((peer, to, qkey)),
-                ..post(Kind::Datagram, qp, len, flags)
+                datagram: Some((peer, to, qkey)),
+                ..post(Kind::Datagram, qp, len, flags, (0, 0))
+            },
+            Step::SendInvalidate {
+                qp,
+                len,
+                window,
+                region,
+                flags,
+                lkey,
+                to,
+                key,
+            } => Self {
+                window,
+                region,
+                lkey,
+                ..post(Kind::SendInvalidate, qp, len, flags, (to, key))
             },
             Step::Write {
                 qp,
@@ -79,12 +103,16 @@ impl Post {
                 imm,
                 flags,
                 lkey,
+                to,
+                key,
+                window,
             } => Self {
+                window,
                 region,
                 at,
                 imm,
                 lkey,
-                ..post(Kind::Write, qp, len, flags)
+                ..post(Kind::Write, qp, len, flags, (to, key))
             },
             Step::Read {
                 qp,
@@ -93,31 +121,43 @@ impl Post {
                 at,
                 flags,
                 lkey,
+                to,
+                key,
+                window,
             } => Self {
+                window,
                 region,
                 at,
                 lkey,
-                ..post(Kind::Read, qp, len, flags)
+                ..post(Kind::Read, qp, len, flags, (to, key))
             },
             Step::Add {
                 qp,
                 region,
                 at,
                 flags,
+                to,
+                key,
+                window,
             } => Self {
+                window,
                 region,
                 at,
-                ..post(Kind::Add, qp, 8, flags)
+                ..post(Kind::Add, qp, 8, flags, (to, key))
             },
             Step::Swap {
                 qp,
                 region,
                 at,
                 flags,
+                to,
+                key,
+                window,
             } => Self {
+                window,
                 region,
                 at,
-                ..post(Kind::Swap, qp, 8, flags)
+                ..post(Kind::Swap, qp, 8, flags, (to, key))
             },
             _ => return None,
         })
@@ -149,9 +189,16 @@ impl Posted {
 
 impl Host {
     /// A receive request with a place of its own.
-    fn receive(&mut self, pd: PdId, len: usize, lkey: u64, reliable: bool) -> Posted {
+    fn receive(
+        &mut self,
+        pd: PdId,
+        len: usize,
+        lkey: u64,
+        reliable: bool,
+        srq: Option<u64>,
+    ) -> Posted {
         let (landing, sge) = self.land(pd, len);
-        self.receive_into(landing, sge, lkey, reliable)
+        self.receive_into(landing, sge, lkey, reliable, srq)
     }
 
     /// A receive request into a place.
@@ -161,6 +208,7 @@ impl Host {
         mut sge: Sge,
         lkey: u64,
         reliable: bool,
+        srq: Option<u64>,
     ) -> Posted {
         if lkey != 0 {
             sge.lkey = BAD_KEY;
@@ -170,6 +218,7 @@ impl Host {
             len: sge.length as usize,
             landing,
             reliable,
+            srq,
             bad_lkey: lkey != 0,
             message: None,
             outcome: Outcome::Pending,
@@ -187,30 +236,22 @@ impl Play {
         };
         let (qpn, pd, kind) = (it.qps[qp].qpn, it.qps[qp].pd, it.qps[qp].kind);
         let is_shared = it.qps[qp].srq.is_some();
-        let receive = it.receive(pd, clamped(len), lkey, kind == QpType::Rc);
-        let state = it
-            .hca
-            .query_qp(qpn)
-            .map_or(QpState::Reset, |(state, ..)| state);
-        self.coverage.verb(kind, state, Verb::Recv);
+        let before = it.standing(qpn).expect("it is there");
+        let receive = it.receive(pd, clamped(len), lkey, kind == QpType::Rc, None);
+        self.coverage.verb(kind, before.state, Verb::Recv);
+        let mut reasons = against_receive(1, kind, before.state, is_shared, &before.cap);
         let it = self.host(host);
-        let queued = it.qps[qp].receives.len();
-        match it.hca.post_recv(qpn, receive.work_request(id)) {
-            Ok(()) if state == QpState::Reset || is_shared => {
-                return self.found("post receive", || {
-                    format!("host {host}: {qpn} took a receive in {state:?}")
-                });
-            }
-            Ok(()) => it.qps[qp].receives.push_back(id),
-            Err(VerbsError::Post(PostError::UsesSrq)) if is_shared => return,
-            Err(VerbsError::Post(PostError::WrongState { .. })) if state == QpState::Reset => {
-                return;
-            }
-            Err(VerbsError::Post(PostError::QueueFull { max })) if queued >= max as usize => return,
-            Err(error) => {
-                return self.found("post receive", || format!("host {host}, {qpn}: {error}"));
-            }
+        // That which a message is using has left the queue.
+        let is_told = !it.is_deaf(qp).1;
+        if is_told && it.qps[qp].receives.len() > before.cap.max_recv_wr as usize {
+            reasons.push(Reason::Full);
         }
+        let outcome = it.hca.post_recv(qpn, receive.work_request(id));
+        if !(reasons.is_empty() && outcome.is_ok()) {
+            return self.refused(host, qpn, outcome, &reasons, Some(&before));
+        }
+        let it = self.host(host);
+        it.qps[qp].receives.push_back(id);
         if let Some((connection, end)) = it.qps[qp].connection {
             let end = &mut self.connections[connection].ends[end];
             end.shortest = end.shortest.min(receive.len);
@@ -226,7 +267,7 @@ impl Play {
             return;
         };
         // Queue pairs of any service take from it.
-        let receive = it.receive(pd, clamped(len), lkey, false);
+        let receive = it.receive(pd, clamped(len), lkey, false, Some(srq));
         let shared = it.srqs.get_mut(&srq).expect("it was looked for");
         match it.hca.post_srq_recv(shared.id, receive.work_request(id)) {
             Ok(()) => {
@@ -254,23 +295,17 @@ impl Play {
         let (connection, incarnation) = (it.qps[qp].connection, it.incarnation);
         let len = clamped(post.len);
         let source = pattern::start(id);
-        let needs_response = matches!(post.kind, Kind::Read | Kind::Add | Kind::Swap);
-        let (landing, mut sge) = match needs_response {
-            true => it.land(pd, len),
-            false => (0, it.source(pd, source, len)),
-        };
-        if post.lkey != 0 {
-            sge.lkey = BAD_KEY;
-        }
-        let remote = self.remote(connection, &post);
-        let request = Request {
+        let target = self.target(host, qp, post.to);
+        let mut request = Request {
             kind: post.kind,
             host,
+            by: (pd, qpn),
             incarnation,
             len,
             source,
-            remote,
-            landing,
+            remote: self.remote(target, &post),
+            target,
+            landing: 0,
             imm: u32::try_from(post.imm).ok().filter(|imm| *imm > 0),
             signaled: post.flags & 2 != 0,
             solicited: post.flags & 4 != 0,
@@ -279,64 +314,128 @@ impl Play {
             ended: now,
             connection,
             to: post
-                .to
+                .datagram
                 .map(|(peer, to, qkey)| self.destination(qpn, peer, to, qkey)),
+            named: None,
+            told: false,
             outcome: Outcome::Pending,
         };
-        let wr = self.work_request(&request, id, &post, sge);
-        let it = self.host(host);
-        let state = it
-            .hca
-            .query_qp(qpn)
-            .map_or(QpState::Reset, |(state, ..)| state);
-        let outcome = it.hca.post_send(qpn, wr);
-        self.coverage.verb(kind, state, Verb::post(post.kind));
-        let it = self.host(host);
-        let accepts = matches!(
-            state,
-            QpState::Rts | QpState::Sqd | QpState::Sqe | QpState::Err
-        );
-        let is_datagram = post.kind == Kind::Datagram;
-        let supported = match kind {
-            QpType::Rc => true,
-            QpType::Uc => !needs_response,
-            _ => !needs_response && post.kind != Kind::Write,
-        };
-        let addressed = is_datagram == (kind == QpType::Ud);
-        match outcome {
-            Ok(()) if accepts && supported && addressed => it.qps[qp].sends.push_back(id),
-            Err(VerbsError::Post(PostError::WrongState { .. })) if !accepts => return,
-            Err(VerbsError::Post(PostError::Unsupported { .. })) if !supported => return,
-            Err(VerbsError::Post(PostError::WrongAddress { .. })) if !addressed => return,
-            Err(VerbsError::Post(PostError::QueueFull { max }))
-                if it.qps[qp].sends.len() >= max as usize =>
-            {
-                return;
-            }
-            other => {
-                return self.found("post send", || {
-                    format!(
-                        "host {host}, {qpn} in {state:?}, {:?}: {other:?}",
-                        post.kind
-                    )
-                });
-            }
+        if kind == QpType::Dci && request.consumes_receive() {
+            self.tell_apart(id, &mut request);
         }
-        if let Some((connection, end)) = connection
-            && request.consumes_receive()
-        {
-            self.connections[connection].ends[end].consuming.push(id);
+        let mut key = 0;
+        if post.kind == Kind::SendInvalidate {
+            let peer = target.map(|target| target.host);
+            let (named, rkey) = self.key_of(peer, post.window, post.region);
+            (request.named, key) = (Some(named), rkey);
+        }
+        let it = self.host(host);
+        let (landing, mut sge) = match request.needs_response() {
+            true => it.land(pd, len),
+            false => (0, it.source(pd, source, len)),
+        };
+        request.landing = landing;
+        if post.lkey != 0 {
+            sge.lkey = BAD_KEY;
+        }
+        let wr = self.work_request(&request, id, &post, (sge, key), kind);
+        let before = self.host(host).standing(qpn);
+        let reasons = self.reasons_against(host, qp, &wr);
+        let outcome = self.host(host).hca.post_send(qpn, wr);
+        let (remote, named) = (request.remote, request.named);
+        if !self.accept(host, qp, request, outcome, &reasons, before) {
+            return;
+        }
+        if let Some(named) = named {
+            self.may_end(named);
         }
         if let Some(remote) = remote {
             let region = &mut self.regions[remote.region];
             match post.kind {
                 Kind::Write => region.writes.push(id),
                 Kind::Add | Kind::Swap => region.atomics.push(id),
-                Kind::Send | Kind::Datagram | Kind::Read => {}
+                _ => {}
             }
         }
-        self.requests.push(request);
+        self.note_absence(connection, target);
         self.note_lonely(host, qp);
+    }
+
+    /// What a queue pair has against a request.
+    pub(super) fn reasons_against(&mut self, host: usize, qp: usize, wr: &SendWr) -> Vec<Reason> {
+        let it = self.hosts[host].as_ref().expect("it was looked for");
+        let own = &it.qps[qp];
+        let standing = it.standing(own.qpn).expect("it is there");
+        let mut reasons = against_send(wr, own.kind, standing.state, &standing.cap);
+        let waits = |id: &&Id| self.requests[**id].signaled;
+        let waiting = own.sends.iter().filter(waits).count();
+        if waiting >= standing.cap.max_send_wr as usize && !it.is_deaf(qp).0 {
+            reasons.push(Reason::Full);
+        }
+        self.coverage
+            .verb(own.kind, standing.state, Verb::of(&wr.op));
+        reasons
+    }
+
+    /// Takes over a request that was posted, if it is right that it was accepted; one that was refused must have been.
+    pub(super) fn accept(
+        &mut self,
+        host: usize,
+        qp: usize,
+        request: Request,
+        outcome: Result<(), VerbsError>,
+        reasons: &[Reason],
+        before: Option<Standing>,
+    ) -> bool {
+        let id = self.requests.len();
+        let qpn = self.host(host).qps[qp].qpn;
+        if !(reasons.is_empty() && outcome.is_ok()) {
+            self.refused(host, qpn, outcome, reasons, before.as_ref());
+            return false;
+        }
+        self.host(host).qps[qp].sends.push_back(id);
+        if let Some((connection, end)) = request.connection
+            && request.consumes_receive()
+        {
+            self.connections[connection].ends[end].consuming.push(id);
+        }
+        self.requests.push(request);
+        true
+    }
+
+    /// A request of a queue pair that nothing is sent for.
+    pub(super) fn local_request(
+        &mut self,
+        host: usize,
+        qp: usize,
+        kind: Kind,
+        flags: SendFlags,
+    ) -> Request {
+        let now = self.now;
+        let it = self.host(host);
+        let own = &it.qps[qp];
+        Request {
+            kind,
+            host,
+            by: (own.pd, own.qpn),
+            incarnation: it.incarnation,
+            len: 0,
+            source: 0,
+            remote: None,
+            target: None,
+            landing: 0,
+            imm: None,
+            signaled: flags.contains(SendFlags::SIGNALED),
+            solicited: false,
+            bad_lkey: false,
+            posted: now,
+            ended: now,
+            connection: own.connection,
+            to: None,
+            named: None,
+            told: false,
+            outcome: Outcome::Pending,
+        }
     }
 
     /// Notes when a queue pair begins to wait for a peer that is gone, and how long it must.
@@ -375,26 +474,49 @@ impl Play {
     }
 
     /// The memory that a request reaches; `None` for a region that its peer does not have.
-    fn remote(&self, connection: Option<(usize, usize)>, post: &Post) -> Option<Remote> {
-        let (connection, end) = connection?;
-        let host = self.connections[connection].ends[1 - end].host;
-        let region = *self.hosts[host].as_ref()?.regions.get(&post.region)?;
-        (post.kind != Kind::Send).then_some(Remote {
-            region,
+    fn remote(&self, target: Option<Target>, post: &Post) -> Option<Remote> {
+        let host = self.hosts[target?.host].as_ref()?;
+        if matches!(post.kind, Kind::Send | Kind::SendInvalidate) {
+            return None;
+        }
+        if let Some(window) = host.windows.get(&post.window) {
+            let binding = *self.windows[*window].bindings.last()?;
+            let it = &self.bindings[binding];
+            return Some(Remote {
+                region: it.region?,
+                at: it.at.checked_add(post.at)?,
+                binding: Some(binding),
+            });
+        }
+        Some(Remote {
+            region: *host.regions.get(&post.region)?,
             at: post.at,
+            binding: None,
         })
     }
 
-    fn work_request(&self, request: &Request, id: usize, post: &Post, sge: Sge) -> SendWr {
+    fn work_request(
+        &self,
+        request: &Request,
+        id: usize,
+        post: &Post,
+        (sge, key): (Sge, u32),
+        kind: QpType,
+    ) -> SendWr {
         let (va, rkey) = match request.remote {
             Some(remote) => {
                 let info = &self.regions[remote.region].info;
-                (info.va.wrapping_add(post.at), info.key.rkey())
+                let va = info.va.wrapping_add(remote.at);
+                match remote.binding.map(|binding| &self.bindings[binding]) {
+                    Some(it) if it.zero_based => (post.at, it.rkey),
+                    Some(it) => (va, it.rkey),
+                    None => (va, info.key.rkey()),
+                }
             }
             None => (post.at, BAD_KEY),
         };
         let op = match post.kind {
-            Kind::Send | Kind::Datagram => SendOp::Send { imm: request.imm },
+            Kind::SendInvalidate => SendOp::SendInvalidate { rkey: key },
             Kind::Write => SendOp::Write {
                 va,
                 rkey,
@@ -408,6 +530,7 @@ impl Play {
                 compare: self.last_swap(request),
                 swap: swapped(id),
             },
+            _ => SendOp::Send { imm: request.imm },
         };
         let mut flags = SendFlags::from_bits_truncate(post.flags as u32);
         let inline = is_inline(post, request.len);
@@ -422,13 +545,15 @@ impl Play {
                 Sges::from_slice(&[sge])
             },
             inline: inline.then(|| pattern::bytes()[request.source..][..request.len].into()),
-            to: request.to.map_or(SendTo::Peer, |it| {
-                SendTo::Datagram(UdAddress {
+            to: match (request.to, request.target) {
+                (Some(it), _) => SendTo::Datagram(UdAddress {
                     path: it.path,
                     qpn: it.qpn,
                     qkey: it.qkey,
-                })
-            }),
+                }),
+                (None, Some(target)) => target.address,
+                (None, None) => usual_address(kind),
+            },
         }
     }
 

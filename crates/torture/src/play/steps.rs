@@ -1,24 +1,29 @@
 //! What the lines of a script do.
 
 use ferroce_device::{
-    AccessFlags, Attr, Buffer, Memory, MrModify, Mtu, Path, PdId, Psn, QpAttr, QpCap, QpInit,
-    QpModify, QpState, QpType, Qpn, Span, SrqId, VerbsError,
+    AccessFlags, Attr, Buffer, Memory, ModifyError, MrModify, Mtu, Path, PdId, Psn, QpAttr, QpCap,
+    QpInit, QpModify, QpState, QpType, Qpn, Span, SrqId, VerbsError, XrcObjects,
 };
 
 use super::Play;
+use super::extended::DOMAIN;
 use super::faults;
 use super::host::Host;
+use super::odd::NO_SRQ;
 use crate::coverage::Verb;
 use crate::events::Event;
 use crate::model::{Connection, End, Outcome, QueuePair, Region, SharedQueue};
 use crate::network::{Weather, address};
 use crate::pattern;
-use crate::script::{Line, Step};
+use crate::rules::may_go;
+use crate::script::{HOSTS_MAX, Line, Step};
 
 /// Rate of a port, in Mb/s, from which on no timer expires because of it.
 const QUIET_MBPS: u64 = 100_000;
 /// PSNs between those of a connection and those of what its queue pair does after it.
-const FAR: u32 = 1 << 22;
+const FAR: u32 = 0x9e_3779; // so that none of many resets comes near an earlier one
+/// A queue pair that does not exist.
+pub(super) const NOWHERE: Qpn = Qpn::new(0xff_fffd);
 /// Between the regions of a host, in its address space.
 const REGION_STRIDE: u64 = 1 << 24;
 
@@ -60,10 +65,22 @@ impl Play {
             Step::Ready { qp, qkey } => self.make_datagrams_ready(host, qp, qkey),
             Step::Join { qp, group } => self.change_group(host, qp, group, true),
             Step::Leave { qp, group } => self.change_group(host, qp, group, false),
+            Step::Odd { qp, op, fault } => self.post_odd_send(host, qp, op, fault),
+            Step::OddRecv { qp, fault } => self.post_odd_recv(host, qp, fault),
             Step::Modify { qp, state } => self.modify(host, qp, state),
+            Step::Age { qp, messages } => self.age(host, qp, messages),
             Step::Destroy { qp } => self.destroy(host, qp),
-            Step::Srq { id, size, pd } => self.create_srq(host, id, size, pd),
+            Step::Window { id, kind, pd } => self.allocate_window(host, id, kind, pd),
+            Step::FreeWindow { id } => self.free_window(host, id),
+            Step::Bind { .. } => self.post_bind(host, &line.step),
+            Step::Invalidate { .. } => self.post_invalidation(host, &line.step),
+            Step::DcReady { .. } => self.make_dc_ready(host, &line.step),
+            Step::Open { qp } => self.open(host, qp),
+            Step::Srq { id, size, pd, xrc } => self.create_srq(host, id, size, pd, xrc),
             Step::SrqRecv { srq, len, lkey } => self.post_srq_recv(host, srq, len, lkey),
+            Step::Cq { id, size } => self.create_cq(host, id, size),
+            Step::ResizeCq { cq, size } => self.resize_cq(host, cq, size),
+            Step::Idle { ns } => self.idle(host, ns),
             Step::Impair { .. }
             | Step::Port { .. }
             | Step::Register { .. }
@@ -73,6 +90,7 @@ impl Play {
             }
             Step::Recv { qp, len, lkey } => self.post_recv(host, qp, len, lkey),
             Step::Send { .. }
+            | Step::SendInvalidate { .. }
             | Step::Write { .. }
             | Step::Datagram { .. }
             | Step::Read { .. }
@@ -138,14 +156,35 @@ impl Play {
         qps.for_each(|qp| qp.lonely = None);
     }
 
-    fn create_srq(&mut self, host: usize, id: u64, size: u64, pd: u64) {
+    fn create_srq(&mut self, host: usize, id: u64, size: u64, pd: u64, xrc: u64) {
         let it = self.host(host);
         if id == 0 || it.srqs.contains_key(&id) {
             return;
         }
         let pd = it.pds[usize::from(pd == 1)];
-        match it.hca.create_srq(pd, size.max(1) as u32, 4) {
-            Ok(srq) => _ = it.srqs.insert(id, SharedQueue::new(srq, pd)),
+        let size = size.max(1) as u32;
+        let xrc = (xrc > 0).then_some(xrc);
+        let created = match xrc {
+            None => it.hca.create_srq(pd, size, 4),
+            Some(domain) => {
+                let xrcd = it.xrcds[usize::from(domain != DOMAIN)];
+                let (_, cq) = it.cq_of(0);
+                let objects = XrcObjects { xrcd, cq };
+                it.hca.create_xrc_srq(pd, objects, size, 4)
+            }
+        };
+        let numbered = created.and_then(|srq| Ok((srq, it.hca.srq_number(srq)?)));
+        match numbered {
+            Ok((srq, number)) => {
+                let receivers = it.qps.iter().filter(|qp| qp.kind == QpType::XrcRecv);
+                let shared = SharedQueue {
+                    xrc,
+                    number,
+                    takers: receivers.count() * usize::from(xrc.is_some()),
+                    ..SharedQueue::new(srq, pd)
+                };
+                it.srqs.insert(id, shared);
+            }
             Err(error) => self.found("create", || format!("host {host}, SRQ {id}: {error}")),
         }
     }
@@ -193,10 +232,13 @@ impl Play {
         let key = self.regions[place].info.key;
         let was_there = self.regions[place].is_registered();
         let outcome = self.host(host).hca.dereg_mr(key);
-        if outcome.is_ok() != was_there {
-            self.found("deregister", || {
+        if !self.is_right_for_windows(host, place, &outcome, was_there) {
+            return self.found("deregister", || {
                 format!("host {host}, region {id}: {outcome:?}")
             });
+        }
+        if was_there && outcome.is_err() {
+            return;
         }
         self.regions[place].rights.push((now, None));
     }
@@ -218,7 +260,8 @@ impl Play {
             access: Some(access),
         };
         let outcome = it.hca.rereg_mr(key, change);
-        if outcome.is_ok() != (was_there && !needs_local_write(access)) {
+        let may = was_there && !needs_local_write(access);
+        if !self.is_right_for_windows(host, place, &outcome, may) {
             return self.found("reregister", || {
                 format!("host {host}, region {id}: {outcome:?}")
             });
@@ -236,10 +279,13 @@ impl Play {
             srq,
             sends,
             receives,
+            send_cq,
+            recv_cq,
         } = *step
         else {
             return;
         };
+        let dct = self.dcts.len();
         let it = self.host(host);
         if it.ids.contains_key(&id) {
             return;
@@ -247,6 +293,10 @@ impl Play {
         let kind = match kind {
             3 => QpType::Uc,
             4 => QpType::Ud,
+            9 => QpType::XrcSend,
+            10 => QpType::XrcRecv,
+            0x100 => QpType::Dci,
+            0x101 => QpType::Dct,
             _ => QpType::Rc,
         };
         let pd = it.pds[usize::from(pd == 1)];
@@ -255,12 +305,11 @@ impl Play {
             _ => given as u32,
         };
         let usual = QpCap::default();
-        let shared = it.srqs.get_mut(&srq);
-        let srq = shared.as_ref().map(|_| srq);
-        let shared = shared.map(|shared| {
-            shared.takers += 1;
-            shared.id
-        });
+        let ((sends_to, send_cq), (receives_to, recv_cq)) = (it.cq_of(send_cq), it.cq_of(recv_cq));
+        let receives_itself = !matches!(kind, QpType::XrcSend | QpType::XrcRecv | QpType::Dci);
+        let shared = it.srqs.get(&srq).filter(|_| receives_itself);
+        let srq = shared.map(|_| srq);
+        let is_of_xrc = shared.is_some_and(|shared| shared.xrc.is_some());
         let init = QpInit {
             cap: QpCap {
                 max_send_wr: or(sends, usual.max_send_wr),
@@ -268,17 +317,46 @@ impl Play {
                 ..usual
             },
             signal_all: false,
-            srq: shared,
-            ..QpInit::new(kind, pd, it.cq)
+            srq: shared.map(|shared| shared.id),
+            send_cq,
+            recv_cq,
+            ..QpInit::new(kind, pd, send_cq)
         };
-        match it.hca.create_qp(&init) {
-            Ok(qpn) => {
-                it.ids.insert(id, it.qps.len());
-                it.qpns.insert(qpn, it.qps.len());
-                it.qps.push(QueuePair::new(qpn, kind, pd, srq));
+        let created = match kind {
+            QpType::XrcRecv => it.hca.create_xrc_recv_qp(it.xrcds[0]),
+            QpType::Dct => it.hca.create_dct(&init, id),
+            _ => it.hca.create_qp(&init),
+        };
+        let place = it.qps.len();
+        match created {
+            Ok(qpn) if !is_of_xrc => {
+                it.ids.insert(id, place);
+                it.qpns.insert(qpn, place);
+                let own = QueuePair::new(qpn, kind, pd, srq);
+                let cqs = match kind {
+                    QpType::XrcRecv => (0, 0),
+                    QpType::XrcSend | QpType::Dci => (sends_to, sends_to),
+                    QpType::Dct => (receives_to, receives_to),
+                    _ => (sends_to, receives_to),
+                };
+                it.qps.push(QueuePair { cqs, ..own });
+                it.add_taker(place);
+                match kind {
+                    QpType::Dct => {
+                        it.qps[place].dct = Some(dct);
+                        self.dcts.push(None);
+                    }
+                    QpType::Dci => {
+                        let attr = it.qps[place].attr;
+                        self.begin_initiator(host, place, attr);
+                    }
+                    _ => {}
+                }
             }
-            Err(error) => self.found("create", || {
-                format!("host {host}, queue pair {id}: {error}")
+            Err(VerbsError::XrcSrq) if is_of_xrc => {}
+            Err(VerbsError::NeedsSrq) if kind == QpType::Dct && srq.is_none() => {}
+            other => self.found("create", || {
+                format!("host {host}, queue pair {id}: {other:?}")
             }),
         }
     }
@@ -312,7 +390,12 @@ impl Play {
             let it = &self.host(host).qps[qp];
             (it.qpn, it.kind, it.pd, it.srq)
         });
-        if qps[0].1 != qps[1].1 || qps[0].1 == QpType::Ud {
+        let kinds = [qps[0].1, qps[1].1];
+        let are_peers = match kinds {
+            [QpType::XrcSend, QpType::XrcRecv] => true,
+            [one, other] => one == other && matches!(one, QpType::Rc | QpType::Uc),
+        };
+        if !are_peers {
             return;
         }
         let mtu = Mtu::ALL[(mtu as usize + 4) % 5];
@@ -342,8 +425,8 @@ impl Play {
             (it.failed, it.pushed, it.moved) = (false, false, false);
         }
         self.connections.push(Connection {
-            reliable: qps[0].1 == QpType::Rc,
-            ends: [0, 1].map(|end| End::new(places[end].0, qps[end].2, qps[end].3)),
+            kind: kinds[0],
+            ends: [0, 1].map(|end| End::new(places[end], qps[end].2, qps[end].3)),
             mtu: mtu.bytes() as usize,
             rnr_retry: rnr,
             timeout,
@@ -356,6 +439,9 @@ impl Play {
     /// Brings a queue pair from any state to RTS.
     fn make_ready(&mut self, host: usize, qp: usize, peer: usize, attr: QpAttr) {
         use QpState::{Init, Reset, Rtr, Rts};
+        if self.host(host).qps[qp].kind == QpType::XrcRecv {
+            self.stop_idling(host); // its completions stay
+        }
         self.drop_requests(host, qp);
         self.leave_connection(host, qp);
         let it = self.host(host);
@@ -367,7 +453,7 @@ impl Play {
             traffic_class: 2,
             ..Path::to(address(peer))
         };
-        (it.qps[qp].attr, it.qps[qp].path) = (attr, Some(to_peer));
+        (it.qps[qp].attr, it.qps[qp].path) = (attr, to_peer);
         for change in std::iter::once(reset).chain(steps) {
             let path = change.mask.contains(Attr::AV).then_some(to_peer);
             if let Err(error) = it.hca.modify_qp(qpn, &change, path) {
@@ -384,41 +470,54 @@ impl Play {
         let Some(qp) = it.qp(qp) else {
             return;
         };
-        let qpn = it.qps[qp].qpn;
-        let before = it.hca.query_qp(qpn).map(|(state, ..)| state);
-        let (own, from) = (&it.qps[qp], before.unwrap_or(QpState::Reset));
-        let change = QpModify::step(own.kind, from, state, own.attr);
-        let path = own.path.filter(|_| change.mask.contains(Attr::AV));
+        // The program looks at what has failed before it goes on from there; completions of XRC stay.
+        let is_failed = it
+            .hca
+            .qp(it.qps[qp].qpn)
+            .is_some_and(|qp| qp.state() == QpState::Sqe);
+        if it.qps[qp].kind == QpType::XrcRecv || is_failed {
+            self.stop_idling(host);
+        }
+        let it = self.host(host);
+        let own = &it.qps[qp];
+        let (qpn, kind) = (own.qpn, own.kind);
+        let standing = it.standing(qpn).expect("it is there");
+        let before = standing.state;
+        let change = QpModify::step(kind, before, state, own.attr);
+        let path = change.mask.contains(Attr::AV).then_some(own.path);
         let outcome = it.hca.modify_qp(qpn, &change, path);
-        if let Ok(before) = before {
-            let kind = it.qps[qp].kind;
-            self.coverage.verb(kind, before, Verb::modify(state));
-        }
-        let it = self.host(host);
-        let always =
-            state == QpState::Reset || state == QpState::Err && before != Ok(QpState::Reset);
-        it.qps[qp].lonely = None;
-        if outcome.is_ok() {
-            self.leave_connection(host, qp);
-        }
-        let it = self.host(host);
+        self.coverage.verb(kind, before, Verb::modify(state));
+        let may = may_go(kind, before, state);
         match outcome {
-            Ok(()) if state == QpState::Err => {
-                (it.qps[qp].pushed, it.qps[qp].moved) = (true, before != Ok(QpState::Err));
+            Ok(()) if may => {}
+            Err(VerbsError::Modify(ModifyError::NoTransition { .. })) if !may => {
+                return self.unchanged(host, qpn, Some(&standing));
             }
-            Ok(()) if state == QpState::Reset => {
-                it.qps[qp].disconnect();
-                self.drop_requests(host, qp);
-            }
-            // An unreliable queue pair goes on after an error of its send queue.
-            Ok(()) if before == Ok(QpState::Sqe) && state == QpState::Rts => {
-                it.qps[qp].failed = false
-            }
-            Err(error) if always => {
-                self.found("modify", || {
-                    format!("host {host}, {qpn} to {state:?}: {error}")
+            other => {
+                return self.found("modify", || {
+                    format!("host {host}, {qpn} from {before:?} to {state:?}: {other:?}")
                 });
             }
+        }
+        self.leave_connection(host, qp);
+        self.note_ready(host, qp, state);
+        let own = &mut self.host(host).qps[qp];
+        own.lonely = None;
+        match state {
+            QpState::Err => {
+                own.pushed = true;
+                own.moved |= before != QpState::Err;
+            }
+            QpState::Reset => {
+                own.disconnect();
+                let attr = own.attr;
+                match kind {
+                    QpType::Dci => self.begin_initiator(host, qp, attr),
+                    _ => self.drop_requests(host, qp),
+                }
+            }
+            // An unreliable queue pair goes on after an error of its send queue.
+            QpState::Rts if before == QpState::Sqe => own.failed = false,
             _ => {}
         }
     }
@@ -429,32 +528,46 @@ impl Play {
             return;
         };
         let qpn = it.qps[qp].qpn;
-        let state = it.hca.query_qp(qpn).map(|(state, ..)| state);
+        if it.qps[qp].kind == QpType::XrcRecv {
+            self.stop_idling(host); // its completions stay
+        }
+        let it = self.host(host);
+        let before = it.standing(qpn);
         let outcome = it.hca.destroy_qp(qpn);
-        if let Ok(state) = state {
-            let kind = it.qps[qp].kind;
-            self.coverage.verb(kind, state, Verb::Destroy);
+        let (kind, is_attached) = (it.qps[qp].kind, !it.qps[qp].attached.is_empty());
+        if let Some(before) = &before {
+            self.coverage.verb(kind, before.state, Verb::Destroy);
         }
         match outcome {
             Ok(()) => {}
-            Err(VerbsError::Busy { .. }) if !self.host(host).qps[qp].attached.is_empty() => return,
+            Err(VerbsError::Busy { .. }) if is_attached => {
+                return self.unchanged(host, qpn, before.as_ref());
+            }
             Err(error) => {
                 return self.found("destroy", || format!("host {host}, {qpn}: {error}"));
             }
         }
+        let own = &mut self.host(host).qps[qp];
+        own.handles -= 1;
+        if own.handles > 0 {
+            return self.unchanged(host, qpn, before.as_ref());
+        }
+        let is_target = own.dct.is_some();
         self.drop_requests(host, qp);
         self.leave_connection(host, qp);
+        self.unbind_all_of(host, qpn);
+        if is_target {
+            self.note_target_gone(host);
+        }
         let it = self.host(host);
         it.qps[qp].gone = true;
         it.qpns.remove(&qpn);
     }
 
     /// A queue pair does not answer its peer as before; a request of its shared receive queue may be lost with it.
-    fn leave_connection(&mut self, host: usize, qp: usize) {
+    pub(super) fn leave_connection(&mut self, host: usize, qp: usize) {
         let it = self.host(host);
-        if let Some(shared) = it.qps[qp].srq.and_then(|srq| it.srqs.get_mut(&srq)) {
-            shared.takers += 1;
-        }
+        it.add_taker(qp);
         if let Some((connection, end)) = it.qps[qp].connection {
             self.connections[connection].ends[end].ended = true;
         }
@@ -463,6 +576,7 @@ impl Play {
     fn kill(&mut self, host: usize) {
         for qp in 0..self.host(host).qps.len() {
             self.drop_requests(host, qp);
+            self.leave_connection(host, qp);
         }
         let shared: Vec<usize> = self
             .host(host)
@@ -473,6 +587,7 @@ impl Play {
         for id in shared {
             self.receives[id].outcome = Outcome::Dropped;
         }
+        self.note_target_failed();
         self.quiet = false;
         self.hosts[host] = None;
     }
@@ -491,11 +606,19 @@ impl QueuePair {
             pd,
             gone: false,
             srq,
-            attr: QpAttr::default(),
-            path: None,
+            attr: QpAttr {
+                timeout: 8,
+                retry_cnt: 2,
+                dest_qpn: NOWHERE,
+                ..QpAttr::default()
+            },
+            path: Path::to(address(HOSTS_MAX - 1)),
             qkey: 0,
             groups: Vec::new(),
             attached: Vec::new(),
+            dct: None,
+            cqs: (0, 0),
+            handles: 1,
             lonely: None,
             connection: None,
             sends: Default::default(),
@@ -512,7 +635,7 @@ impl QueuePair {
     /// PSNs of the one before.
     fn disconnect(&mut self) {
         self.connection = None;
-        self.attr.dest_qpn = Qpn::new(0xff_fffd);
+        self.attr.dest_qpn = NOWHERE;
         self.attr.rq_psn = self.attr.rq_psn.wrapping_add(FAR);
         self.attr.sq_psn = self.attr.sq_psn.wrapping_add(FAR);
         (self.failed, self.pushed, self.moved) = (false, false, false);
@@ -520,9 +643,10 @@ impl QueuePair {
 }
 
 impl End {
-    fn new(host: usize, pd: PdId, srq: Option<u64>) -> Self {
+    pub(super) fn new((host, qp): (usize, usize), pd: PdId, srq: Option<u64>) -> Self {
         Self {
             host,
+            qp,
             pd,
             consuming: Vec::new(),
             received: 0,
@@ -539,8 +663,11 @@ impl SharedQueue {
         Self {
             id,
             pd,
+            xrc: None,
+            number: NO_SRQ,
             receives: Vec::new(),
             takers: 0,
+            forgets: false,
             shortest: usize::MAX,
             bad_receive: false,
         }
