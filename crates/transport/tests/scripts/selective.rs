@@ -347,3 +347,34 @@ fn report(pair: &Pair, to: Id, ahead: u32) -> Headers {
     let headers = Headers::with_values(Opcode::RcAcknowledgeReport, &values);
     headers.to(pair[to].qp.qpn(), una.wrapping_add(ahead))
 }
+/// A response that was asked for by itself may come after this side has begun to go back.
+#[test]
+fn a_late_single_response_fits_a_read_that_goes_back() {
+    let mut pair = pair([Repeat::Forced, Repeat::GoBack]);
+    pair.read(A, 0, 1024);
+    for round in 0..4 {
+        pair.lose_psn(1, A, true, 1 + 6 * round + 2);
+        for _ in 0..6 {
+            pair.write(A, 0, 10);
+        }
+        pair.run();
+    }
+    let is_single = |it: &&Packet| it.opcode() == Opcode::RcReadResponseOnly;
+    let mut response = pair.log.iter().find(is_single).unwrap().headers;
+    pair.lose_psn(1, B, false, 25 + 3);
+    pair.read(A, 1, 20_000);
+    let asks = |pair: &Pair| {
+        let requests = pair.log.iter().map(Packet::opcode);
+        requests.filter(|it| *it == Opcode::RcReadRequest).count()
+    };
+    while asks(&pair) < 3 {
+        assert!(pair.step(None));
+    }
+    response.psn = pair.attr(A).sq_psn.wrapping_add(25 + 3);
+    let bytes = pair.bytes(B, pair[B].remote.part(3 * 1024, 1024));
+    pair.deliver(A, &response, &bytes);
+    pair.run();
+    let sent: Vec<u64> = std::iter::repeat_n(0, 25).chain([1]).collect();
+    pair.expect_sent(A, sent);
+}
+
