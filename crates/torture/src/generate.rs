@@ -93,7 +93,7 @@ impl Draft {
         for host in 0..self.hosts {
             let step = Step::Host {
                 mbps: self.dice.pick(&[0, 0, 0, 1_000, 100_000, 400_000]),
-                options: self.dice.pick(&[0, 0, 0, 8, 1, 2, 3, 4]),
+                options: self.dice.pick(&[0, 0, 0, 8, 1, 2, 3, 4, 16, 16]),
                 window: self.dice.pick(&[0, 0, 4_096, 32_768]),
             };
             self.add(0, host, step);
@@ -260,6 +260,8 @@ impl Draft {
             } else {
                 dice.pick(&[16, 16, 4, 1])
             },
+            owed: if dice.chance(10) { dice.pick(&[1, 2]) } else { 0 },
+            rnr_timer: dice.pick(&[0, 0, 1, 2, 8, 14]),
             access,
             psn: dice.below(1 << 24),
         };

@@ -7,6 +7,9 @@ use std::net::IpAddr;
 use ferroce_device::{
     AccessFlags, Buffer, MrInfo, Path, PdId, QpAttr, QpType, Qpn, Span, SrqId, Time, WcStatus,
 };
+use ferroce_wire::Psn;
+
+use crate::play::wire::Seen;
 
 /// A work request's number: that of its completion.
 pub(crate) type Id = usize;
@@ -209,10 +212,13 @@ pub(crate) struct QueuePair {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lonely {
     pub(crate) peer: Qpn,
-    /// When its first packet has left.
-    pub(crate) since: Option<Time>,
+    /// When its first packet has left, and the packet's PSN.
+    pub(crate) first: Option<(Time, Psn)>,
     /// How long it must wait.
     pub(crate) total: Span,
+    /// How many times that packet has left, and how many times it must, if that is known.
+    pub(crate) sent: u32,
+    pub(crate) sends: Option<u32>,
 }
 
 /// A shared receive queue of a script.
@@ -240,13 +246,18 @@ pub(crate) struct Connection {
     /// `timeout`.
     pub(crate) timeout: u64,
     pub(crate) access: AccessFlags,
+    /// `max_rd_atomic` of both.
     pub(crate) rd_atomic: u64,
+    /// `max_dest_rd_atomic` of both.
+    pub(crate) owed_max: u64,
 }
 
 /// One end of a connection.
 #[derive(Debug)]
 pub(crate) struct End {
     pub(crate) host: usize,
+    /// Its queue pair, among those of the host.
+    pub(crate) qp: usize,
     pub(crate) pd: PdId,
     /// Its requests that complete a receive of the other end, in order.
     pub(crate) consuming: Vec<Id>,
@@ -259,6 +270,8 @@ pub(crate) struct End {
     pub(crate) srq: Option<u64>,
     /// It has been reset, destroyed, or moved to an error state.
     pub(crate) ended: bool,
+    /// What its packets have shown.
+    pub(crate) seen: Seen,
 }
 
 #[cfg(test)]

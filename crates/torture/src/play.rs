@@ -6,6 +6,7 @@
 //! | `steps` | what the lines of a script do |
 //! | `posts` | work requests |
 //! | `datagrams` | UD queue pairs and multicast groups |
+//! | `wire` | what packets show: what is outstanding, what is acknowledged, when it is sent again |
 //! | `faults` | impairments, registers and resets |
 //! | `completions` | what completes, compared with what was posted |
 //! | `ending` | the end of a run: faults stop, everything completes, memory is compared, objects are returned |
@@ -17,6 +18,7 @@ mod faults;
 mod host;
 mod posts;
 mod steps;
+pub(crate) mod wire;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -102,6 +104,8 @@ pub(crate) struct Play {
     incarnations: u64,
     /// Nothing has kept a packet from arriving soon.
     quiet: bool,
+    /// What the end of a connection is being told.
+    heard: Option<(wire::Place, wire::Heard)>,
 }
 
 impl Play {
@@ -125,6 +129,7 @@ impl Play {
             handled_max: EVENTS_MAX + EVENTS_MAX_PER_LINE * script.lines.len() as u64,
             incarnations: 0,
             quiet: true,
+            heard: None,
         }
     }
 
@@ -202,14 +207,18 @@ impl Play {
             }
             return;
         }
+        let mut heard = None;
         match flight.read() {
             Err(counter) => it.hca.count(counter, 1),
             Ok((headers, payload)) => {
                 if let Some(qp) = it.qpns.get(&headers.dest_qp) {
                     let state = it.hca.qp(headers.dest_qp).map(|qp| qp.state());
-                    let kind = it.qps[*qp].kind;
-                    self.coverage.packet(kind, state, headers.opcode());
+                    let own = &it.qps[*qp];
+                    let place = own.connection;
+                    self.coverage.packet(own.kind, state, headers.opcode());
+                    heard = self.see_arrive(place, &headers);
                 }
+                let it = self.host(host);
                 it.hca.handle_packet(
                     now,
                     &Received {
@@ -225,7 +234,9 @@ impl Play {
                 it.taken += 1;
             }
         }
+        self.heard = heard;
         self.drain(host);
+        self.heard = None;
     }
 
     fn resume(&mut self, host: usize) {
@@ -310,8 +321,9 @@ impl Play {
         let leaves = it.hca.departure().max(now);
         let dest = packet.headers.dest_qp;
         for lonely in it.qps.iter_mut().filter_map(|qp| qp.lonely.as_mut()) {
-            if lonely.peer == dest && lonely.since.is_none() {
-                lonely.since = Some(leaves);
+            if lonely.peer == dest {
+                let (_, psn) = *lonely.first.get_or_insert((leaves, packet.headers.psn));
+                lonely.sent += u32::from(psn == packet.headers.psn);
             }
         }
         let copies = it.weather.copies(&mut self.dice);
@@ -320,6 +332,7 @@ impl Play {
             true => (0..self.hosts.len()).collect(), // its own socket hears it as well
             false => host_at(dest).into_iter().collect(),
         };
+        self.see_leave(host, packet);
         for late in copies {
             for to in &to {
                 self.events
@@ -338,9 +351,13 @@ impl Play {
             | DeviceEvent::QpFatal(qpn) => Some(qpn),
             _ => None,
         };
-        if let DeviceEvent::TimerExpired { expiry, .. } = event {
+        if let DeviceEvent::TimerExpired { qpn, at, expiry } = event {
             it.expiries.push(expiry);
+            self.see_expiry(host, qpn, at, expiry);
         }
+        let Some(it) = self.hosts[host].as_mut() else {
+            return;
+        };
         if let Some(qp) = pushed.and_then(|qpn| it.qpns.get(&qpn)) {
             it.qps[*qp].pushed = true;
             if let Some((connection, end)) = it.qps[*qp].connection {

@@ -95,7 +95,8 @@ steps! {
     Host "host" {
         /// 0 for a device on sockets, otherwise the rate of a card's port in Mb/s.
         mbps,
-        /// Bits: 1 selective repeat, 2 adaptive routing, 4 slow restart, 8 coarse timers.
+        /// Bits: 1 selective repeat, 2 adaptive routing, 4 slow restart, 8 coarse timers, 16 without adaptive
+        /// retransmission.
         options,
         /// Bytes that a queue pair keeps in flight at most; 0 for what is usual.
         window,
@@ -174,8 +175,12 @@ steps! {
         retry,
         /// `rnr_retry`.
         rnr,
-        /// `max_rd_atomic` and `max_dest_rd_atomic`.
+        /// `max_rd_atomic`, and `max_dest_rd_atomic` if `owed` is 0.
         atomics,
+        /// `max_dest_rd_atomic`, if it is another number.
+        owed,
+        /// Code of `min_rnr_timer`; 0 for 1, which is 10 µs.
+        rnr_timer,
         /// What each side permits: bits of `ibv_access_flags`.
         access,
         /// The first PSN of this side; the other one's is drawn from it.

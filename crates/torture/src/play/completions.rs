@@ -128,7 +128,7 @@ impl Play {
         let Some(lonely) = self.host(host).qps[qp].lonely.take() else {
             return;
         };
-        let Some(since) = lonely.since.filter(|_| wc.status == WcStatus::RetryExcErr) else {
+        let Some((since, _)) = lonely.first.filter(|_| wc.status == WcStatus::RetryExcErr) else {
             return;
         };
         self.coverage.outcome("waited in vain, to the tick");
@@ -138,6 +138,14 @@ impl Play {
             false => lonely.total,
             true => lonely.total + PORT_TIME,
         };
+        if lonely.sends.is_some_and(|sends| lonely.sent != sends) {
+            return self.found("retries", || {
+                format!(
+                    "host {host}, {}: sent {} times, not {:?}",
+                    wc.qpn, lonely.sent, lonely.sends
+                )
+            });
+        }
         if waited < lonely.total || waited > most {
             self.found("total timeout", || {
                 format!(
@@ -341,7 +349,9 @@ impl Play {
                 let is_atomic = matches!(request.kind, Kind::Add | Kind::Swap);
                 // A queue pair that permits an operation to no peer does not have it.
                 let unsupported = !connection.access.contains(request.needs());
-                too_long || is_atomic && misaligned || unsupported
+                let is_answered = is_atomic || request.kind == Kind::Read;
+                let too_many = is_answered && connection.rd_atomic > connection.owed_max;
+                too_long || is_atomic && misaligned || unsupported || too_many
             }
             WcStatus::RemOpErr => request.kind == Kind::Send && bad_receive,
             WcStatus::RetryExcErr => self.is_disturbed(place),

@@ -9,8 +9,8 @@ use ferroce_prm::{Field, Image, roce_accl as reg};
 
 use crate::script::Step;
 
-/// Bits of a host's options, and the fields of ROCE_ACCL that they set.
-pub(super) const OPTIONS: [(u64, u64); 3] = [(1, 3), (2, 4), (4, 5)];
+/// Bits of a host's options, the fields of ROCE_ACCL that they write, and the values.
+pub(super) const OPTIONS: [(u64, u64, u64); 4] = [(1, 3, 1), (2, 4, 1), (4, 5, 1), (16, 1, 0)];
 
 /// The fields of ROCE_ACCL that a script can write, with those that select them, by their numbers from 1.
 const FIELDS: [(&Field, &Field); 5] = [

@@ -68,6 +68,8 @@ pub(crate) struct Host {
     /// Its timers are coarse, as those of cards.
     pub(crate) coarse: bool,
     pub(crate) is_card: bool,
+    /// It repeats what is missing and no more, or has done so.
+    pub(crate) selective: bool,
     /// Its own link may lose packets.
     pub(crate) loses: bool,
     /// The number of its device among all that there have been.
@@ -169,9 +171,9 @@ impl Host {
                 Hca::new(config)
             }
         };
-        for (bit, field) in OPTIONS {
+        for (bit, field, value) in OPTIONS {
             if options & bit != 0 {
-                write_field(&mut hca, field, 1).expect("the register has this field");
+                write_field(&mut hca, field, value).expect("the register has this field");
             }
         }
         let pds = [(); 2].map(|()| hca.alloc_pd().expect("a new device has room"));
@@ -193,6 +195,7 @@ impl Host {
             hca,
             address: address(number),
             coarse: options & 8 != 0,
+            selective: options & 3 != 0,
             is_card: mbps > 0,
             loses: false,
             incarnation,

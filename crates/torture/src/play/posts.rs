@@ -2,6 +2,7 @@
 
 use std::ops::Deref;
 
+use ferroce_adp::PolicyKind;
 use ferroce_device::{
     PdId, PostError, QpState, QpType, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges, Span,
     UdAddress, VerbsError,
@@ -14,6 +15,8 @@ use crate::model::{Kind, Lonely, Outcome, RECEIVE, Receive, Remote, Request};
 use crate::pattern;
 use crate::script::Step;
 
+/// What `timeout` doubles.
+const ACK_TIMEOUT: Span = Span::from_nanos(4_096);
 /// An invalid key.
 const BAD_KEY: u32 = 0xdead_be00;
 
@@ -361,15 +364,25 @@ impl Play {
         let is_new = device.state() == QpState::Rts
             && device.in_flight() == 0
             && device.send_queue_len() == 1;
-        let total = device.retry().total(it.hca.policy());
+        let sends = match it.hca.policy().kind {
+            // Without adaptive retransmission each timeout is the same, and sends it once more.
+            PolicyKind::Ib { .. } => Some(u32::from(own.attr.retry_cnt) + 1),
+            _ => None,
+        };
+        let total = match sends {
+            Some(sends) => Some(ACK_TIMEOUT.doubled(own.attr.timeout.into()).times(sends.into())),
+            None => device.retry().total(it.hca.policy()),
+        };
         let peer = device.attr().dest_qpn;
         // A profile without a total gives up at the first expiry.
         let lonely = total
             .filter(|total| is_new && *total > Span::ZERO)
             .map(|total| Lonely {
                 peer,
-                since: None,
+                first: None,
                 total,
+                sent: 0,
+                sends,
             });
         self.host(host).qps[qp].lonely = lonely;
     }

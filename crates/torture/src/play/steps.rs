@@ -126,6 +126,7 @@ impl Play {
         self.quiet = false;
         let it = self.host(host);
         it.loses |= matches!(step, Step::Impair { .. } | Step::Port { .. });
+        it.selective |= matches!(step, Step::Register { field: 3 | 4, .. });
         it.histogram_kept &= !matches!(step, Step::Reset { .. });
         if let Err(error) = faults::apply(&mut it.hca, now, step) {
             self.found("setting", || format!("host {host}, {step:?}: {error}"));
@@ -293,6 +294,8 @@ impl Play {
             retry,
             rnr,
             atomics,
+            owed,
+            rnr_timer,
             access,
             psn,
         } = *step
@@ -317,6 +320,7 @@ impl Play {
         }
         let mtu = Mtu::ALL[(mtu as usize + 4) % 5];
         let access = AccessFlags::from_bits_truncate(access as u32);
+        let owed_max = if owed == 0 { atomics } else { owed };
         let psns =
             [psn, psn.wrapping_mul(0x9e37_79b9) >> 7].map(|psn| Psn::new(psn as u32 & 0xff_ffff));
         let connection = self.connections.len();
@@ -328,8 +332,8 @@ impl Play {
                 rq_psn: psns[1 - end],
                 sq_psn: psns[end],
                 max_rd_atomic: atomics as u8,
-                max_dest_rd_atomic: atomics as u8,
-                min_rnr_timer: 1,
+                max_dest_rd_atomic: owed_max as u8,
+                min_rnr_timer: (rnr_timer as u8).max(1),
                 timeout: timeout as u8,
                 retry_cnt: retry as u8,
                 rnr_retry: rnr as u8,
@@ -343,12 +347,13 @@ impl Play {
         }
         self.connections.push(Connection {
             reliable: qps[0].1 == QpType::Rc,
-            ends: [0, 1].map(|end| End::new(places[end].0, qps[end].2, qps[end].3)),
+            ends: [0, 1].map(|end| End::new(places[end], qps[end].2, qps[end].3)),
             mtu: mtu.bytes() as usize,
             rnr_retry: rnr,
             timeout,
             access,
             rd_atomic: atomics,
+            owed_max,
         });
         self.drain(peer);
     }
@@ -520,9 +525,10 @@ impl QueuePair {
 }
 
 impl End {
-    fn new(host: usize, pd: PdId, srq: Option<u64>) -> Self {
+    fn new((host, qp): (usize, usize), pd: PdId, srq: Option<u64>) -> Self {
         Self {
             host,
+            qp,
             pd,
             consuming: Vec::new(),
             received: 0,
@@ -530,6 +536,7 @@ impl End {
             bad_receive: false,
             srq,
             ended: false,
+            seen: Default::default(),
         }
     }
 }
