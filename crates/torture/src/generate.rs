@@ -260,7 +260,11 @@ impl Draft {
             } else {
                 dice.pick(&[16, 16, 4, 1])
             },
-            owed: if dice.chance(10) { dice.pick(&[1, 2]) } else { 0 },
+            owed: if dice.chance(10) {
+                dice.pick(&[1, 2])
+            } else {
+                0
+            },
             rnr_timer: dice.pick(&[0, 0, 1, 2, 8, 14]),
             access,
             psn: dice.below(1 << 24),

@@ -22,6 +22,7 @@
 //! | `network`, `events` | packets under way, and what is due |
 //! | `coverage` | what was reached |
 //! | `shrink` | shorter scripts |
+//! | `watch` | notices a device that does not return |
 #![forbid(unsafe_code)]
 
 mod coverage;
@@ -33,10 +34,12 @@ mod pattern;
 mod play;
 mod script;
 mod shrink;
+mod watch;
 
 pub use coverage::Coverage;
 pub use generate::generate;
 pub use pattern::MESSAGE_MAX;
-pub use play::{Finding, Report, play};
+pub use play::{Finding, Report, play, play_watched};
 pub use script::{HOSTS_MAX, Line, Script, ScriptError, Step};
 pub use shrink::shrink;
+pub use watch::{Progress, Watch};

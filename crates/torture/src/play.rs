@@ -21,6 +21,7 @@ mod steps;
 pub(crate) mod wire;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use ferroce_base::random::Dice;
 use ferroce_device::{Data, Event as DeviceEvent, Outgoing, QpEvent, Received, Span, Time};
@@ -31,12 +32,14 @@ use crate::events::{Event, Events};
 use crate::model::{Connection, Outcome, Receive, Region, Request};
 use crate::network::{Flight, host_at};
 use crate::script::{HOSTS_MAX, Script};
+use crate::watch::Progress;
 
 /// When scripts start: a device's clock is not at zero.
 const START: Time = Time::from_nanos(1_000_000);
-/// The number of events after which a run counts as endless: a base, and more for each line.
-const EVENTS_MAX: u64 = 300_000;
-const EVENTS_MAX_PER_LINE: u64 = 2_000;
+/// The number of events, packets and completions after which a run counts as endless: a base, and more for each
+/// line.
+const STEPS_MAX: u64 = 600_000;
+const STEPS_MAX_PER_LINE: u64 = 4_000;
 /// Packets that a stopped host's socket holds.
 const BACKLOG_MAX: usize = 512;
 
@@ -60,8 +63,15 @@ pub struct Report {
 
 /// Plays a script to its end or to the first finding. The same script always has the same outcome.
 pub fn play(script: &Script) -> Report {
-    let mut play = Play::new(script);
+    play_watched(script, &Arc::default())
+}
+
+/// [`play`], while another thread sees how far it comes.
+pub fn play_watched(script: &Script, progress: &Arc<Progress>) -> Report {
+    let mut play = Play::new(script, Arc::clone(progress));
+    progress.begin(script);
     let run = catch_unwind(AssertUnwindSafe(|| play.run(script)));
+    progress.end();
     if let Err(panic) = run {
         let text = panic
             .downcast_ref::<String>()
@@ -106,10 +116,11 @@ pub(crate) struct Play {
     quiet: bool,
     /// What the end of a connection is being told.
     heard: Option<(wire::Place, wire::Heard)>,
+    progress: Arc<Progress>,
 }
 
 impl Play {
-    fn new(script: &Script) -> Self {
+    fn new(script: &Script, progress: Arc<Progress>) -> Self {
         let hosts = script.lines.iter().map(|line| line.host + 1).max();
         Self {
             now: START,
@@ -126,10 +137,11 @@ impl Play {
             coverage: Coverage::default(),
             finding: None,
             handled: 0,
-            handled_max: EVENTS_MAX + EVENTS_MAX_PER_LINE * script.lines.len() as u64,
+            handled_max: STEPS_MAX + STEPS_MAX_PER_LINE * script.lines.len() as u64,
             incarnations: 0,
             quiet: true,
             heard: None,
+            progress,
         }
     }
 
@@ -141,6 +153,7 @@ impl Play {
             if self.finding.is_some() {
                 return;
             }
+            self.progress.step();
             self.step(line, &landing);
         }
         self.end();
@@ -164,15 +177,24 @@ impl Play {
             && let Some((at, event)) = self.events.pop()
         {
             self.now = self.now.max(at);
-            self.handled += 1;
-            if self.handled > self.handled_max {
-                return self.found("ends", || "it never ends".to_owned());
+            if !self.count_step() {
+                return;
             }
             self.handle(event, at);
         }
         if until != Time::NEVER {
             self.now = self.now.max(until);
         }
+    }
+
+    /// Counts something that happens. False if it is one too many.
+    fn count_step(&mut self) -> bool {
+        self.progress.step();
+        self.handled += 1;
+        if self.handled > self.handled_max {
+            self.found("ends", || "it never ends".to_owned());
+        }
+        self.handled <= self.handled_max
     }
 
     fn handle(&mut self, event: Event, at: Time) {
@@ -269,13 +291,20 @@ impl Play {
             if !it.hca.poll_transmit_into(now, &mut packet) {
                 break;
             }
+            if !self.count_step() {
+                return;
+            }
             self.launch(host, &packet);
         }
         // An event says why requests were flushed.
-        while let Some(event) = self.hosts[host].as_mut().and_then(|it| it.hca.poll_event()) {
+        while let Some(event) = self.hosts[host].as_mut().and_then(|it| it.hca.poll_event())
+            && self.count_step()
+        {
             self.told(host, event);
         }
-        while let Some(completion) = self.poll(host) {
+        while let Some(completion) = self.poll(host)
+            && self.count_step()
+        {
             self.completed(host, &completion);
         }
         let Some(it) = self.hosts[host].as_mut() else {

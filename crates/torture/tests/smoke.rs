@@ -1,5 +1,7 @@
 //! Some seeds: what no change may break.
 
+use std::sync::Arc;
+
 use ferroce_torture::{Coverage, HOSTS_MAX, generate, play, shrink};
 
 /// A few seconds, with scripts of a hundred lines and more.
@@ -44,5 +46,5 @@ fn some_seeds_have_thousands_of_queue_pairs() {
 
 #[test]
 fn a_script_without_a_finding_does_not_shrink() {
-    assert_eq!(shrink(&generate(1), 10), None);
+    assert_eq!(shrink(&generate(1), 10, &Arc::default()), None);
 }

@@ -208,7 +208,7 @@ impl Requester {
                 let expected = (wqe.length - offset).min(mtu);
                 let ends = is_last || (index + 1).is_multiple_of(self.read_packets(attr));
                 // Some of a piece may have been asked for again.
-                let any_end = !self.selective.is_off() && !ends;
+                let any_end = self.selective.may_split_reads() && !ends;
                 if data.len() != expected || opcode.ends_message() != ends && !any_end {
                     return Err(WcStatus::BadRespErr.into());
                 }

@@ -101,6 +101,11 @@ impl Selective {
         self.0.is_none() || self.how() == How::GoingBack
     }
 
+    /// Whether it may have asked for a part of a READ again. The answer may come when it goes back since.
+    pub(crate) fn may_split_reads(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// Whether packets ask for reports.
     #[inline]
     pub(crate) fn is_on(&self) -> bool {

@@ -370,7 +370,11 @@ impl Play {
             _ => None,
         };
         let total = match sends {
-            Some(sends) => Some(ACK_TIMEOUT.doubled(own.attr.timeout.into()).times(sends.into())),
+            Some(sends) => Some(
+                ACK_TIMEOUT
+                    .doubled(own.attr.timeout.into())
+                    .times(sends.into()),
+            ),
             None => device.retry().total(it.hca.policy()),
         };
         let peer = device.attr().dest_qpn;

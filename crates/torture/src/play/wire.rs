@@ -157,7 +157,8 @@ impl Play {
         };
         let ends = &mut self.connections[number].ends;
         let seen = &mut ends[own].seen;
-        if headers.aeth().is_none_or(is_positive) && seen.executed.is_none_or(|it| psn.is_after(it)) {
+        if headers.aeth().is_none_or(is_positive) && seen.executed.is_none_or(|it| psn.is_after(it))
+        {
             seen.executed = Some(psn);
         }
         if is_acknowledgement(headers) {
@@ -231,7 +232,9 @@ impl Play {
         }
         if !headers.opcode().is_response() {
             // A card answers later, and perhaps something else first.
-            let is_old = seen.executed.is_some_and(|it| is_recent(headers.psn, it.next()));
+            let is_old = seen
+                .executed
+                .is_some_and(|it| is_recent(headers.psn, it.next()));
             return (is_old && is_prompt).then_some(((number, own), Heard::Duplicate(headers.psn)));
         }
         if let Some(wait) = not_ready {
