@@ -1,5 +1,7 @@
 //! A script from a seed.
 
+mod dials;
+
 use ferroce_base::random::{Dice, mix};
 
 use crate::script::{HOSTS_MAX, Line, Script, Step};
@@ -8,7 +10,9 @@ use crate::script::{HOSTS_MAX, Line, Script, Step};
 pub fn generate(seed: u64) -> Script {
     let mut draft = Draft::new(seed);
     draft.hosts();
+    draft.services();
     draft.connections();
+    draft.dialling();
     draft.datagrams();
     draft.faults();
     draft.traffic();
@@ -49,6 +53,8 @@ struct Draft {
     /// Pairs to connect.
     count: u64,
     requests: u64,
+    /// Some connections are made by the connection manager.
+    dials: bool,
 }
 
 /// The number of a host's first UD queue pair.
@@ -78,6 +84,7 @@ impl Draft {
             areas: Vec::new(),
             lasts,
             requests,
+            dials: false,
         }
     }
 
@@ -160,7 +167,7 @@ impl Draft {
                 self.add(0, pair.hosts[end], step);
             }
             self.pairs.push(pair);
-            self.connect(0, pair);
+            self.first_connection(pair);
         }
     }
 

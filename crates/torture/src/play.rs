@@ -8,9 +8,11 @@
 //! | `datagrams` | UD queue pairs and multicast groups |
 //! | `wire` | what packets show: what is outstanding, what is acknowledged, when it is sent again |
 //! | `faults` | impairments, registers and resets |
+//! | `cm` | connections by way of the connection managers |
 //! | `completions` | what completes, compared with what was posted |
 //! | `ending` | the end of a run: faults stop, everything completes, memory is compared, objects are returned |
 
+mod cm;
 mod completions;
 mod datagrams;
 mod ending;
@@ -24,7 +26,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use ferroce_base::random::Dice;
-use ferroce_device::{Data, Event as DeviceEvent, Outgoing, QpEvent, Received, Span, Time};
+use ferroce_device::{Data, Event as DeviceEvent, Outgoing, QpEvent, Qpn, Received, Span, Time};
 
 use self::host::Host;
 use crate::coverage::Coverage;
@@ -104,6 +106,7 @@ pub(crate) struct Play {
     hosts: Vec<Option<Host>>,
     regions: Vec<Region>,
     connections: Vec<Connection>,
+    dials: Vec<cm::Dial>,
     requests: Vec<Request>,
     receives: Vec<Receive>,
     coverage: Coverage,
@@ -132,6 +135,7 @@ impl Play {
                 .collect(),
             regions: Vec::new(),
             connections: Vec::new(),
+            dials: Vec::new(),
             requests: Vec::new(),
             receives: Vec::new(),
             coverage: Coverage::default(),
@@ -201,6 +205,8 @@ impl Play {
         match event {
             Event::Arrival(host, flight) => self.arrive(host, flight),
             Event::Resume(host) => self.resume(host),
+            Event::Look(host) => self.look_again(host),
+            Event::Answer(number) => self.answer(number),
             Event::Deadline(host) => {
                 let now = self.now;
                 let Some(it) = self.hosts[host].as_mut() else {
@@ -282,6 +288,15 @@ impl Play {
 
     /// Takes from a device what it has to send and to tell, and notes its next deadline.
     fn drain(&mut self, host: usize) {
+        self.take_from(host);
+        while self.attend(host) {
+            self.take_from(host);
+        }
+        self.note_deadline(host);
+    }
+
+    /// Takes packets, events and completions.
+    fn take_from(&mut self, host: usize) {
         let mut packet = Outgoing::empty();
         loop {
             let now = self.now;
@@ -307,7 +322,10 @@ impl Play {
         {
             self.completed(host, &completion);
         }
-        let Some(it) = self.hosts[host].as_mut() else {
+    }
+
+    fn note_deadline(&mut self, host: usize) {
+        let Some(it) = self.hosts[host].as_mut().filter(|it| !it.stopped) else {
             return;
         };
         if it.hca.wants_transmit() {
@@ -341,6 +359,9 @@ impl Play {
             return self.found("gather", || {
                 format!("host {host}: a packet without its payload")
             });
+        }
+        if packet.headers.dest_qp == Qpn::GSI {
+            cm::count_request(&mut self.dials, &payload);
         }
         let flip = it
             .weather
@@ -383,6 +404,9 @@ impl Play {
         if let DeviceEvent::TimerExpired { qpn, at, expiry } = event {
             it.expiries.push(expiry);
             self.see_expiry(host, qpn, at, expiry);
+        }
+        if let DeviceEvent::Qp(qpn, QpEvent::CommunicationEstablished) = event {
+            self.data_came(host, qpn);
         }
         let Some(it) = self.hosts[host].as_mut() else {
             return;

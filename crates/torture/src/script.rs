@@ -186,6 +186,67 @@ steps! {
         /// The first PSN of this side; the other one's is drawn from it.
         psn,
     }
+    /// The connection manager listens on a service.
+    Listen "listen" {
+        /// The service, from 0.
+        service,
+        /// Requests that may wait for the program.
+        backlog,
+    }
+    /// It listens no more.
+    Unlisten "unlisten" {
+        /// The service.
+        service,
+    }
+    /// Asks another host for a connection, by way of the connection managers.
+    Dial "dial" {
+        /// This host's queue pair.
+        qp,
+        /// The other host.
+        peer,
+        /// The other host's queue pair, with which its program accepts.
+        to,
+        /// The service.
+        service,
+        /// Exponent of the path MTU, as in `ibv_mtu`.
+        mtu,
+        /// `timeout`.
+        timeout,
+        /// `retry_cnt`.
+        retry,
+        /// `rnr_retry`.
+        rnr,
+        /// `max_rd_atomic` and `max_dest_rd_atomic`.
+        atomics,
+        /// What each side permits: bits of `ibv_access_flags`.
+        access,
+        /// The first PSN that this side receives; the other one's is drawn from it.
+        psn,
+        /// What the other program does: 0 accepts, 1 refuses, 2 destroys the request, 3 nothing; 4 accepts, and
+        /// this host's program refuses that.
+        answer,
+        /// Nanoseconds that it thinks before.
+        think,
+        /// How long an answer may take: exponent of 4.096 µs.
+        wait,
+        /// How many times a message is sent again.
+        tries,
+    }
+    /// Ends the latest connection of a queue pair that was asked for.
+    HangUp "hang-up" {
+        /// The queue pair.
+        qp,
+    }
+    /// Destroys the identifier of that connection.
+    Forget "forget" {
+        /// The queue pair.
+        qp,
+    }
+    /// The program does not look at the events of its connections.
+    LookAway "look-away" {
+        /// Nanoseconds.
+        ns,
+    }
     /// Brings a UD queue pair to RTS.
     Ready "ready" {
         /// The queue pair.

@@ -35,6 +35,7 @@ impl Play {
                 false => self.drain(host),
             }
         }
+        self.look_everywhere();
         let mut rounds = 0;
         while self.post_rescues() && rounds < ROUNDS && self.finding.is_none() {
             rounds += 1;
@@ -56,6 +57,8 @@ impl Play {
             self.check_order(connection);
         }
         self.check_atomics();
+        self.check_dials();
+        self.return_connections();
         for host in 0..self.hosts.len() {
             self.return_objects(host);
         }

@@ -11,6 +11,7 @@ use ferroce_device::{
 
 use ferroce_transport::Qp;
 
+use super::cm::Program;
 use super::faults::{OPTIONS, write_field};
 use crate::model::{QueuePair, Region, SharedQueue};
 use crate::network::{Flight, Weather, address};
@@ -88,6 +89,8 @@ pub(crate) struct Host {
     pub(crate) landings: [MrInfo; 2],
     pub(crate) landing: Buffer,
     landing_used: usize,
+    /// What its program knows of connections.
+    pub(crate) program: Program,
     /// Its process does not run.
     pub(crate) stopped: bool,
     /// What has arrived meanwhile.
@@ -208,6 +211,7 @@ impl Host {
             landings,
             landing: ground,
             landing_used: GUARD,
+            program: Program::default(),
             stopped: false,
             backlog: Vec::new(),
             weather: Weather::default(),

@@ -38,6 +38,7 @@ impl Play {
                 let new = Host::new(identity, self.seed, [mbps, options, window], landing);
                 self.hosts[host] = Some(new);
                 self.quiet &= mbps == 0 || mbps >= QUIET_MBPS;
+                self.forget_vain_dials(host);
             }
             return;
         }
@@ -57,6 +58,12 @@ impl Play {
             Step::Reregister { id, access, pd } => self.reregister(host, id, access, pd),
             Step::Qp { .. } => self.create_qp(host, &line.step),
             Step::Connect { .. } => self.connect(host, &line.step),
+            Step::Listen { service, backlog } => self.listen(host, service, backlog),
+            Step::Unlisten { service } => self.unlisten(host, service),
+            Step::Dial { .. } => self.dial(host, &line.step),
+            Step::HangUp { qp } => self.hang_up(host, qp),
+            Step::Forget { qp } => self.forget(host, qp),
+            Step::LookAway { ns } => self.look_away(host, ns),
             Step::Ready { qp, qkey } => self.make_datagrams_ready(host, qp, qkey),
             Step::Join { qp, group } => self.change_group(host, qp, group, true),
             Step::Leave { qp, group } => self.change_group(host, qp, group, false),
@@ -137,6 +144,7 @@ impl Play {
     fn forget_lonely(&mut self, host: usize) {
         let qps = self.hosts[host].iter_mut().flat_map(|it| &mut it.qps);
         qps.for_each(|qp| qp.lonely = None);
+        self.forget_vain_dials(host);
     }
 
     fn create_srq(&mut self, host: usize, id: u64, size: u64, pd: u64) {
@@ -339,11 +347,8 @@ impl Play {
                 rnr_retry: rnr as u8,
                 ..QpAttr::default()
             };
-            self.make_ready(host, qp, places[1 - end].0, attr);
-            let it = &mut self.host(host).qps[qp];
-            it.connection = Some((connection, end));
-            it.lonely = None;
-            (it.failed, it.pushed, it.moved) = (false, false, false);
+            self.make_ready(host, qp, places[1 - end].0, attr, QpState::Rts);
+            self.host(host).qps[qp].join(connection, end);
         }
         self.connections.push(Connection {
             reliable: qps[0].1 == QpType::Rc,
@@ -358,15 +363,23 @@ impl Play {
         self.drain(peer);
     }
 
-    /// Brings a queue pair from any state to RTS.
-    fn make_ready(&mut self, host: usize, qp: usize, peer: usize, attr: QpAttr) {
+    /// Brings a queue pair from any state to RTR or RTS.
+    pub(super) fn make_ready(
+        &mut self,
+        host: usize,
+        qp: usize,
+        peer: usize,
+        attr: QpAttr,
+        until: QpState,
+    ) {
         use QpState::{Init, Reset, Rtr, Rts};
         self.drop_requests(host, qp);
         self.leave_connection(host, qp);
         let it = self.host(host);
         let (qpn, kind) = (it.qps[qp].qpn, it.qps[qp].kind);
         let reset = QpModify::to(Reset, Attr::empty(), attr);
-        let steps = [(Reset, Init), (Init, Rtr), (Rtr, Rts)];
+        let steps = [(Reset, Init), (Init, Rtr), (Rtr, Rts)].into_iter();
+        let steps = steps.filter(|(from, _)| *from != until);
         let steps = steps.map(|(from, to)| QpModify::step(kind, from, to, attr));
         let to_peer = Path {
             traffic_class: 2,
@@ -385,10 +398,14 @@ impl Play {
         let Some(state) = QpState::from_u32(state as u32) else {
             return;
         };
+        if let Some(qp) = self.host(host).qp(qp) {
+            self.move_to(host, qp, state);
+        }
+    }
+
+    /// The program moves a queue pair to a state.
+    pub(super) fn move_to(&mut self, host: usize, qp: usize, state: QpState) {
         let it = self.host(host);
-        let Some(qp) = it.qp(qp) else {
-            return;
-        };
         let qpn = it.qps[qp].qpn;
         let before = it.hca.query_qp(qpn).map(|(state, ..)| state);
         let (own, from) = (&it.qps[qp], before.unwrap_or(QpState::Reset));
@@ -513,6 +530,13 @@ impl QueuePair {
 }
 
 impl QueuePair {
+    /// It is an end of a new connection.
+    pub(super) fn join(&mut self, connection: usize, end: usize) {
+        self.connection = Some((connection, end));
+        self.lonely = None;
+        (self.failed, self.pushed, self.moved) = (false, false, false);
+    }
+
     /// It has forgotten its peer. When it is made ready again, it is for a peer that does not exist, and far from the
     /// PSNs of the one before.
     fn disconnect(&mut self) {
@@ -525,7 +549,7 @@ impl QueuePair {
 }
 
 impl End {
-    fn new((host, qp): (usize, usize), pd: PdId, srq: Option<u64>) -> Self {
+    pub(super) fn new((host, qp): (usize, usize), pd: PdId, srq: Option<u64>) -> Self {
         Self {
             host,
             qp,
