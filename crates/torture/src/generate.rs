@@ -46,6 +46,8 @@ struct Draft {
     dice: Dice,
     lines: Vec<Line>,
     hosts: usize,
+    /// What links each has.
+    links: Vec<u64>,
     pairs: Vec<Pair>,
     areas: Vec<Area>,
     /// Nanoseconds that the script lasts.
@@ -80,6 +82,7 @@ impl Draft {
             dice,
             lines: Vec::new(),
             hosts,
+            links: Vec::new(),
             pairs: Vec::new(),
             areas: Vec::new(),
             lasts,
@@ -102,7 +105,11 @@ impl Draft {
                 mbps: self.dice.pick(&[0, 0, 0, 1_000, 100_000, 400_000]),
                 options: self.dice.pick(&[0, 0, 0, 8, 1, 2, 3, 4, 16, 16]),
                 window: self.dice.pick(&[0, 0, 4_096, 32_768]),
+                links: self.dice.pick(&[0, 0, 0, 0, 0, 1, 2, 2]),
             };
+            if let Step::Host { links, .. } = step {
+                self.links.push(links);
+            }
             self.add(0, host, step);
             if self.dice.chance(30) {
                 let (size, pd) = (
@@ -163,6 +170,7 @@ impl Draft {
                     srq: pair.srqs[end],
                     sends: self.dice.pick(&[0, 0, 0, 4, 16]),
                     receives: self.dice.pick(&[0, 0, 0, 4, 16]),
+                    port: self.dice.pick(&[0, 0, 2]),
                 };
                 self.add(0, pair.hosts[end], step);
             }
@@ -186,6 +194,7 @@ impl Draft {
                     srq,
                     sends: self.dice.pick(&[0, 0, 4]),
                     receives: 0,
+                    port: 0,
                 };
                 self.add(0, host, step);
                 self.ready(0, host, id);
@@ -280,6 +289,7 @@ impl Draft {
     }
 
     fn faults(&mut self) {
+        self.flaps();
         if self.dice.chance(30) {
             return; // nothing is wrong with the network
         }
@@ -310,6 +320,27 @@ impl Draft {
                 false => Step::Jump { ns },
             };
             self.add(at, host, step);
+        }
+    }
+
+    /// Links of bonds and of cards with two ports go down, and otherwise perhaps nothing happens.
+    fn flaps(&mut self) {
+        for host in (0..self.hosts)
+            .filter(|host| self.links[*host] > 0)
+            .collect::<Vec<_>>()
+        {
+            for _ in 0..self.dice.pick(&[0, 0, 1, 1, 2, 6]) {
+                let at = self.dice.below(self.lasts);
+                let (ns, link) = (self.dice.below(self.lasts), self.dice.within(1..=2));
+                self.add(at, host, Step::Port { ns, link });
+            }
+            for _ in 0..self.dice.pick(&[0, 0, 2]) {
+                let pair = self.dice.below(self.pairs.len() as u64) as usize;
+                let (pair, end) = (self.pairs[pair], self.dice.below(2) as usize);
+                let (qp, link) = (pair.qps[end], self.dice.below(4));
+                let at = self.dice.below(self.lasts);
+                self.add(at, pair.hosts[end], Step::Lag { qp, link });
+            }
         }
     }
 
@@ -363,6 +394,7 @@ impl Draft {
             }
             4 => Step::Port {
                 ns: dice.below(3_000_000),
+                link: dice.within(1..=2),
             },
             5..7 => Step::Register {
                 field: dice.within(1..=5),

@@ -194,6 +194,8 @@ pub(crate) struct QueuePair {
     pub(crate) pushed: bool,
     /// The number in the script of its shared receive queue.
     pub(crate) srq: Option<u64>,
+    /// Of its device, from 1.
+    pub(crate) port: u8,
     /// What it was made ready with, and the path to its peer.
     pub(crate) attr: QpAttr,
     pub(crate) path: Option<Path>,
@@ -243,8 +245,9 @@ pub(crate) struct Connection {
     pub(crate) ends: [End; 2],
     pub(crate) mtu: usize,
     pub(crate) rnr_retry: u64,
-    /// `timeout`.
+    /// `timeout`, and `retry_cnt`.
     pub(crate) timeout: u64,
+    pub(crate) retry: u64,
     pub(crate) access: AccessFlags,
     /// `max_rd_atomic` of both.
     pub(crate) rd_atomic: u64,
@@ -256,8 +259,9 @@ pub(crate) struct Connection {
 #[derive(Debug)]
 pub(crate) struct End {
     pub(crate) host: usize,
-    /// Its queue pair, among those of the host.
+    /// Its queue pair, among those of the host, and the port.
     pub(crate) qp: usize,
+    pub(crate) port: u8,
     pub(crate) pd: PdId,
     /// Its requests that complete a receive of the other end, in order.
     pub(crate) consuming: Vec<Id>,

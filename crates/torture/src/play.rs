@@ -7,6 +7,7 @@
 //! | `posts` | work requests |
 //! | `datagrams` | UD queue pairs and multicast groups |
 //! | `wire` | what packets show: what is outstanding, what is acknowledged, when it is sent again |
+//! | `links` | ports that go down and come up, and bonds |
 //! | `faults` | impairments, registers and resets |
 //! | `cm` | connections by way of the connection managers |
 //! | `completions` | what completes, compared with what was posted |
@@ -18,6 +19,7 @@ mod datagrams;
 mod ending;
 mod faults;
 mod host;
+mod links;
 mod posts;
 mod steps;
 pub(crate) mod wire;
@@ -247,6 +249,7 @@ impl Play {
                     heard = self.see_arrive(place, &headers);
                 }
                 let it = self.host(host);
+                let port = it.port_at(flight.dest);
                 it.hca.handle_packet(
                     now,
                     &Received {
@@ -254,7 +257,7 @@ impl Play {
                         dest: flight.dest,
                         traffic_class: flight.traffic_class,
                         sl: flight.sl,
-                        port: 1,
+                        port,
                         headers: &headers,
                         data: Data::Bytes(payload),
                     },
@@ -367,7 +370,8 @@ impl Play {
             .weather
             .flip(&mut self.dice)
             .or_else(|| packet.corrupt_bit());
-        let flight = Flight::new(it.address, packet, payload, flip);
+        let source = it.address_at(packet.path.port);
+        let flight = Flight::new(source, packet, payload, flip);
         let leaves = it.hca.departure().max(now);
         let dest = packet.headers.dest_qp;
         for lonely in it.qps.iter_mut().filter_map(|qp| qp.lonely.as_mut()) {
@@ -405,8 +409,11 @@ impl Play {
             it.expiries.push(expiry);
             self.see_expiry(host, qpn, at, expiry);
         }
-        if let DeviceEvent::Qp(qpn, QpEvent::CommunicationEstablished) = event {
-            self.data_came(host, qpn);
+        match event {
+            DeviceEvent::Qp(qpn, QpEvent::CommunicationEstablished) => self.data_came(host, qpn),
+            DeviceEvent::PortError { port } => self.told_of_port(host, port, false),
+            DeviceEvent::PortActive { port } => self.told_of_port(host, port, true),
+            _ => {}
         }
         let Some(it) = self.hosts[host].as_mut() else {
             return;

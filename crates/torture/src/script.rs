@@ -100,6 +100,8 @@ steps! {
         options,
         /// Bytes that a queue pair keeps in flight at most; 0 for what is usual.
         window,
+        /// 0 for one link, 1 for two ports, 2 for a bond of two.
+        links,
     }
     /// Registers memory.
     Region "region" {
@@ -140,6 +142,8 @@ steps! {
         sends,
         /// Outstanding receive requests.
         receives,
+        /// 2 for the second port of a card that has two.
+        port,
     }
     /// Creates a shared receive queue.
     Srq "srq" {
@@ -413,10 +417,19 @@ steps! {
         /// 1 if the port is down during the blackout.
         carrier,
     }
-    /// The port of the host goes down.
+    /// A link of the host goes down.
     Port "port" {
         /// Nanoseconds until it comes up again.
         ns,
+        /// 2 for the second.
+        link,
+    }
+    /// Chooses the link of a bond for a queue pair.
+    Lag "lag" {
+        /// The queue pair.
+        qp,
+        /// The link, from 1.
+        link,
     }
     /// Writes ROCE_ACCL.
     Register "register" {

@@ -224,6 +224,9 @@ impl Play {
         let it = self.host(host);
         let is_in_vain = is_gone && !it.loses && !it.program.looks_away;
         let (qpn, incarnation, srq) = (it.qps[qp].qpn, it.incarnation, it.qps[qp].srq.is_some());
+        if it.qps[qp].port != 1 {
+            return; // programs ask by the first port
+        }
         let transport = match it.qps[qp].kind {
             QpType::Rc => Transport::Rc,
             QpType::Uc => Transport::Uc,
@@ -461,6 +464,10 @@ impl Play {
         match kind {
             CmEventKind::Unreachable => {
                 !self.quiet
+                    || dial
+                        .sides
+                        .iter()
+                        .any(|side| self.has_had_outages(side.host))
                     || is_lost
                     || dial.is_in_vain
                     || !dial.is_prompt()
@@ -588,7 +595,8 @@ impl Play {
             Transport::Uc => QpType::Uc,
             _ => QpType::Rc,
         };
-        let qp = it.qp(to).filter(|qp| it.qps[*qp].kind == kind);
+        let fits = |qp: &usize| (it.qps[*qp].kind, it.qps[*qp].port) == (kind, 1);
+        let qp = it.qp(to).filter(fits);
         match (answer, qp) {
             (answers::DESTROY, _) => {
                 self.dials[number].let_go = true;
@@ -635,7 +643,7 @@ impl Play {
         let (atomics, rnr, starting_psn) = (dial.atomics, dial.rnr, dial.psns[1]);
         let can = state == Some(CmState::ReqReceived);
         if can {
-            self.make_ready(host, qp, peer, attr, QpState::Rtr);
+            self.make_ready(host, qp, (peer, 1), attr, QpState::Rtr);
             self.connect_passive(number, qp);
         }
         let it = self.host(host);
@@ -678,8 +686,8 @@ impl Play {
             .and_then(|it| it.qps.get(active.1));
         let (active_pd, active_srq) = of_active.map_or((pd, None), |it| (it.pd, it.srq));
         let mut ends = [
-            End::new(active, active_pd, active_srq),
-            End::new((host, qp), pd, srq),
+            End::new(active, 1, active_pd, active_srq),
+            End::new((host, qp), 1, pd, srq),
         ];
         ends[0].ended = true; // it has not begun
         self.connections.push(Connection {
@@ -688,6 +696,7 @@ impl Play {
             mtu: dial.mtu.bytes() as usize,
             rnr_retry: dial.rnr.into(),
             timeout: dial.timeout.into(),
+            retry: dial.retry.into(),
             access: dial.access,
             rd_atomic: dial.atomics.into(),
             owed_max: dial.atomics.into(),
@@ -721,7 +730,7 @@ impl Play {
                 _ => {} // what it was told of comes next
             };
         }
-        self.make_ready(host, qp, peer, attr, QpState::Rts);
+        self.make_ready(host, qp, (peer, 1), attr, QpState::Rts);
         self.host(host).qps[qp].join(connection, 0);
         self.connections[connection].ends[0].ended = false;
         let it = self.host(host);

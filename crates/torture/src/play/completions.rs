@@ -354,7 +354,7 @@ impl Play {
                 too_long || is_atomic && misaligned || unsupported || too_many
             }
             WcStatus::RemOpErr => request.kind == Kind::Send && bad_receive,
-            WcStatus::RetryExcErr => self.is_disturbed(place),
+            WcStatus::RetryExcErr => self.is_troubled(place) || self.may_be_cut(place),
             WcStatus::RnrRetryExcErr => request.consumes_receive() && connection.rnr_retry < 7,
             WcStatus::LocQpOpErr => {
                 !matches!(request.kind, Kind::Send | Kind::Write) && connection.rd_atomic == 0
@@ -523,6 +523,11 @@ impl Play {
 
     /// Whether something may have kept packets of a connection from arriving in time.
     pub(super) fn is_disturbed(&self, connection: usize) -> bool {
+        self.is_troubled(connection) || self.has_met_outages(connection)
+    }
+
+    /// Whether something else than links that were down may have.
+    fn is_troubled(&self, connection: usize) -> bool {
         let it = &self.connections[connection];
         !self.quiet || it.timeout < QUIET_TIMEOUT || it.ends.iter().any(|end| end.ended)
     }

@@ -49,6 +49,7 @@ impl Play {
             self.check_queues(host);
             self.check_landing(host);
             self.check_counters(host);
+            self.check_ports(host);
         }
         for region in 0..self.regions.len() {
             self.check_region(region);

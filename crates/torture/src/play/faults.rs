@@ -47,10 +47,12 @@ pub(super) fn apply(hca: &mut Hca, now: Time, step: &Step) -> Result<(), String>
             hca.set_impairment(direction, impairment(step, now))
                 .map_err(|error| error.to_string())
         }
-        Step::Port { ns } => {
+        Step::Port { ns, link } => {
             let outage = Outages::once(now, Span::from_nanos(ns.max(1)));
             let schedule = Schedule::new(vec![outage]).map_err(|error| error.to_string())?;
-            let state = hca.link_state(1).ok_or("no link")?;
+            let Some(state) = hca.link_state(1 + u8::from(link == 2)) else {
+                return Ok(()); // it has no second one
+            };
             state
                 .set_schedule(now, schedule)
                 .map_err(|error| error.to_string())?;
@@ -72,10 +74,11 @@ pub(super) fn end(hca: &mut Hca, now: Time) -> Result<(), String> {
         hca.set_impairment(direction, clear)
             .map_err(|error| error.to_string())?;
     }
-    let state = hca.link_state(1).ok_or("no link")?;
-    state
-        .set_schedule(now, Schedule::default())
-        .map_err(|error| error.to_string())?;
+    for state in [1, 2].into_iter().filter_map(|link| hca.link_state(link)) {
+        state
+            .set_schedule(now, Schedule::default())
+            .map_err(|error| error.to_string())?;
+    }
     hca.handle_settings(now);
     Ok(())
 }

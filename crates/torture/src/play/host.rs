@@ -13,6 +13,7 @@ use ferroce_transport::Qp;
 
 use super::cm::Program;
 use super::faults::{OPTIONS, write_field};
+use super::links::Links;
 use crate::model::{QueuePair, Region, SharedQueue};
 use crate::network::{Flight, Weather, address};
 use crate::pattern;
@@ -65,7 +66,9 @@ impl Errors {
 /// A host.
 pub(crate) struct Host {
     pub(crate) hca: Hca,
+    pub(crate) number: usize,
     pub(crate) address: IpAddr,
+    pub(crate) links: Links,
     /// Its timers are coarse, as those of cards.
     pub(crate) coarse: bool,
     pub(crate) is_card: bool,
@@ -147,7 +150,7 @@ impl Host {
     pub(crate) fn new(
         (number, incarnation): (usize, u64),
         seed: u64,
-        [mbps, options, window]: [u64; 3],
+        [mbps, options, window, links]: [u64; 4],
         landing: usize,
     ) -> Self {
         let mut config = HcaConfig {
@@ -167,13 +170,14 @@ impl Host {
         if window > 0 {
             config.window_bytes = window as u32;
         }
-        let mut hca = match mbps {
+        let hca = match mbps {
             0 => Hca::new(config).with_admission(Box::new(Shares::new(Bounds::default(), None))),
             _ => {
                 config.host = HostProfile::card(Rate::from_mbps(mbps as u32)).into();
                 Hca::new(config)
             }
         };
+        let (links, mut hca) = Links::of(links, hca);
         for (bit, field, value) in OPTIONS {
             if options & bit != 0 {
                 write_field(&mut hca, field, value).expect("the register has this field");
@@ -196,7 +200,9 @@ impl Host {
         let landings = register(&ground, LANDING_VA, AccessFlags::LOCAL_WRITE);
         Self {
             hca,
+            number,
             address: address(number),
+            links,
             coarse: options & 8 != 0,
             selective: options & 3 != 0,
             is_card: mbps > 0,

@@ -29,13 +29,14 @@ impl Play {
             mbps,
             options,
             window,
+            links,
         } = line.step
         {
             if self.hosts[host].is_none() {
                 let landing = landing.get(host).copied().unwrap_or(0);
                 self.incarnations += 1;
                 let identity = (host, self.incarnations);
-                let new = Host::new(identity, self.seed, [mbps, options, window], landing);
+                let new = Host::new(identity, self.seed, [mbps, options, window, links], landing);
                 self.hosts[host] = Some(new);
                 self.quiet &= mbps == 0 || mbps >= QUIET_MBPS;
                 self.forget_vain_dials(host);
@@ -64,6 +65,7 @@ impl Play {
             Step::HangUp { qp } => self.hang_up(host, qp),
             Step::Forget { qp } => self.forget(host, qp),
             Step::LookAway { ns } => self.look_away(host, ns),
+            Step::Lag { qp, link } => self.choose_link(host, qp, link),
             Step::Ready { qp, qkey } => self.make_datagrams_ready(host, qp, qkey),
             Step::Join { qp, group } => self.change_group(host, qp, group, true),
             Step::Leave { qp, group } => self.change_group(host, qp, group, false),
@@ -130,13 +132,28 @@ impl Play {
     fn fault(&mut self, host: usize, step: &Step) {
         let now = self.now;
         self.forget_lonely(host);
-        self.quiet = false;
+        self.quiet &= matches!(step, Step::Port { .. });
+        self.note_outage(host, step);
         let it = self.host(host);
         it.loses |= matches!(step, Step::Impair { .. } | Step::Port { .. });
         it.selective |= matches!(step, Step::Register { field: 3 | 4, .. });
         it.histogram_kept &= !matches!(step, Step::Reset { .. });
         if let Err(error) = faults::apply(&mut it.hca, now, step) {
             self.found("setting", || format!("host {host}, {step:?}: {error}"));
+        }
+    }
+
+    fn choose_link(&mut self, host: usize, qp: u64, link: u64) {
+        let it = self.host(host);
+        let Some(qpn) = it.qp(qp).map(|qp| it.qps[qp].qpn) else {
+            return;
+        };
+        let can = (1..=1 + u64::from(it.links.pairing.is_some())).contains(&link);
+        let outcome = it.hca.set_lag_port(qpn, link as u8);
+        if outcome.is_ok() != can {
+            self.found("link", || {
+                format!("host {host}, {qpn} to {link}: {outcome:?}")
+            });
         }
     }
 
@@ -245,6 +262,7 @@ impl Play {
             srq,
             sends,
             receives,
+            port,
         } = *step
         else {
             return;
@@ -284,7 +302,8 @@ impl Play {
             Ok(qpn) => {
                 it.ids.insert(id, it.qps.len());
                 it.qpns.insert(qpn, it.qps.len());
-                it.qps.push(QueuePair::new(qpn, kind, pd, srq));
+                let port = it.port_or_first(port);
+                it.qps.push(QueuePair::new((qpn, port), kind, pd, srq));
             }
             Err(error) => self.found("create", || {
                 format!("host {host}, queue pair {id}: {error}")
@@ -321,7 +340,7 @@ impl Play {
         let places = [(host, own), (peer, other)];
         let qps = places.map(|(host, qp)| {
             let it = &self.host(host).qps[qp];
-            (it.qpn, it.kind, it.pd, it.srq)
+            (it.qpn, it.kind, it.pd, it.srq, it.port)
         });
         if qps[0].1 != qps[1].1 || qps[0].1 == QpType::Ud {
             return;
@@ -347,15 +366,17 @@ impl Play {
                 rnr_retry: rnr as u8,
                 ..QpAttr::default()
             };
-            self.make_ready(host, qp, places[1 - end].0, attr, QpState::Rts);
+            let peer = (places[1 - end].0, qps[1 - end].4);
+            self.make_ready(host, qp, peer, attr, QpState::Rts);
             self.host(host).qps[qp].join(connection, end);
         }
         self.connections.push(Connection {
             reliable: qps[0].1 == QpType::Rc,
-            ends: [0, 1].map(|end| End::new(places[end], qps[end].2, qps[end].3)),
+            ends: [0, 1].map(|end| End::new(places[end], qps[end].4, qps[end].2, qps[end].3)),
             mtu: mtu.bytes() as usize,
             rnr_retry: rnr,
             timeout,
+            retry,
             access,
             rd_atomic: atomics,
             owed_max,
@@ -368,22 +389,28 @@ impl Play {
         &mut self,
         host: usize,
         qp: usize,
-        peer: usize,
+        (peer, port): (usize, u8),
         attr: QpAttr,
         until: QpState,
     ) {
         use QpState::{Init, Reset, Rtr, Rts};
         self.drop_requests(host, qp);
         self.leave_connection(host, qp);
+        let dest = match &self.hosts[peer] {
+            Some(peer) => peer.address_at(port),
+            None => address(peer),
+        };
         let it = self.host(host);
-        let (qpn, kind) = (it.qps[qp].qpn, it.qps[qp].kind);
+        let (qpn, kind, port) = (it.qps[qp].qpn, it.qps[qp].kind, it.qps[qp].port);
+        let attr = QpAttr { port, ..attr };
         let reset = QpModify::to(Reset, Attr::empty(), attr);
         let steps = [(Reset, Init), (Init, Rtr), (Rtr, Rts)].into_iter();
         let steps = steps.filter(|(from, _)| *from != until);
         let steps = steps.map(|(from, to)| QpModify::step(kind, from, to, attr));
         let to_peer = Path {
             traffic_class: 2,
-            ..Path::to(address(peer))
+            port,
+            ..Path::to(dest)
         };
         (it.qps[qp].attr, it.qps[qp].path) = (attr, Some(to_peer));
         for change in std::iter::once(reset).chain(steps) {
@@ -506,9 +533,10 @@ fn needs_local_write(access: AccessFlags) -> bool {
 }
 
 impl QueuePair {
-    fn new(qpn: Qpn, kind: QpType, pd: PdId, srq: Option<u64>) -> Self {
+    fn new((qpn, port): (Qpn, u8), kind: QpType, pd: PdId, srq: Option<u64>) -> Self {
         Self {
             qpn,
+            port,
             kind,
             pd,
             gone: false,
@@ -549,10 +577,11 @@ impl QueuePair {
 }
 
 impl End {
-    pub(super) fn new((host, qp): (usize, usize), pd: PdId, srq: Option<u64>) -> Self {
+    pub(super) fn new((host, qp): (usize, usize), port: u8, pd: PdId, srq: Option<u64>) -> Self {
         Self {
             host,
             qp,
+            port,
             pd,
             consuming: Vec::new(),
             received: 0,
