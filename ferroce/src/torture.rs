@@ -349,8 +349,12 @@ impl Outcome {
             script: it.script.to_string(),
         };
         let verbs = Step::VERBS.iter().zip(&coverage.steps);
-        let mut work_requests = coverage.outcomes.clone();
-        work_requests.sort_unstable();
+        let outcomes = |counts: &[(&'static str, u64)]| {
+            let mut counts = counts.to_vec();
+            counts.sort_unstable();
+            let outcome = |(outcome, count)| json::Outcome { outcome, count };
+            counts.into_iter().map(outcome).collect()
+        };
         let (reached, all) = coverage.pairs();
         json::Tortured {
             seeds: coverage.runs,
@@ -363,10 +367,9 @@ impl Outcome {
                     count: *count,
                 })
                 .collect(),
-            work_requests: work_requests
-                .into_iter()
-                .map(|(outcome, count)| json::Outcome { outcome, count })
-                .collect(),
+            work_requests: outcomes(&coverage.outcomes),
+            connections: outcomes(&coverage.dials),
+            faults_injected: coverage.injected,
             states_x_events: json::Pairs {
                 reached,
                 all,

@@ -97,6 +97,8 @@ pub struct Coverage {
     pub outcomes: Vec<(&'static str, u64)>,
     /// What became of connections that were asked for.
     pub dials: Vec<(&'static str, u64)>,
+    /// Calls and completions that a rule of `ferroce fault` acted on.
+    pub injected: u64,
     /// Packets that hosts sent.
     pub packets: u64,
 }
@@ -109,6 +111,7 @@ impl Default for Coverage {
             reached: vec![0; KINDS.len() * STATES.len() * EVENTS.len()],
             outcomes: Vec::new(),
             dials: Vec::new(),
+            injected: 0,
             packets: 0,
         }
     }
@@ -134,6 +137,7 @@ impl Coverage {
             count_in(&mut self.dials, name, *count);
         }
         self.packets += other.packets;
+        self.injected += other.injected;
         self.runs += other.runs;
     }
 
@@ -259,6 +263,7 @@ impl fmt::Display for Coverage {
             let counts = counts.iter().map(|(name, count)| format!("{name} {count}"));
             write_list(f, title, counts)?;
         }
+        writeln!(f, "faults injected by rules: {}", self.injected)?;
         let (reached, all) = self.pairs();
         writeln!(f, "states x events: {reached} of {all} reached")?;
         for (place, missing) in self.unreached() {

@@ -4,6 +4,7 @@ mod dials;
 
 use ferroce_base::random::{Dice, mix};
 
+use crate::play::rules::TARGETS_LEN;
 use crate::script::{HOSTS_MAX, Line, Script, Step};
 
 /// The script of a seed: the same on every machine.
@@ -290,6 +291,7 @@ impl Draft {
 
     fn faults(&mut self) {
         self.flaps();
+        self.rules();
         if self.dice.chance(30) {
             return; // nothing is wrong with the network
         }
@@ -320,6 +322,43 @@ impl Draft {
                 false => Step::Jump { ns },
             };
             self.add(at, host, step);
+        }
+    }
+
+    /// Rules are set and withdrawn, in a few scripts.
+    fn rules(&mut self) {
+        if !self.dice.chance(12) {
+            return;
+        }
+        for _ in 0..self.dice.within(1..=6) {
+            let (host, at) = (self.host(), self.dice.below(self.lasts));
+            let pair = self.dice.below(self.pairs.len() as u64) as usize;
+            let pair = self.pairs[pair];
+            let end = pair.hosts.iter().position(|it| *it == host);
+            let dice = &mut self.dice;
+            let id = dice.within(1..=3);
+            let [nth, every, percent] = match dice.below(3) {
+                0 => [dice.within(1..=30), 0, 0],
+                1 => [0, dice.within(2..=30), 0],
+                _ => [0, 0, dice.within(1..=20)],
+            };
+            let step = Step::Fault {
+                id,
+                target: dice.below(TARGETS_LEN),
+                effect: dice.below(2),
+                nth,
+                every,
+                percent,
+                seed: dice.below(1_000),
+                qp: end
+                    .filter(|_| dice.chance(50))
+                    .map_or(0, |end| pair.qps[end]),
+            };
+            self.add(at, host, step);
+            if self.dice.chance(50) {
+                let at = at + self.dice.below(self.lasts);
+                self.add(at, host, Step::Unfault { id });
+            }
         }
     }
 

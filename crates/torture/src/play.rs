@@ -10,6 +10,7 @@
 //! | `links` | ports that go down and come up, and bonds |
 //! | `faults` | impairments, registers and resets |
 //! | `cm` | connections by way of the connection managers |
+//! | `rules` | rules of `ferroce fault` |
 //! | `completions` | what completes, compared with what was posted |
 //! | `ending` | the end of a run: faults stop, everything completes, memory is compared, objects are returned |
 
@@ -21,6 +22,7 @@ mod faults;
 mod host;
 mod links;
 mod posts;
+pub(crate) mod rules;
 mod steps;
 pub(crate) mod wire;
 
@@ -292,7 +294,7 @@ impl Play {
     /// Takes from a device what it has to send and to tell, and notes its next deadline.
     fn drain(&mut self, host: usize) {
         self.take_from(host);
-        while self.attend(host) {
+        while self.attend(host) || self.has_acted_on_completion(host) {
             self.take_from(host);
         }
         self.note_deadline(host);

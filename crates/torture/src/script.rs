@@ -449,6 +449,30 @@ steps! {
         /// 0 for all registers, 1 for the firmware.
         firmware,
     }
+    /// Sets a rule of `ferroce fault`.
+    Fault "fault" {
+        /// Its number; an earlier one of this number is withdrawn.
+        id,
+        /// What it is about: 0 post_send, 1 post_recv, 2 modify_qp, 3 reg_mr, 4 create_qp, 5 completion.
+        target,
+        /// What happens: 0 an error, 1 the queue pair goes to ERR before, or another error.
+        effect,
+        /// Only to the one with this number.
+        nth,
+        /// To each with a number that is divisible by this one.
+        every,
+        /// With this probability.
+        percent,
+        /// Of the probability.
+        seed,
+        /// Only on this queue pair, if there is one.
+        qp,
+    }
+    /// Withdraws a rule.
+    Unfault "unfault" {
+        /// The rule.
+        id,
+    }
     /// The process of the host is killed: its device is gone. It may start again later.
     Kill "kill" {}
     /// The process of the host is stopped.

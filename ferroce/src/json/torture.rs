@@ -18,6 +18,10 @@ pub(crate) struct Tortured {
     pub(crate) verbs: Vec<Verb>,
     /// Work requests that ended, by how.
     pub(crate) work_requests: Vec<Outcome>,
+    /// What became of connections that were asked for, by way of the connection managers.
+    pub(crate) connections: Vec<Outcome>,
+    /// Calls and completions that rules of `ferroce fault` acted on.
+    pub(crate) faults_injected: u64,
     /// Pairs of a queue pair's state and an event, which were tried or not.
     pub(crate) states_x_events: Pairs,
 }
@@ -48,13 +52,13 @@ pub(crate) struct Verb {
     pub(crate) count: u64,
 }
 
-/// How work requests ended.
+/// How work requests or connections ended.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Outcome {
-    /// The name of the completion's status, or another way to end.
+    /// The name of the completion's status, or what else happened.
     pub(crate) outcome: &'static str,
-    /// How many requests.
+    /// How many.
     pub(crate) count: u64,
 }
 

@@ -835,6 +835,13 @@ impl Play {
         (0..self.hosts.len()).for_each(|host| self.look_again(host));
     }
 
+    /// Whether connections may still be made, by which more messages may wait for receives.
+    pub(super) fn is_dialling(&self) -> bool {
+        let waits = |side: &Side| side.phase == Phase::Waits && self.runs(side);
+        let may_be_made = |it: &&Dial| it.answer != answers::NOTHING && it.sides.iter().any(waits);
+        self.dials.iter().any(|it| may_be_made(&it))
+    }
+
     /// Each connection is established on both sides, or the sides that waited were told that it is not.
     pub(super) fn check_dials(&mut self) {
         for number in 0..self.dials.len() {

@@ -42,6 +42,7 @@ impl Play {
             true => self.received(host, qp, id, wc),
             false => self.sent(host, qp, id, wc),
         }
+        self.completion_is_taken(host, qp);
     }
 
     /// A send request has completed.

@@ -35,9 +35,13 @@ impl Play {
                 false => self.drain(host),
             }
         }
+        self.withdraw_rules();
         self.look_everywhere();
         let mut rounds = 0;
-        while self.post_rescues() && rounds < ROUNDS && self.finding.is_none() {
+        while (self.post_rescues() || self.is_dialling())
+            && rounds < ROUNDS
+            && self.finding.is_none()
+        {
             rounds += 1;
             self.run_until(self.now.after(ROUND.times(rounds)));
         }

@@ -14,6 +14,7 @@ use ferroce_transport::Qp;
 use super::cm::Program;
 use super::faults::{OPTIONS, write_field};
 use super::links::Links;
+use super::rules::Border;
 use crate::model::{QueuePair, Region, SharedQueue};
 use crate::network::{Flight, Weather, address};
 use crate::pattern;
@@ -94,6 +95,8 @@ pub(crate) struct Host {
     landing_used: usize,
     /// What its program knows of connections.
     pub(crate) program: Program,
+    /// Rules at its verbs.
+    pub(crate) border: Border,
     /// Its process does not run.
     pub(crate) stopped: bool,
     /// What has arrived meanwhile.
@@ -218,6 +221,7 @@ impl Host {
             landing: ground,
             landing_used: GUARD,
             program: Program::default(),
+            border: Border::default(),
             stopped: false,
             backlog: Vec::new(),
             weather: Weather::default(),

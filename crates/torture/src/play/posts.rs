@@ -7,6 +7,7 @@ use ferroce_device::{
     PdId, PostError, QpState, QpType, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges, Span,
     UdAddress, VerbsError,
 };
+use ferroce_fault::Target;
 
 use super::Play;
 use super::host::{Host, clamped};
@@ -184,10 +185,13 @@ impl Host {
 impl Play {
     pub(super) fn post_recv(&mut self, host: usize, qp: u64, len: u64, lkey: u64) {
         let id = self.receives.len();
-        let it = self.host(host);
-        let Some(qp) = it.qp(qp) else {
+        let Some(qp) = self.host(host).qp(qp) else {
             return;
         };
+        if self.call_fails(host, Target::PostRecv, Some(qp)) {
+            return;
+        }
+        let it = self.host(host);
         let (qpn, pd, kind) = (it.qps[qp].qpn, it.qps[qp].pd, it.qps[qp].kind);
         let is_shared = it.qps[qp].srq.is_some();
         let receive = it.receive(pd, clamped(len), lkey, kind == QpType::Rc);
@@ -252,6 +256,9 @@ impl Play {
         let Some(qp) = self.host(host).qp(post.qp) else {
             return;
         };
+        if self.call_fails(host, Target::PostSend, Some(qp)) {
+            return;
+        }
         let it = self.host(host);
         let (qpn, pd, kind) = (it.qps[qp].qpn, it.qps[qp].pd, it.qps[qp].kind);
         let (connection, incarnation) = (it.qps[qp].connection, it.incarnation);

@@ -4,6 +4,7 @@ use ferroce_device::{
     AccessFlags, Attr, Buffer, Memory, MrModify, Mtu, Path, PdId, Psn, QpAttr, QpCap, QpInit,
     QpModify, QpState, QpType, Qpn, Span, SrqId, VerbsError,
 };
+use ferroce_fault::Target;
 
 use super::Play;
 use super::faults;
@@ -65,6 +66,8 @@ impl Play {
             Step::HangUp { qp } => self.hang_up(host, qp),
             Step::Forget { qp } => self.forget(host, qp),
             Step::LookAway { ns } => self.look_away(host, ns),
+            Step::Fault { .. } => self.set_rule(host, &line.step),
+            Step::Unfault { id } => self.withdraw_rule(host, id),
             Step::Lag { qp, link } => self.choose_link(host, qp, link),
             Step::Ready { qp, qkey } => self.make_datagrams_ready(host, qp, qkey),
             Step::Join { qp, group } => self.change_group(host, qp, group, true),
@@ -183,10 +186,10 @@ impl Play {
 
     fn register(&mut self, host: usize, id: u64, len: u64, access: u64, pd: u64) {
         let (now, place) = (self.now, self.regions.len());
-        let it = self.host(host);
-        if it.regions.contains_key(&id) {
+        if self.host(host).regions.contains_key(&id) || self.call_fails(host, Target::RegMr, None) {
             return;
         }
+        let it = self.host(host);
         let buffer = Buffer::zeroed((len as usize).min(pattern::REGION_MAX));
         buffer.write(0, pattern::initial(place, buffer.len()));
         let pd = it.pds[usize::from(pd == 1)];
@@ -267,10 +270,10 @@ impl Play {
         else {
             return;
         };
-        let it = self.host(host);
-        if it.ids.contains_key(&id) {
+        if self.host(host).ids.contains_key(&id) || self.call_fails(host, Target::CreateQp, None) {
             return;
         }
+        let it = self.host(host);
         let kind = match kind {
             3 => QpType::Uc,
             4 => QpType::Ud,
@@ -425,7 +428,9 @@ impl Play {
         let Some(state) = QpState::from_u32(state as u32) else {
             return;
         };
-        if let Some(qp) = self.host(host).qp(qp) {
+        if let Some(qp) = self.host(host).qp(qp)
+            && !self.call_fails(host, Target::ModifyQp, Some(qp))
+        {
             self.move_to(host, qp, state);
         }
     }
