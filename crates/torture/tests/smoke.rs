@@ -22,6 +22,18 @@ fn no_seed_finds_anything() {
     let (reached, all) = coverage.pairs();
     assert!(2 * reached > all, "{coverage}");
     assert!(coverage.operations() > 100 * SEEDS, "{coverage}");
+    for happened in [
+        "disconnected",
+        "established",
+        "no listener",
+        "refused",
+        "stale",
+        "unreachable, to the tick",
+    ] {
+        let mut dialled = coverage.dials.iter();
+        assert!(dialled.any(|(name, _)| *name == happened), "{happened}: {coverage}");
+    }
+    assert!(coverage.injected > 0, "{coverage}");
 }
 
 #[test]
