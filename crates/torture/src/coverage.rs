@@ -257,7 +257,10 @@ impl fmt::Display for Coverage {
             .filter(|(_, count)| **count > 0)
             .map(|(verb, count)| format!("{verb} {count}"));
         write_list(f, "operations", steps)?;
-        for (title, counts) in [("work requests", &self.outcomes), ("dialled", &self.dials)] {
+        for (title, counts) in [
+            ("work requests", &self.outcomes),
+            ("connections", &self.dials),
+        ] {
             let mut counts = counts.clone();
             counts.sort_unstable();
             let counts = counts.iter().map(|(name, count)| format!("{name} {count}"));

@@ -31,7 +31,10 @@ fn no_seed_finds_anything() {
         "unreachable, to the tick",
     ] {
         let mut dialled = coverage.dials.iter();
-        assert!(dialled.any(|(name, _)| *name == happened), "{happened}: {coverage}");
+        assert!(
+            dialled.any(|(name, _)| *name == happened),
+            "{happened}: {coverage}"
+        );
     }
     assert!(coverage.injected > 0, "{coverage}");
 }

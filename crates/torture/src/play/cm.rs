@@ -62,8 +62,9 @@ pub(crate) struct Program {
     comms: HashMap<CommId, (usize, usize)>,
     /// Services, and since when it listens on them.
     listens: HashMap<u64, Time>,
-    /// It does not look at events.
+    /// It does not look at events, or did not at some time.
     looks_away: bool,
+    has_looked_away: bool,
 }
 
 /// A request for a connection, and what came of it. Side 0 asked.
@@ -203,7 +204,8 @@ impl Play {
     }
 
     pub(super) fn look_away(&mut self, host: usize, ns: u64) {
-        self.host(host).program.looks_away = true;
+        let program = &mut self.host(host).program;
+        (program.looks_away, program.has_looked_away) = (true, true);
         self.quiet = false;
         self.forget_vain_dials(host);
         let again = self.now.after(Span::from_nanos(ns));

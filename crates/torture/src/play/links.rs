@@ -3,7 +3,7 @@
 //! What is lost when a link of a bond goes down is sent again by the other. A queue pair fails only if both links are
 //! down at a time, or if it may not retry often enough.
 
-use ferroce_device::{Hca, Pairing, Span, Time};
+use ferroce_device::{Counter, Hca, Pairing, Span, Time};
 
 use super::Play;
 use super::host::Host;
@@ -145,7 +145,16 @@ impl Play {
         let are_up = (1..=it.hca.ports()).all(|port| it.hca.port_is_up(now, port));
         if !are_up || it.links.down != [false; 2] {
             let what = format!("host {host}: ports are up: {are_up}, told: {:?}", it.links);
-            self.found("port event", || what);
+            return self.found("port event", || what);
+        }
+        // Where nothing else happened, a bond has lost nothing while one of its links was up.
+        let lost = it.hca.counter(Counter::ImpairBlackout);
+        if self.quiet && it.links.is_bond() && !it.links.has_been_down(1) && lost > 0 {
+            let what = format!(
+                "host {host}: a bond has lost {lost} packets: {:?}",
+                it.links
+            );
+            self.found("bond", || what);
         }
     }
 

@@ -1,7 +1,7 @@
 //! What has become of connections at the end, and that nothing is left of them.
 
-use ferroce_device::Time;
 use ferroce_device::cm::CmState;
+use ferroce_device::{Counter, Time};
 
 use super::{Answer, Dial, Phase, Side};
 use crate::network::address;
@@ -22,6 +22,17 @@ impl Play {
 
     /// Each connection is established on both sides, or the sides that waited were told that it is not.
     pub(in crate::play) fn check_dials(&mut self) {
+        for (host, it) in self.hosts.iter().enumerate() {
+            let Some(it) = it else { continue };
+            it.hca.audit();
+            let dropped = it.hca.counter(Counter::CmBacklogFull);
+            if dropped > 0 && !it.program.has_looked_away {
+                let what = format!(
+                    "host {host}: {dropped} requests dropped, though its program took each at once"
+                );
+                return self.found("cm backlog", || what);
+            }
+        }
         for number in 0..self.dials.len() {
             let dial = &self.dials[number];
             let phase = |side: &Side| match self.runs(side) {
