@@ -458,7 +458,8 @@ impl Play {
         let it = self.host(host);
         match outcome {
             Ok(()) if state == QpState::Err => {
-                (it.qps[qp].pushed, it.qps[qp].moved) = (true, before != Ok(QpState::Err));
+                it.qps[qp].pushed = true;
+                it.qps[qp].moved |= before != Ok(QpState::Err);
             }
             Ok(()) if state == QpState::Reset => {
                 it.qps[qp].disconnect();
