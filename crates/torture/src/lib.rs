@@ -18,6 +18,7 @@
 //! | `generate` | a script from a seed |
 //! | `play` | devices that live through a script |
 //! | `model` | what must have happened: requests, connections, permissions |
+//! | `seen` | what packets have shown of an end of a connection |
 //! | `pattern` | bytes that tell where they come from |
 //! | `network`, `events` | packets under way, and what is due |
 //! | `coverage` | what was reached |
@@ -33,6 +34,7 @@ mod network;
 mod pattern;
 mod play;
 mod script;
+mod seen;
 mod shrink;
 mod watch;
 

@@ -9,7 +9,7 @@ use ferroce_device::{
 };
 use ferroce_wire::Psn;
 
-use crate::play::wire::Seen;
+use crate::seen::Seen;
 
 /// A work request's number: that of its completion.
 pub(crate) type Id = usize;

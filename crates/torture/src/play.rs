@@ -22,9 +22,9 @@ mod faults;
 mod host;
 mod links;
 mod posts;
-pub(crate) mod rules;
+mod rules;
 mod steps;
-pub(crate) mod wire;
+mod wire;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -38,6 +38,7 @@ use crate::events::{Event, Events};
 use crate::model::{Connection, Outcome, Receive, Region, Request};
 use crate::network::{Flight, host_at};
 use crate::script::{HOSTS_MAX, Script};
+use crate::seen::{Heard, Place};
 use crate::watch::Progress;
 
 /// When scripts start: a device's clock is not at zero.
@@ -122,7 +123,7 @@ pub(crate) struct Play {
     /// Nothing has kept a packet from arriving soon.
     quiet: bool,
     /// What the end of a connection is being told.
-    heard: Option<(wire::Place, wire::Heard)>,
+    heard: Option<(Place, Heard)>,
     progress: Arc<Progress>,
 }
 

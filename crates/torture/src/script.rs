@@ -555,6 +555,8 @@ fn read_line(line: &str) -> Result<Line, String> {
     Ok(Line { at, host, step })
 }
 
+/// What rules of `ferroce fault` can be about in a script.
+pub(crate) const FAULT_TARGETS: usize = 6;
 /// Hosts that a script can have.
 pub const HOSTS_MAX: usize = 64;
 

@@ -1,8 +1,7 @@
 //! What goes wrong: the network, links and their devices, registers, processes, and calls of the program.
 
 use super::{Draft, Pair};
-use crate::play::rules::TARGETS_LEN;
-use crate::script::Step;
+use crate::script::{FAULT_TARGETS, Step};
 
 impl Draft {
     pub(super) fn faults(&mut self) {
@@ -60,7 +59,7 @@ impl Draft {
             };
             let step = Step::Fault {
                 id,
-                target: dice.below(TARGETS_LEN),
+                target: dice.below(FAULT_TARGETS as u64),
                 effect: dice.below(2),
                 nth,
                 every,

@@ -8,12 +8,12 @@ use ferroce_device::{QpState, Qpn};
 use ferroce_fault::{Effect, Occasion, Rule, Rules, Target};
 
 use super::Play;
-use crate::script::Step;
+use crate::script::{FAULT_TARGETS, Step};
 
 /// The name of each host's device, for rules.
 const DEVICE: &str = "fr0";
 /// What rules can be about, with what can happen to it.
-const TARGETS: [(Target, &[&str]); 6] = [
+const TARGETS: [(Target, &[&str]); FAULT_TARGETS] = [
     (Target::PostSend, &["ENOMEM", "qp-error"]),
     (Target::PostRecv, &["EIO", "qp-error"]),
     (Target::ModifyQp, &["EINVAL", "qp-error"]),
@@ -21,9 +21,6 @@ const TARGETS: [(Target, &[&str]); 6] = [
     (Target::CreateQp, &["ENOMEM"]),
     (Target::Completion, &["BAD_RESP_ERR", "RETRY_EXC_ERR:0x81"]),
 ];
-/// The number of [`TARGETS`].
-pub(crate) const TARGETS_LEN: u64 = TARGETS.len() as u64;
-
 /// The rules of a host.
 #[derive(Debug, Default)]
 pub(crate) struct Border {

@@ -10,68 +10,10 @@ use ferroce_wire::{Aeth, Headers, NakCode, Opcode, Psn, Service, Syndrome, rnr_t
 use super::Play;
 use super::host::Host;
 use crate::network::host_at;
+use crate::seen::{Asked, Heard, Place, Taken};
 
 /// PSNs that may be under way, at most.
 const RECENT: u32 = 1 << 12;
-
-/// One end of a connection: its number, and which end.
-pub(crate) type Place = (usize, usize);
-
-/// What an end of a connection has just been told.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Heard {
-    /// Something that it has sent is missing.
-    Gap,
-    /// A SEND or a WRITE that it has executed before.
-    Duplicate(Psn),
-}
-
-/// What has been seen of one end.
-#[derive(Debug, Default)]
-pub(crate) struct Seen {
-    /// One past the last PSN that it has sent requests with.
-    high: Option<Psn>,
-    /// READs and atomics that it has sent, and whose answers have not come.
-    open: Vec<Asked>,
-    /// The last PSN that it has answered as executed.
-    executed: Option<Psn>,
-    /// READs and atomics that have reached it.
-    taken: Vec<Taken>,
-    /// What a receiver was not ready for, and when it may be sent again.
-    not_ready: Option<(Psn, Time)>,
-    /// When it last went back because of a NAK, which starts its timer anew.
-    went_back: Option<Time>,
-}
-
-/// The PSNs of a READ or an atomic.
-#[derive(Debug)]
-struct Asked {
-    first: Psn,
-    last: Psn,
-}
-
-/// A READ or an atomic that has reached its responder. Times are numbers of events.
-#[derive(Debug)]
-struct Taken {
-    first: Psn,
-    last: Psn,
-    arrived: u64,
-    /// When the last packet of its answer first left.
-    answered: Option<u64>,
-}
-
-impl Seen {
-    /// How many answers were owed when that which begins here arrived.
-    fn owed_before(&self, first: Psn) -> usize {
-        let Some(this) = self.taken.iter().find(|it| it.first == first) else {
-            return 0;
-        };
-        let is_owed = |it: &&Taken| {
-            it.arrived < this.arrived && it.answered.is_some_and(|at| at >= this.arrived)
-        };
-        self.taken.iter().filter(is_owed).count()
-    }
-}
 
 impl Play {
     /// A packet leaves a host.
