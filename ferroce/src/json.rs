@@ -22,6 +22,7 @@
 //! | `res` | objects of running programs |
 //! | `run` | running programs |
 //! | `sim` | simulations and sweeps |
+//! | `torture` | random programs and what they found |
 //! | `shared` | parts that several documents have |
 //! | `schema` | the commands that print schemas and the version |
 
@@ -41,6 +42,7 @@ pub(crate) mod shared;
 pub(crate) mod sim;
 #[cfg(test)]
 mod tests;
+pub(crate) mod torture;
 
 pub(crate) use schema::{Schema, Version, files};
 
@@ -147,5 +149,6 @@ documents! {
     sim::Collected: "sweep.collect" 1, "sweep collect";
     sim::Plan: "sweep.plan" 1, "sweep plan";
     sim::Ran: "sweep.run" 1, "sweep run";
+    torture::Tortured: "torture" 1, "torture";
     run::Version: "version" 1, "version";
 }

@@ -110,6 +110,8 @@ const DOCUMENTS: &[(&str, &str)] = &[
     ("sweep plan @sweep.toml --shards 2", "sweep.plan"),
     ("sweep run @sweep.toml -o @out", "sweep.run"),
     ("sweep collect @out", "sweep.collect"),
+    ("torture --seeds 3", "torture"),
+    ("torture --replay @script.txt", "torture"),
     ("version", "version"),
 ];
 
@@ -141,7 +143,6 @@ const WITHOUT: &[(&str, &str)] = &[
     ("sim new", "prints a scenario file"),
     ("sim schema", "prints a schema"),
     ("sweep launch", "prints a scheduler's script"),
-    ("torture", "prints scripts to replay"),
     ("sim show", "prints a scenario file"),
     ("sysfs", "prints nothing"),
     ("uninstall", "says what it did"),
@@ -176,6 +177,7 @@ fn place() -> (Place, Device) {
     fs::write(file("profile"), good("adp profile show link-flap")).unwrap();
     fs::write(file("scenario.toml"), SCENARIO).unwrap();
     fs::write(file("sweep.toml"), SWEEP).unwrap();
+    fs::write(file("script.txt"), "seed 1\n0 0 host\n").unwrap();
     let mut capture = Vec::new();
     drop(Writer::new(&mut capture).unwrap());
     fs::write(file("capture"), capture).unwrap();

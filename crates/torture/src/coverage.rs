@@ -106,6 +106,10 @@ pub struct Coverage {
     reached: Vec<u64>,
     /// Work requests that ended, by how.
     pub outcomes: Vec<(&'static str, u64)>,
+    /// What became of connections that were asked for.
+    pub dials: Vec<(&'static str, u64)>,
+    /// Calls and completions that a rule of `ferroce fault` acted on.
+    pub injected: u64,
     /// Packets that hosts sent.
     pub packets: u64,
 }
@@ -117,6 +121,8 @@ impl Default for Coverage {
             steps: vec![0; Step::VERBS.len()],
             reached: vec![0; KINDS.len() * STATES.len() * EVENTS.len()],
             outcomes: Vec::new(),
+            dials: Vec::new(),
+            injected: 0,
             packets: 0,
         }
     }
@@ -136,9 +142,13 @@ impl Coverage {
         add(&mut self.steps, &other.steps);
         add(&mut self.reached, &other.reached);
         for (name, count) in &other.outcomes {
-            self.count_outcome(name, *count);
+            count_in(&mut self.outcomes, name, *count);
+        }
+        for (name, count) in &other.dials {
+            count_in(&mut self.dials, name, *count);
         }
         self.packets += other.packets;
+        self.injected += other.injected;
         self.runs += other.runs;
     }
 
@@ -149,14 +159,11 @@ impl Coverage {
     }
 
     pub(crate) fn outcome(&mut self, name: &'static str) {
-        self.count_outcome(name, 1);
+        count_in(&mut self.outcomes, name, 1);
     }
 
-    fn count_outcome(&mut self, name: &'static str, count: u64) {
-        match self.outcomes.iter_mut().find(|(it, _)| *it == name) {
-            Some((_, sum)) => *sum += count,
-            None => self.outcomes.push((name, count)),
-        }
+    pub(crate) fn dial(&mut self, name: &'static str) {
+        count_in(&mut self.dials, name, 1);
     }
 
     pub(crate) fn verb(&mut self, kind: QpType, state: QpState, verb: Verb) {
@@ -258,6 +265,14 @@ fn is_possible(kind: QpType, state: QpState, event: usize) -> bool {
     has_state && has_packet
 }
 
+/// Counts something by its name.
+fn count_in(counts: &mut Vec<(&'static str, u64)>, name: &'static str, count: u64) {
+    match counts.iter_mut().find(|(it, _)| *it == name) {
+        Some((_, sum)) => *sum += count,
+        None => counts.push((name, count)),
+    }
+}
+
 /// Columns of a line of the coverage.
 const COLUMNS: usize = 80;
 
@@ -268,12 +283,16 @@ impl fmt::Display for Coverage {
             .filter(|(_, count)| **count > 0)
             .map(|(verb, count)| format!("{verb} {count}"));
         write_list(f, "operations", steps)?;
-        let mut outcomes = self.outcomes.clone();
-        outcomes.sort_unstable();
-        let outcomes = outcomes
-            .iter()
-            .map(|(name, count)| format!("{name} {count}"));
-        write_list(f, "work requests", outcomes)?;
+        for (title, counts) in [
+            ("work requests", &self.outcomes),
+            ("connections", &self.dials),
+        ] {
+            let mut counts = counts.clone();
+            counts.sort_unstable();
+            let counts = counts.iter().map(|(name, count)| format!("{name} {count}"));
+            write_list(f, title, counts)?;
+        }
+        writeln!(f, "faults injected by rules: {}", self.injected)?;
         let (reached, all) = self.pairs();
         writeln!(f, "states x events: {reached} of {all} reached")?;
         for (place, missing) in self.unreached() {

@@ -18,6 +18,10 @@ pub(crate) enum Event {
     Poll(usize),
     /// A host that was stopped goes on.
     Resume(usize),
+    /// The program of a host looks at the events of its connections again.
+    Look(usize),
+    /// A program has thought about a request for a connection.
+    Answer(usize),
 }
 
 /// Events by time; those of the same time in the order in which they were added.

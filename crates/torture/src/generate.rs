@@ -12,6 +12,9 @@ mod extended;
 mod queues;
 mod windows;
 
+mod dials;
+mod faults;
+
 use ferroce_base::random::{Dice, mix};
 
 use crate::pattern::MESSAGE_MAX;
@@ -21,7 +24,9 @@ use crate::script::{HOSTS_MAX, Line, Script, Step};
 pub fn generate(seed: u64) -> Script {
     let mut draft = Draft::new(seed);
     draft.hosts();
+    draft.services();
     draft.connections();
+    draft.dialling();
     draft.datagrams();
     draft.apart(0x7864, Draft::extended);
     draft.faults();
@@ -112,6 +117,8 @@ struct Draft {
     dice: Dice,
     lines: Vec<Line>,
     hosts: usize,
+    /// What links each has.
+    links: Vec<u64>,
     pairs: Vec<Pair>,
     areas: Vec<Area>,
     /// Nanoseconds that the script lasts.
@@ -123,6 +130,8 @@ struct Draft {
     has_datagrams: bool,
     /// Routes of XRC and DC.
     extended: Vec<Route>,
+    /// Some connections are made by the connection manager.
+    dials: bool,
 }
 
 /// The number of a host's first UD queue pair.
@@ -151,10 +160,12 @@ impl Draft {
             dice,
             lines: Vec::new(),
             hosts,
+            links: Vec::new(),
             pairs: Vec::new(),
             areas: Vec::new(),
             lasts,
             requests,
+            dials: false,
         }
     }
 
@@ -177,9 +188,14 @@ impl Draft {
         for host in 0..self.hosts {
             let step = Step::Host {
                 mbps: self.dice.pick(&[0, 0, 0, 1_000, 100_000, 400_000]),
-                options: self.dice.pick(&[0, 0, 0, 8, 1, 2, 3, 4]) + self.dice.pick(&[0, 0, 16]),
+                options: self.dice.pick(&[0, 0, 0, 8, 1, 2, 3, 4, 32, 32])
+                    + self.dice.pick(&[0, 0, 16]),
                 window: self.dice.pick(&[0, 0, 4_096, 32_768]),
+                links: self.dice.pick(&[0, 0, 0, 0, 0, 1, 2, 2]),
             };
+            if let Step::Host { links, .. } = step {
+                self.links.push(links);
+            }
             self.add(0, host, step);
             if self.dice.chance(30) {
                 let (size, pd) = (
@@ -251,11 +267,12 @@ impl Draft {
                     srq: pair.srqs[end],
                     sends: self.dice.pick(&[0, 0, 0, 4, 16]),
                     receives: self.dice.pick(&[0, 0, 0, 4, 16]),
+                    port: self.dice.pick(&[0, 0, 2]),
                 };
                 self.add(0, pair.hosts[end], step);
             }
             self.pairs.push(pair);
-            self.connect(0, pair);
+            self.first_connection(pair);
         }
     }
 
@@ -277,6 +294,7 @@ impl Draft {
                     srq,
                     sends: self.dice.pick(&[0, 0, 4]),
                     receives: 0,
+                    port: 0,
                 };
                 self.add(0, host, step);
                 self.ready(0, host, id);
@@ -358,124 +376,16 @@ impl Draft {
             } else {
                 dice.pick(&[16, 16, 4, 1])
             },
+            owed: if dice.chance(10) {
+                dice.pick(&[1, 2])
+            } else {
+                0
+            },
+            rnr_timer: dice.pick(&[0, 0, 1, 2, 8, 14]),
             access,
             psn: first_psn(dice, at),
         };
         self.add(at, pair.hosts[0], step);
-    }
-
-    fn faults(&mut self) {
-        if self.dice.chance(30) {
-            return; // nothing is wrong with the network
-        }
-        for host in 0..self.hosts {
-            for _ in 0..self.dice.below(3) {
-                let (at, step) = (self.dice.below(self.lasts), self.weather());
-                self.add(at, host, step);
-            }
-        }
-        for host in 0..self.hosts {
-            for _ in 0..self.dice.pick(&[0, 0, 0, 1, 3]) {
-                let (at, step) = (self.dice.below(self.lasts), self.device_fault());
-                self.add(at, host, step);
-            }
-        }
-        if self.dice.chance(10) {
-            let (at, host) = (self.dice.below(self.lasts), self.host());
-            self.add(at, host, Step::Kill {});
-            if self.dice.chance(50) {
-                self.restart(at + self.dice.clone().below(self.lasts), host);
-            }
-        }
-        for _ in 0..self.dice.pick(&[0, 0, 1, 2]) {
-            let (at, host) = (self.dice.below(self.lasts), self.host());
-            let ns = self.dice.below(2 * self.lasts);
-            let step = match self.dice.chance(50) {
-                true => Step::Stop { ns },
-                false => Step::Jump { ns },
-            };
-            self.add(at, host, step);
-        }
-    }
-
-    /// A host that was killed is there again, with memory, and some connections.
-    fn restart(&mut self, at: u64, host: usize) {
-        let again: Vec<Step> = self
-            .lines
-            .iter()
-            .filter(|line| line.host == host && line.at == 0)
-            .map(|line| line.step.clone())
-            .collect();
-        for step in again {
-            if !matches!(step, Step::Connect { .. }) {
-                self.add(at, host, step);
-            }
-        }
-        let pairs: Vec<Pair> = self
-            .pairs
-            .iter()
-            .copied()
-            .filter(|pair| pair.hosts.contains(&host))
-            .collect();
-        for pair in pairs {
-            if self.dice.chance(70) {
-                self.connect(at, pair);
-            }
-        }
-    }
-
-    /// Something happens to a device's own link or to its registers.
-    fn device_fault(&mut self) -> Step {
-        let dice = &mut self.dice;
-        match dice.below(10) {
-            0..4 => {
-                let mut share = |percent: u64, most: u64| match dice.chance(percent) {
-                    true => dice.below(most),
-                    false => 0,
-                };
-                Step::Impair {
-                    loss: share(50, 100_000),
-                    duplicate: share(30, 100_000),
-                    reorder: share(30, 200_000),
-                    corrupt: share(20, 100_000),
-                    mark: share(30, 1_000_000),
-                    jitter: share(30, 30_000),
-                    mbps: share(20, 100_000),
-                    dark: share(20, 2_000_000),
-                    carrier: share(30, 2),
-                    direction: share(50, 2),
-                }
-            }
-            4 => Step::Port {
-                ns: dice.below(3_000_000),
-            },
-            5..7 => Step::Register {
-                field: dice.within(1..=5),
-                value: dice.below(2),
-            },
-            7..9 => Step::Profile {
-                seed: dice.below(1 << 32),
-            },
-            _ => Step::Reset {
-                firmware: dice.below(2),
-            },
-        }
-    }
-
-    fn weather(&mut self) -> Step {
-        let dice = &mut self.dice;
-        let mut share = |percent: u64, most: u64| match dice.chance(percent) {
-            true => dice.below(most),
-            false => 0,
-        };
-        Step::Network {
-            loss: share(60, 200_000),
-            duplicate: share(35, 200_000),
-            reorder: share(35, 300_000),
-            corrupt: share(20, 100_000),
-            delay: share(30, 30_000),
-            jitter: share(30, 30_000),
-        }
     }
 
     fn traffic(&mut self) {

@@ -20,10 +20,12 @@
 //! | `model` | what must have happened: requests, connections, permissions |
 //! | `rules` | which calls are refused |
 //! | `windows` | which keys of memory windows may have opened what |
+//! | `seen` | what packets have shown of an end of a connection |
 //! | `pattern` | bytes that tell where they come from |
 //! | `network`, `events` | packets under way, and what is due |
 //! | `coverage` | what was reached |
 //! | `shrink` | shorter scripts |
+//! | `watch` | notices a device that does not return |
 #![forbid(unsafe_code)]
 
 mod coverage;
@@ -35,12 +37,15 @@ mod pattern;
 mod play;
 mod rules;
 mod script;
+mod seen;
 mod shrink;
+mod watch;
 mod windows;
 
 pub use coverage::Coverage;
 pub use generate::generate;
 pub use pattern::MESSAGE_MAX;
-pub use play::{Finding, Report, play};
+pub use play::{Finding, Report, play, play_watched};
 pub use script::{HOSTS_MAX, Line, Script, ScriptError, Step};
 pub use shrink::shrink;
+pub use watch::{Progress, Watch};

@@ -8,6 +8,9 @@ use ferroce_device::{
     AccessFlags, Buffer, MrInfo, Path, PdId, QpAttr, QpType, Qpn, SendTo, Span, SrqId, Srqn, Time,
     WcStatus,
 };
+use ferroce_wire::Psn;
+
+use crate::seen::Seen;
 
 /// A work request's number: that of its completion.
 pub(crate) type Id = usize;
@@ -251,6 +254,8 @@ pub(crate) struct QueuePair {
     pub(crate) pushed: bool,
     /// The number in the script of its shared receive queue.
     pub(crate) srq: Option<u64>,
+    /// Of its device, from 1.
+    pub(crate) port: u8,
     /// What it was made ready with, and the path to its peer.
     pub(crate) attr: QpAttr,
     pub(crate) path: Path,
@@ -275,10 +280,13 @@ pub(crate) struct QueuePair {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lonely {
     pub(crate) peer: Qpn,
-    /// When its first packet has left.
-    pub(crate) since: Option<Time>,
+    /// When its first packet has left, and the packet's PSN.
+    pub(crate) first: Option<(Time, Psn)>,
     /// How long it must wait.
     pub(crate) total: Span,
+    /// How many times that packet has left, and how many times it must, if that is known.
+    pub(crate) sent: u32,
+    pub(crate) sends: Option<u32>,
 }
 
 /// A shared receive queue of a script.
@@ -311,18 +319,23 @@ pub(crate) struct Connection {
     pub(crate) ends: [End; 2],
     pub(crate) mtu: usize,
     pub(crate) rnr_retry: u64,
-    /// `timeout`.
+    /// `timeout`, and `retry_cnt`.
     pub(crate) timeout: u64,
+    pub(crate) retry: u64,
     pub(crate) access: AccessFlags,
+    /// `max_rd_atomic` of both.
     pub(crate) rd_atomic: u64,
+    /// `max_dest_rd_atomic` of both.
+    pub(crate) owed_max: u64,
 }
 
 /// One end of a connection.
 #[derive(Debug)]
 pub(crate) struct End {
     pub(crate) host: usize,
-    /// Its place among the queue pairs of its host.
+    /// Its place among the queue pairs of its host, and the port.
     pub(crate) qp: usize,
+    pub(crate) port: u8,
     pub(crate) pd: PdId,
     /// Its requests that complete a receive of the other end, in order.
     pub(crate) consuming: Vec<Id>,
@@ -335,6 +348,8 @@ pub(crate) struct End {
     pub(crate) srq: Option<u64>,
     /// It has been reset, destroyed, or moved to an error state.
     pub(crate) ended: bool,
+    /// What its packets have shown.
+    pub(crate) seen: Seen,
 }
 
 #[cfg(test)]

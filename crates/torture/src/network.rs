@@ -140,6 +140,11 @@ pub(crate) fn address(host: usize) -> IpAddr {
     Ipv4Addr::new(10, 0, 0, host as u8 + 1).into()
 }
 
+/// The address of a host's second port.
+pub(crate) fn second_address(host: usize) -> IpAddr {
+    Ipv4Addr::new(10, 0, 1, host as u8 + 1).into()
+}
+
 /// The address of a multicast group.
 pub(crate) fn group(number: u64) -> IpAddr {
     Ipv4Addr::new(239, 1, 2, number as u8).into()
@@ -148,7 +153,7 @@ pub(crate) fn group(number: u64) -> IpAddr {
 /// The host with an address.
 pub(crate) fn host_at(address: IpAddr) -> Option<usize> {
     match address {
-        IpAddr::V4(v4) if v4.octets()[..3] == [10, 0, 0] => {
+        IpAddr::V4(v4) if matches!(v4.octets()[..3], [10, 0, 0 | 1]) => {
             (v4.octets()[3] as usize).checked_sub(1)
         }
         _ => None,

@@ -11,30 +11,39 @@
 //! | `datagrams` | UD queue pairs and multicast groups |
 //! | `aging` | connections that grow old |
 //! | `extended` | XRC and DC |
+//! | `wire` | what packets show: what is outstanding, what is acknowledged, when it is sent again |
+//! | `links` | ports that go down and come up, and bonds |
 //! | `faults` | impairments, registers and resets |
+//! | `cm` | connections by way of the connection managers |
+//! | `rules` | rules of `ferroce fault` |
 //! | `completions` | what completes, compared with what was posted |
 //! | `ending` | the end of a run: faults stop, everything completes, memory is compared, objects are returned |
 
 mod aging;
+mod cm;
 mod completions;
 mod datagrams;
 mod ending;
 mod extended;
 mod faults;
 mod host;
+mod links;
 mod odd;
 mod posts;
 mod queues;
+mod rules;
 mod steps;
 mod windows;
+mod wire;
 
 pub(crate) use odd::{FAULTS, OPERATIONS};
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use ferroce_base::random::Dice;
 use ferroce_device::{
-    AccessFlags, Data, Event as DeviceEvent, Outgoing, QpEvent, Received, Span, Time,
+    AccessFlags, Data, Event as DeviceEvent, Outgoing, QpEvent, Qpn, Received, Span, Time,
 };
 
 use self::host::Host;
@@ -43,13 +52,16 @@ use crate::events::{Event, Events};
 use crate::model::{Connection, Id, Outcome, Receive, Region, Request};
 use crate::network::{Flight, host_at};
 use crate::script::{HOSTS_MAX, Script};
+use crate::seen::{Heard, Place};
+use crate::watch::Progress;
 use crate::windows::{Binding, Window};
 
 /// When scripts start: a device's clock is not at zero.
 const START: Time = Time::from_nanos(1_000_000);
-/// The number of events after which a run counts as endless: a base, and more for each line.
-const EVENTS_MAX: u64 = 300_000;
-const EVENTS_MAX_PER_LINE: u64 = 2_000;
+/// The number of events, packets and completions after which a run counts as endless: a base, and more for each
+/// line.
+const STEPS_MAX: u64 = 600_000;
+const STEPS_MAX_PER_LINE: u64 = 4_000;
 /// Packets that a stopped host's socket holds.
 const BACKLOG_MAX: usize = 512;
 
@@ -73,8 +85,15 @@ pub struct Report {
 
 /// Plays a script to its end or to the first finding. The same script always has the same outcome.
 pub fn play(script: &Script) -> Report {
-    let mut play = Play::new(script);
+    play_watched(script, &Arc::default())
+}
+
+/// [`play`], while another thread sees how far it comes.
+pub fn play_watched(script: &Script, progress: &Arc<Progress>) -> Report {
+    let mut play = Play::new(script, Arc::clone(progress));
+    progress.begin(script);
     let run = catch_unwind(AssertUnwindSafe(|| play.run(script)));
+    progress.end();
     if let Err(panic) = run {
         let text = panic
             .downcast_ref::<String>()
@@ -114,6 +133,7 @@ pub(crate) struct Play {
     bindings: Vec<Binding>,
     /// What each target of DC that there has been permits, once it is ready.
     dcts: Vec<Option<AccessFlags>>,
+    dials: Vec<cm::Dial>,
     requests: Vec<Request>,
     receives: Vec<Receive>,
     coverage: Coverage,
@@ -124,10 +144,13 @@ pub(crate) struct Play {
     incarnations: u64,
     /// Nothing has kept a packet from arriving soon.
     quiet: bool,
+    /// What the end of a connection is being told.
+    heard: Option<(Place, Heard)>,
+    progress: Arc<Progress>,
 }
 
 impl Play {
-    fn new(script: &Script) -> Self {
+    fn new(script: &Script, progress: Arc<Progress>) -> Self {
         let hosts = script.lines.iter().map(|line| line.host + 1).max();
         Self {
             now: START,
@@ -143,14 +166,17 @@ impl Play {
             windows: Vec::new(),
             bindings: Vec::new(),
             dcts: Vec::new(),
+            dials: Vec::new(),
             requests: Vec::new(),
             receives: Vec::new(),
             coverage: Coverage::default(),
             finding: None,
             handled: 0,
-            handled_max: EVENTS_MAX + EVENTS_MAX_PER_LINE * script.lines.len() as u64,
+            handled_max: STEPS_MAX + STEPS_MAX_PER_LINE * script.lines.len() as u64,
             incarnations: 0,
             quiet: true,
+            heard: None,
+            progress,
         }
     }
 
@@ -162,6 +188,7 @@ impl Play {
             if self.finding.is_some() {
                 return;
             }
+            self.progress.step();
             self.step(line, &landing);
         }
         self.end();
@@ -185,9 +212,8 @@ impl Play {
             && let Some((at, event)) = self.events.pop()
         {
             self.now = self.now.max(at);
-            self.handled += 1;
-            if self.handled > self.handled_max {
-                return self.found("ends", || "it never ends".to_owned());
+            if !self.count_step() {
+                return;
             }
             self.handle(event, at);
         }
@@ -196,11 +222,23 @@ impl Play {
         }
     }
 
+    /// Counts something that happens. False if it is one too many.
+    fn count_step(&mut self) -> bool {
+        self.progress.step();
+        self.handled += 1;
+        if self.handled > self.handled_max {
+            self.found("ends", || "it never ends".to_owned());
+        }
+        self.handled <= self.handled_max
+    }
+
     fn handle(&mut self, event: Event, at: Time) {
         match event {
             Event::Arrival(host, flight) => self.arrive(host, flight),
             Event::Resume(host) => self.resume(host),
             Event::Poll(host) => self.wake(host),
+            Event::Look(host) => self.look_again(host),
+            Event::Answer(number) => self.answer(number),
             Event::Deadline(host) => {
                 let now = self.now;
                 let Some(it) = self.hosts[host].as_mut() else {
@@ -229,14 +267,19 @@ impl Play {
             }
             return;
         }
+        let mut heard = None;
         match flight.read() {
             Err(counter) => it.hca.count(counter, 1),
             Ok((headers, payload)) => {
                 if let Some(qp) = it.qpns.get(&headers.dest_qp) {
                     let state = it.hca.qp(headers.dest_qp).map(|qp| qp.state());
-                    let kind = it.qps[*qp].kind;
-                    self.coverage.packet(kind, state, headers.opcode());
+                    let own = &it.qps[*qp];
+                    let place = own.connection;
+                    self.coverage.packet(own.kind, state, headers.opcode());
+                    heard = self.see_arrive(place, &headers);
                 }
+                let it = self.host(host);
+                let port = it.port_at(flight.dest);
                 it.hca.handle_packet(
                     now,
                     &Received {
@@ -244,7 +287,7 @@ impl Play {
                         dest: flight.dest,
                         traffic_class: flight.traffic_class,
                         sl: flight.sl,
-                        port: 1,
+                        port,
                         headers: &headers,
                         data: Data::Bytes(payload),
                     },
@@ -252,7 +295,9 @@ impl Play {
                 it.taken += 1;
             }
         }
+        self.heard = heard;
         self.drain(host);
+        self.heard = None;
     }
 
     fn resume(&mut self, host: usize) {
@@ -276,6 +321,15 @@ impl Play {
 
     /// Takes from a device what it has to send and to tell, and notes its next deadline.
     fn drain(&mut self, host: usize) {
+        self.take_from(host);
+        while self.attend(host) || self.has_acted_on_completion(host) {
+            self.take_from(host);
+        }
+        self.note_deadline(host);
+    }
+
+    /// Takes packets, events and completions.
+    fn take_from(&mut self, host: usize) {
         let mut packet = Outgoing::empty();
         loop {
             let now = self.now;
@@ -285,14 +339,22 @@ impl Play {
             if !it.hca.poll_transmit_into(now, &mut packet) {
                 break;
             }
+            if !self.count_step() {
+                return;
+            }
             self.launch(host, &packet);
         }
         // An event says why requests were flushed.
-        while let Some(event) = self.hosts[host].as_mut().and_then(|it| it.hca.poll_event()) {
+        while let Some(event) = self.hosts[host].as_mut().and_then(|it| it.hca.poll_event())
+            && self.count_step()
+        {
             self.told(host, event);
         }
         self.poll_all(host);
-        let Some(it) = self.hosts[host].as_mut() else {
+    }
+
+    fn note_deadline(&mut self, host: usize) {
+        let Some(it) = self.hosts[host].as_mut().filter(|it| !it.stopped) else {
             return;
         };
         if it.hca.wants_transmit() {
@@ -327,16 +389,21 @@ impl Play {
                 format!("host {host}: a packet without its payload")
             });
         }
+        if packet.headers.dest_qp == Qpn::GSI {
+            cm::count_request(&mut self.dials, &payload);
+        }
         let flip = it
             .weather
             .flip(&mut self.dice)
             .or_else(|| packet.corrupt_bit());
-        let flight = Flight::new(it.address, packet, payload, flip);
+        let source = it.address_at(packet.path.port);
+        let flight = Flight::new(source, packet, payload, flip);
         let leaves = it.hca.departure().max(now);
         let dest = packet.headers.dest_qp;
         for lonely in it.qps.iter_mut().filter_map(|qp| qp.lonely.as_mut()) {
-            if lonely.peer == dest && lonely.since.is_none() {
-                lonely.since = Some(leaves);
+            if lonely.peer == dest {
+                let (_, psn) = *lonely.first.get_or_insert((leaves, packet.headers.psn));
+                lonely.sent += u32::from(psn == packet.headers.psn);
             }
         }
         let copies = it.weather.copies(&mut self.dice);
@@ -345,6 +412,7 @@ impl Play {
             true => (0..self.hosts.len()).collect(), // its own socket hears it as well
             false => host_at(dest).into_iter().collect(),
         };
+        self.see_leave(host, packet);
         for late in copies {
             for to in &to {
                 self.events
@@ -368,9 +436,19 @@ impl Play {
         let Some(it) = self.hosts[host].as_mut() else {
             return;
         };
-        if let DeviceEvent::TimerExpired { expiry, .. } = event {
+        if let DeviceEvent::TimerExpired { qpn, at, expiry } = event {
             it.expiries.push(expiry);
+            self.see_expiry(host, qpn, at, expiry);
         }
+        match event {
+            DeviceEvent::Qp(qpn, QpEvent::CommunicationEstablished) => self.data_came(host, qpn),
+            DeviceEvent::PortError { port } => self.told_of_port(host, port, false),
+            DeviceEvent::PortActive { port } => self.told_of_port(host, port, true),
+            _ => {}
+        }
+        let Some(it) = self.hosts[host].as_mut() else {
+            return;
+        };
         if let Some(qp) = pushed.and_then(|qpn| it.qpns.get(&qpn)) {
             it.qps[*qp].pushed = true;
             let (connection, is_target) = (it.qps[*qp].connection, it.qps[*qp].dct.is_some());

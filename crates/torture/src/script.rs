@@ -96,10 +96,12 @@ steps! {
         /// 0 for a device on sockets, otherwise the rate of a card's port in Mb/s.
         mbps,
         /// Bits: 1 selective repeat, 2 adaptive routing, 4 slow restart, 8 coarse timers, 16 half
-        /// handshakes of DC.
+        /// handshakes of DC, 32 without adaptive retransmission.
         options,
         /// Bytes that a queue pair keeps in flight at most; 0 for what is usual.
         window,
+        /// 0 for one link, 1 for two ports, 2 for a bond of two.
+        links,
     }
     /// Registers memory.
     Region "region" {
@@ -145,6 +147,8 @@ steps! {
         send_cq,
         /// The completion queue of its receive queue; 0 for a large one.
         recv_cq,
+        /// 2 for the second port of a card that has two.
+        port,
     }
     /// Creates a completion queue.
     Cq "cq" {
@@ -201,8 +205,12 @@ steps! {
         retry,
         /// `rnr_retry`.
         rnr,
-        /// `max_rd_atomic` and `max_dest_rd_atomic`.
+        /// `max_rd_atomic`, and `max_dest_rd_atomic` if `owed` is 0.
         atomics,
+        /// `max_dest_rd_atomic`, if it is another number.
+        owed,
+        /// Code of `min_rnr_timer`; 0 for 1, which is 10 µs.
+        rnr_timer,
         /// What each side permits: bits of `ibv_access_flags`.
         access,
         /// The first PSN of this side; the other one's is drawn from it.
@@ -229,6 +237,67 @@ steps! {
     Open "open" {
         /// The queue pair.
         qp,
+    }
+    /// The connection manager listens on a service.
+    Listen "listen" {
+        /// The service, from 0.
+        service,
+        /// Requests that may wait for the program.
+        backlog,
+    }
+    /// It listens no more.
+    Unlisten "unlisten" {
+        /// The service.
+        service,
+    }
+    /// Asks another host for a connection, by way of the connection managers.
+    Dial "dial" {
+        /// This host's queue pair.
+        qp,
+        /// The other host.
+        peer,
+        /// The other host's queue pair, with which its program accepts.
+        to,
+        /// The service.
+        service,
+        /// Exponent of the path MTU, as in `ibv_mtu`.
+        mtu,
+        /// `timeout`.
+        timeout,
+        /// `retry_cnt`.
+        retry,
+        /// `rnr_retry`.
+        rnr,
+        /// `max_rd_atomic` and `max_dest_rd_atomic`.
+        atomics,
+        /// What each side permits: bits of `ibv_access_flags`.
+        access,
+        /// The first PSN that this side receives; the other one's is drawn from it.
+        psn,
+        /// What the other program does: 0 accepts, 1 refuses, 2 destroys the request, 3 nothing; 4 accepts, and
+        /// this host's program refuses that.
+        answer,
+        /// Nanoseconds that it thinks before.
+        think,
+        /// How long an answer may take: exponent of 4.096 µs.
+        wait,
+        /// How many times a message is sent again.
+        tries,
+    }
+    /// Ends the latest connection of a queue pair that was asked for.
+    HangUp "hang-up" {
+        /// The queue pair.
+        qp,
+    }
+    /// Destroys the identifier of that connection.
+    Forget "forget" {
+        /// The queue pair.
+        qp,
+    }
+    /// The program does not look at the events of its connections.
+    LookAway "look-away" {
+        /// Nanoseconds.
+        ns,
     }
     /// Brings a UD queue pair to RTS.
     Ready "ready" {
@@ -515,10 +584,19 @@ steps! {
         /// 1 if the port is down during the blackout.
         carrier,
     }
-    /// The port of the host goes down.
+    /// A link of the host goes down.
     Port "port" {
         /// Nanoseconds until it comes up again.
         ns,
+        /// 2 for the second.
+        link,
+    }
+    /// Chooses the link of a bond for a queue pair.
+    Lag "lag" {
+        /// The queue pair.
+        qp,
+        /// The link, from 1.
+        link,
     }
     /// Writes ROCE_ACCL.
     Register "register" {
@@ -537,6 +615,30 @@ steps! {
     Reset "reset" {
         /// 0 for all registers, 1 for the firmware.
         firmware,
+    }
+    /// Sets a rule of `ferroce fault`.
+    Fault "fault" {
+        /// Its number; an earlier one of this number is withdrawn.
+        id,
+        /// What it is about: 0 post_send, 1 post_recv, 2 modify_qp, 3 reg_mr, 4 create_qp, 5 completion.
+        target,
+        /// What happens: 0 an error, 1 the queue pair goes to ERR before, or another error.
+        effect,
+        /// Only to the one with this number.
+        nth,
+        /// To each with a number that is divisible by this one.
+        every,
+        /// With this probability.
+        percent,
+        /// Of the probability.
+        seed,
+        /// Only on this queue pair, if there is one.
+        qp,
+    }
+    /// Withdraws a rule.
+    Unfault "unfault" {
+        /// The rule.
+        id,
     }
     /// The process of the host is killed: its device is gone. It may start again later.
     Kill "kill" {}
@@ -620,6 +722,8 @@ fn read_line(line: &str) -> Result<Line, String> {
     Ok(Line { at, host, step })
 }
 
+/// What rules of `ferroce fault` can be about in a script.
+pub(crate) const FAULT_TARGETS: usize = 6;
 /// Hosts that a script can have.
 pub const HOSTS_MAX: usize = 64;
 

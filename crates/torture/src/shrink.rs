@@ -1,13 +1,20 @@
 //! Shorter scripts with the same finding.
 
-use crate::play::{Finding, play};
+use std::sync::Arc;
+
+use crate::play::{Finding, play_watched};
 use crate::script::Script;
+use crate::watch::Progress;
 
 /// Looks for the shortest script that breaks the same rule: deletes lines in ever smaller groups until none can be
 /// left out (delta debugging), and plays at most `plays` scripts for that. Returns the script with its finding;
 /// `None` if the script given has none.
-pub fn shrink(script: &Script, plays: usize) -> Option<(Script, Finding)> {
-    let mut found = play(script).finding?;
+pub fn shrink(
+    script: &Script,
+    plays: usize,
+    progress: &Arc<Progress>,
+) -> Option<(Script, Finding)> {
+    let mut found = play_watched(script, progress).finding?;
     let mut best = script.clone();
     let mut left = plays;
     let mut group = best.lines.len().div_ceil(2);
@@ -18,7 +25,7 @@ pub fn shrink(script: &Script, plays: usize) -> Option<(Script, Finding)> {
             let mut shorter = best.clone();
             shorter.lines.drain(at..(at + group).min(best.lines.len()));
             left -= 1;
-            match play(&shorter).finding {
+            match play_watched(&shorter, progress).finding {
                 Some(finding) if finding.rule == found.rule => (best, found) = (shorter, finding),
                 _ => at += group,
             }

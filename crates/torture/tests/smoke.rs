@@ -1,5 +1,7 @@
 //! Some seeds: what no change may break.
 
+use std::sync::Arc;
+
 use ferroce_torture::{Coverage, HOSTS_MAX, generate, play, shrink};
 
 /// A few seconds, with scripts of a hundred lines and more.
@@ -20,6 +22,21 @@ fn no_seed_finds_anything() {
     let (reached, all) = coverage.pairs();
     assert!(2 * reached > all, "{coverage}");
     assert!(coverage.operations() > 100 * SEEDS, "{coverage}");
+    for happened in [
+        "disconnected",
+        "established",
+        "no listener",
+        "refused",
+        "stale",
+        "unreachable, to the tick",
+    ] {
+        let mut dialled = coverage.dials.iter();
+        assert!(
+            dialled.any(|(name, _)| *name == happened),
+            "{happened}: {coverage}"
+        );
+    }
+    assert!(coverage.injected > 0, "{coverage}");
 }
 
 #[test]
@@ -44,5 +61,5 @@ fn some_seeds_have_thousands_of_queue_pairs() {
 
 #[test]
 fn a_script_without_a_finding_does_not_shrink() {
-    assert_eq!(shrink(&generate(1), 10), None);
+    assert_eq!(shrink(&generate(1), 10, &Arc::default()), None);
 }

@@ -74,6 +74,7 @@ impl Hca {
     pub fn port_is_up(&mut self, now: Time, port: u8) -> bool {
         self.common.now = self.common.now.max(now);
         self.refresh();
+        self.follow_due();
         for number in self.link_numbers() {
             if self.link(number).0.carrier.is_some() {
                 self.follow_schedule(number);
@@ -144,6 +145,20 @@ impl Hca {
         match self.carrier_mut(number).is_new {
             true => self.arm_carrier(number, self.common.now),
             false => self.follow_schedule(number),
+        }
+    }
+
+    /// Follows the schedules of links whose next change is due, the earliest first: of two links of a bond
+    /// that go down one after the other, one is always up.
+    pub(super) fn follow_due(&mut self) {
+        let now = self.common.now;
+        while let Some((_, number)) = self
+            .link_numbers()
+            .filter_map(|number| Some((self.link(number).0.carrier.as_ref()?.timer_at?, number)))
+            .filter(|(at, _)| *at <= now)
+            .min()
+        {
+            self.follow_schedule(number);
         }
     }
 

@@ -87,6 +87,7 @@ impl Hca {
     pub(super) fn enforce_second(&mut self, settings: Arc<Settings>) {
         let (link, _) = self.link(2);
         let is_followed = link.carrier.is_some() || settings.has_outages();
+        self.follow_due(); // a bond's other link may be up again
         if is_followed {
             self.follow_settings(2); // those that end now
         }
@@ -109,6 +110,7 @@ impl Hca {
     #[cold]
     pub(super) fn enforce(&mut self, settings: Arc<Settings>) {
         let is_followed = self.first.carrier.is_some() || settings.has_outages();
+        self.follow_due();
         if is_followed {
             self.follow_settings(1); // those that end now
         }

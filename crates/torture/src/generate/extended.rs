@@ -47,6 +47,7 @@ impl Draft {
             };
             for (end, kind) in [9, 10].into_iter().enumerate() {
                 let step = Step::Qp {
+                    port: 0,
                     send_cq: 0,
                     recv_cq: 0,
                     id: pair.qps[end],
@@ -112,6 +113,7 @@ impl Draft {
             for id in ids {
                 let host = self.host();
                 let step = Step::Qp {
+                    port: 0,
                     send_cq: 0,
                     recv_cq: 0,
                     id,

@@ -32,6 +32,7 @@ impl Play {
             true => self.received(host, qp, id, wc),
             false => self.sent(host, qp, id, wc),
         }
+        self.completion_is_taken(host, qp);
     }
 
     /// A send request has completed.
@@ -117,7 +118,7 @@ impl Play {
         let Some(lonely) = self.host(host).qps[qp].lonely.take() else {
             return;
         };
-        let Some(since) = lonely.since.filter(|_| wc.status == WcStatus::RetryExcErr) else {
+        let Some((since, _)) = lonely.first.filter(|_| wc.status == WcStatus::RetryExcErr) else {
             return;
         };
         self.coverage.outcome("waited in vain, to the tick");
@@ -127,6 +128,14 @@ impl Play {
             false => lonely.total,
             true => lonely.total + PORT_TIME,
         };
+        if lonely.sends.is_some_and(|sends| lonely.sent != sends) {
+            return self.found("retries", || {
+                format!(
+                    "host {host}, {}: sent {} times, not {:?}",
+                    wc.qpn, lonely.sent, lonely.sends
+                )
+            });
+        }
         if waited < lonely.total || waited > most {
             self.found("total timeout", || {
                 format!(
@@ -365,10 +374,12 @@ impl Play {
                 // A queue pair that permits an operation to no peer does not have it.
                 let access = self.access_of(connection, target);
                 let unsupported = !access.contains(request.needs());
-                is_refused || too_long || is_atomic && misaligned || unsupported
+                let is_answered = is_atomic || request.kind == Kind::Read;
+                let too_many = is_answered && connection.rd_atomic > connection.owed_max;
+                is_refused || too_long || is_atomic && misaligned || unsupported || too_many
             }
             WcStatus::RemOpErr => request.is_send() && bad_receive,
-            WcStatus::RetryExcErr => self.is_disturbed(place),
+            WcStatus::RetryExcErr => self.is_troubled(place) || self.may_be_cut(place),
             WcStatus::RnrRetryExcErr => request.consumes_receive() && connection.rnr_retry < 7,
             WcStatus::LocQpOpErr => request.needs_response() && connection.rd_atomic == 0,
             _ => pushed,
@@ -554,6 +565,11 @@ impl Play {
 
     /// Whether something may have kept packets of a connection from arriving in time.
     pub(super) fn is_disturbed(&self, connection: usize) -> bool {
+        self.is_troubled(connection) || self.has_met_outages(connection)
+    }
+
+    /// Whether something else than links that were down may have.
+    fn is_troubled(&self, connection: usize) -> bool {
         let it = &self.connections[connection];
         !self.quiet || it.timeout < QUIET_TIMEOUT || it.ends.iter().any(|end| end.ended)
     }

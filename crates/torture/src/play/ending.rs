@@ -48,8 +48,13 @@ impl Play {
                 false => self.drain(host),
             }
         }
+        self.withdraw_rules();
+        self.look_everywhere();
         let mut rounds = 0;
-        while self.post_rescues() && rounds < ROUNDS && self.finding.is_none() {
+        while (self.post_rescues() || self.is_dialling())
+            && rounds < ROUNDS
+            && self.finding.is_none()
+        {
             rounds += 1;
             self.run_until(self.now.after(ROUND.times(rounds)));
         }
@@ -62,6 +67,7 @@ impl Play {
             self.check_queues(host);
             self.check_landing(host);
             self.check_counters(host);
+            self.check_ports(host);
         }
         for region in 0..self.regions.len() {
             self.check_region(region);
@@ -70,6 +76,8 @@ impl Play {
             self.check_order(connection);
         }
         self.check_atomics();
+        self.check_dials();
+        self.return_connections();
         for host in 0..self.hosts.len() {
             self.return_objects(host);
         }

@@ -216,16 +216,21 @@ impl Play {
     pub(super) fn begin_initiator(&mut self, host: usize, qp: usize, attr: QpAttr) {
         self.drop_requests(host, qp);
         self.leave_connection(host, qp);
-        let pd = self.host(host).qps[qp].pd;
+        let (pd, port) = {
+            let own = &self.host(host).qps[qp];
+            (own.pd, own.port)
+        };
         let number = self.connections.len();
         self.connections.push(Connection {
             kind: QpType::Dci,
-            ends: [(); 2].map(|()| End::new((host, qp), pd, None)),
+            ends: [(); 2].map(|()| End::new((host, qp), port, pd, None)),
             mtu: attr.path_mtu.bytes() as usize,
             rnr_retry: attr.rnr_retry.into(),
             timeout: attr.timeout.into(),
+            retry: attr.retry_cnt.into(),
             access: AccessFlags::empty(),
             rd_atomic: attr.max_rd_atomic.into(),
+            owed_max: attr.max_rd_atomic.into(),
         });
         let own = &mut self.host(host).qps[qp];
         own.connection = Some((number, 0));

@@ -11,8 +11,8 @@ use ferroce_prm::{Field, Image, roce_accl as reg};
 
 use crate::script::Step;
 
-/// Bits of a host's options, and the fields of ROCE_ACCL that they set.
-pub(super) const OPTIONS: [(u64, u64); 3] = [(1, 3), (2, 4), (4, 5)];
+/// Bits of a host's options, the fields of ROCE_ACCL that they write, and the values.
+pub(super) const OPTIONS: [(u64, u64, u64); 4] = [(1, 3, 1), (2, 4, 1), (4, 5, 1), (32, 1, 0)];
 
 /// The fields of ROCE_ACCL that a script can write, with those that select them, by their numbers from 1.
 const FIELDS: [(&Field, &Field); 5] = [
@@ -49,10 +49,12 @@ pub(super) fn apply(hca: &mut Hca, now: Time, step: &Step) -> Result<(), String>
             hca.set_impairment(direction, impairment(step, now))
                 .map_err(|error| error.to_string())
         }
-        Step::Port { ns } => {
+        Step::Port { ns, link } => {
             let outage = Outages::once(now, Span::from_nanos(ns.max(1)));
             let schedule = Schedule::new(vec![outage]).map_err(|error| error.to_string())?;
-            let state = hca.link_state(1).ok_or("no link")?;
+            let Some(state) = hca.link_state(1 + u8::from(link == 2)) else {
+                return Ok(()); // it has no second one
+            };
             state
                 .set_schedule(now, schedule)
                 .map_err(|error| error.to_string())?;
@@ -74,10 +76,11 @@ pub(super) fn end(hca: &mut Hca, now: Time) -> Result<(), String> {
         hca.set_impairment(direction, clear)
             .map_err(|error| error.to_string())?;
     }
-    let state = hca.link_state(1).ok_or("no link")?;
-    state
-        .set_schedule(now, Schedule::default())
-        .map_err(|error| error.to_string())?;
+    for state in [1, 2].into_iter().filter_map(|link| hca.link_state(link)) {
+        state
+            .set_schedule(now, Schedule::default())
+            .map_err(|error| error.to_string())?;
+    }
     hca.handle_settings(now);
     Ok(())
 }

@@ -13,8 +13,11 @@ use ferroce_device::{
 
 use ferroce_transport::Qp;
 
+use super::cm::Program;
 use super::faults::{OPTIONS, half_handshakes, write_field};
+use super::links::Links;
 use super::queues::Completions;
+use super::rules::Border;
 use crate::model::{QueuePair, Region, SharedQueue};
 use crate::network::{Flight, Weather, address};
 use crate::pattern;
@@ -70,10 +73,14 @@ impl Errors {
 /// A host.
 pub(crate) struct Host {
     pub(crate) hca: Hca,
+    pub(crate) number: usize,
     pub(crate) address: IpAddr,
+    pub(crate) links: Links,
     /// Its timers are coarse, as those of cards.
     pub(crate) coarse: bool,
     pub(crate) is_card: bool,
+    /// It repeats what is missing and no more, or has done so.
+    pub(crate) selective: bool,
     /// Its own link may lose packets.
     pub(crate) loses: bool,
     /// Completions may have gone with their queue pair before they were polled.
@@ -99,6 +106,10 @@ pub(crate) struct Host {
     pub(crate) landings: [MrInfo; 2],
     pub(crate) landing: Buffer,
     landing_used: usize,
+    /// What its program knows of connections.
+    pub(crate) program: Program,
+    /// Rules at its verbs.
+    pub(crate) border: Border,
     /// Its process does not run.
     pub(crate) stopped: bool,
     /// What has arrived meanwhile.
@@ -157,7 +168,7 @@ impl Host {
     pub(crate) fn new(
         (number, incarnation): (usize, u64),
         seed: u64,
-        [mbps, options, window]: [u64; 3],
+        [mbps, options, window, links]: [u64; 4],
         landing: usize,
     ) -> Self {
         let mut config = HcaConfig {
@@ -188,9 +199,10 @@ impl Host {
         if mbps == 0 {
             hca = hca.with_admission(Box::new(Shares::new(Bounds::default(), None)));
         }
-        for (bit, field) in OPTIONS {
+        let (links, mut hca) = Links::of(links, hca);
+        for (bit, field, value) in OPTIONS {
             if options & bit != 0 {
-                write_field(&mut hca, field, 1).expect("the register has this field");
+                write_field(&mut hca, field, value).expect("the register has this field");
             }
         }
         let pds = [(); 2].map(|()| hca.alloc_pd().expect("a new device has room"));
@@ -211,8 +223,11 @@ impl Host {
         let landings = register(&ground, LANDING_VA, AccessFlags::LOCAL_WRITE);
         Self {
             hca,
+            number,
             address: address(number),
+            links,
             coarse: options & 8 != 0,
+            selective: options & 3 != 0,
             is_card: mbps > 0,
             loses: false,
             forgets: false,
@@ -228,6 +243,8 @@ impl Host {
             landings,
             landing: ground,
             landing_used: GUARD,
+            program: Program::default(),
+            border: Border::default(),
             stopped: false,
             backlog: Vec::new(),
             weather: Weather::default(),

@@ -2,6 +2,7 @@
 
 use std::ops::Deref;
 
+use ferroce_adp::PolicyKind;
 use ferroce_device::{
     PdId, PostError, QpState, QpType, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges, Span,
     UdAddress, VerbsError,
@@ -16,6 +17,8 @@ use crate::pattern;
 use crate::rules::{Reason, against_receive, against_send};
 use crate::script::Step;
 
+/// What `timeout` doubles.
+const ACK_TIMEOUT: Span = Span::from_nanos(4_096);
 /// An invalid key.
 pub(super) const BAD_KEY: u32 = 0xdead_be00;
 
@@ -230,10 +233,13 @@ impl Host {
 impl Play {
     pub(super) fn post_recv(&mut self, host: usize, qp: u64, len: u64, lkey: u64) {
         let id = self.receives.len();
-        let it = self.host(host);
-        let Some(qp) = it.qp(qp) else {
+        let Some(qp) = self.host(host).qp(qp) else {
             return;
         };
+        if self.call_fails(host, ferroce_fault::Target::PostRecv, Some(qp)) {
+            return;
+        }
+        let it = self.host(host);
         let (qpn, pd, kind) = (it.qps[qp].qpn, it.qps[qp].pd, it.qps[qp].kind);
         let is_shared = it.qps[qp].srq.is_some();
         let before = it.standing(qpn).expect("it is there");
@@ -290,6 +296,9 @@ impl Play {
         let Some(qp) = self.host(host).qp(post.qp) else {
             return;
         };
+        if self.call_fails(host, ferroce_fault::Target::PostSend, Some(qp)) {
+            return;
+        }
         let it = self.host(host);
         let (qpn, pd, kind) = (it.qps[qp].qpn, it.qps[qp].pd, it.qps[qp].kind);
         let (connection, incarnation) = (it.qps[qp].connection, it.incarnation);
@@ -343,7 +352,7 @@ impl Play {
         let reasons = self.reasons_against(host, qp, &wr);
         let outcome = self.host(host).hca.post_send(qpn, wr);
         let (remote, named) = (request.remote, request.named);
-        if !self.accept(host, qp, request, outcome, &reasons, before) {
+        if !self.take_over(host, qp, request, outcome, &reasons, before) {
             return;
         }
         if let Some(named) = named {
@@ -378,7 +387,7 @@ impl Play {
     }
 
     /// Takes over a request that was posted, if it is right that it was accepted; one that was refused must have been.
-    pub(super) fn accept(
+    pub(super) fn take_over(
         &mut self,
         host: usize,
         qp: usize,
@@ -460,15 +469,29 @@ impl Play {
         let is_new = device.state() == QpState::Rts
             && device.in_flight() == 0
             && device.send_queue_len() == 1;
-        let total = device.retry().total(it.hca.policy());
+        let sends = match it.hca.policy().kind {
+            // Without adaptive retransmission each timeout is the same, and sends it once more.
+            PolicyKind::Ib { .. } => Some(u32::from(own.attr.retry_cnt) + 1),
+            _ => None,
+        };
+        let total = match sends {
+            Some(sends) => Some(
+                ACK_TIMEOUT
+                    .doubled(own.attr.timeout.into())
+                    .times(sends.into()),
+            ),
+            None => device.retry().total(it.hca.policy()),
+        };
         let peer = device.attr().dest_qpn;
         // A profile without a total gives up at the first expiry.
         let lonely = total
             .filter(|total| is_new && *total > Span::ZERO)
             .map(|total| Lonely {
                 peer,
-                since: None,
+                first: None,
                 total,
+                sent: 0,
+                sends,
             });
         self.host(host).qps[qp].lonely = lonely;
     }

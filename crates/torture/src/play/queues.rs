@@ -159,7 +159,9 @@ impl Play {
     /// Takes all completions from a queue.
     fn empty(&mut self, host: usize, id: u64, completions: &mut Vec<Completion>) {
         let before = completions.len();
-        while let Some(completion) = self.poll(host, id) {
+        while let Some(completion) = self.poll(host, id)
+            && self.count_step()
+        {
             completions.push(completion);
         }
         let polled = completions.len() - before;

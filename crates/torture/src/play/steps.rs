@@ -4,6 +4,7 @@ use ferroce_device::{
     AccessFlags, Attr, Buffer, Memory, ModifyError, MrModify, Mtu, Path, PdId, Psn, QpAttr, QpCap,
     QpInit, QpModify, QpState, QpType, Qpn, Span, SrqId, VerbsError, XrcObjects,
 };
+use ferroce_fault::Target;
 
 use super::Play;
 use super::extended::DOMAIN;
@@ -34,15 +35,17 @@ impl Play {
             mbps,
             options,
             window,
+            links,
         } = line.step
         {
             if self.hosts[host].is_none() {
                 let landing = landing.get(host).copied().unwrap_or(0);
                 self.incarnations += 1;
                 let identity = (host, self.incarnations);
-                let new = Host::new(identity, self.seed, [mbps, options, window], landing);
+                let new = Host::new(identity, self.seed, [mbps, options, window, links], landing);
                 self.hosts[host] = Some(new);
                 self.quiet &= mbps == 0 || mbps >= QUIET_MBPS;
+                self.forget_vain_dials(host);
             }
             return;
         }
@@ -62,6 +65,15 @@ impl Play {
             Step::Reregister { id, access, pd } => self.reregister(host, id, access, pd),
             Step::Qp { .. } => self.create_qp(host, &line.step),
             Step::Connect { .. } => self.connect(host, &line.step),
+            Step::Listen { service, backlog } => self.listen(host, service, backlog),
+            Step::Unlisten { service } => self.unlisten(host, service),
+            Step::Dial { .. } => self.dial(host, &line.step),
+            Step::HangUp { qp } => self.hang_up(host, qp),
+            Step::Forget { qp } => self.forget(host, qp),
+            Step::LookAway { ns } => self.look_away(host, ns),
+            Step::Fault { .. } => self.set_rule(host, &line.step),
+            Step::Unfault { id } => self.withdraw_rule(host, id),
+            Step::Lag { qp, link } => self.choose_link(host, qp, link),
             Step::Ready { qp, qkey } => self.make_datagrams_ready(host, qp, qkey),
             Step::Join { qp, group } => self.change_group(host, qp, group, true),
             Step::Leave { qp, group } => self.change_group(host, qp, group, false),
@@ -141,12 +153,28 @@ impl Play {
     fn fault(&mut self, host: usize, step: &Step) {
         let now = self.now;
         self.forget_lonely(host);
-        self.quiet = false;
+        self.quiet &= matches!(step, Step::Port { .. });
+        self.note_outage(host, step);
         let it = self.host(host);
         it.loses |= matches!(step, Step::Impair { .. } | Step::Port { .. });
+        it.selective |= matches!(step, Step::Register { field: 3 | 4, .. });
         it.histogram_kept &= !matches!(step, Step::Reset { .. });
         if let Err(error) = faults::apply(&mut it.hca, now, step) {
             self.found("setting", || format!("host {host}, {step:?}: {error}"));
+        }
+    }
+
+    fn choose_link(&mut self, host: usize, qp: u64, link: u64) {
+        let it = self.host(host);
+        let Some(qpn) = it.qp(qp).map(|qp| it.qps[qp].qpn) else {
+            return;
+        };
+        let can = (1..=1 + u64::from(it.links.pairing.is_some())).contains(&link);
+        let outcome = it.hca.set_lag_port(qpn, link as u8);
+        if outcome.is_ok() != can {
+            self.found("link", || {
+                format!("host {host}, {qpn} to {link}: {outcome:?}")
+            });
         }
     }
 
@@ -154,6 +182,7 @@ impl Play {
     fn forget_lonely(&mut self, host: usize) {
         let qps = self.hosts[host].iter_mut().flat_map(|it| &mut it.qps);
         qps.for_each(|qp| qp.lonely = None);
+        self.forget_vain_dials(host);
     }
 
     fn create_srq(&mut self, host: usize, id: u64, size: u64, pd: u64, xrc: u64) {
@@ -196,10 +225,10 @@ impl Play {
 
     fn register(&mut self, host: usize, id: u64, len: u64, access: u64, pd: u64) {
         let (now, place) = (self.now, self.regions.len());
-        let it = self.host(host);
-        if it.regions.contains_key(&id) {
+        if self.host(host).regions.contains_key(&id) || self.call_fails(host, Target::RegMr, None) {
             return;
         }
+        let it = self.host(host);
         let buffer = Buffer::zeroed((len as usize).min(pattern::REGION_MAX));
         buffer.write(0, pattern::initial(place, buffer.len()));
         let pd = it.pds[usize::from(pd == 1)];
@@ -281,15 +310,16 @@ impl Play {
             receives,
             send_cq,
             recv_cq,
+            port,
         } = *step
         else {
             return;
         };
         let dct = self.dcts.len();
-        let it = self.host(host);
-        if it.ids.contains_key(&id) {
+        if self.host(host).ids.contains_key(&id) || self.call_fails(host, Target::CreateQp, None) {
             return;
         }
+        let it = self.host(host);
         let kind = match kind {
             3 => QpType::Uc,
             4 => QpType::Ud,
@@ -332,7 +362,8 @@ impl Play {
             Ok(qpn) if !is_of_xrc => {
                 it.ids.insert(id, place);
                 it.qpns.insert(qpn, place);
-                let own = QueuePair::new(qpn, kind, pd, srq);
+                let port = it.port_or_first(port);
+                let own = QueuePair::new((qpn, port), kind, pd, srq);
                 let cqs = match kind {
                     QpType::XrcRecv => (0, 0),
                     QpType::XrcSend | QpType::Dci => (sends_to, sends_to),
@@ -371,6 +402,8 @@ impl Play {
             retry,
             rnr,
             atomics,
+            owed,
+            rnr_timer,
             access,
             psn,
         } = *step
@@ -388,7 +421,7 @@ impl Play {
         let places = [(host, own), (peer, other)];
         let qps = places.map(|(host, qp)| {
             let it = &self.host(host).qps[qp];
-            (it.qpn, it.kind, it.pd, it.srq)
+            (it.qpn, it.kind, it.pd, it.srq, it.port)
         });
         let kinds = [qps[0].1, qps[1].1];
         let are_peers = match kinds {
@@ -400,6 +433,7 @@ impl Play {
         }
         let mtu = Mtu::ALL[(mtu as usize + 4) % 5];
         let access = AccessFlags::from_bits_truncate(access as u32);
+        let owed_max = if owed == 0 { atomics } else { owed };
         let psns =
             [psn, psn.wrapping_mul(0x9e37_79b9) >> 7].map(|psn| Psn::new(psn as u32 & 0xff_ffff));
         let connection = self.connections.len();
@@ -411,47 +445,61 @@ impl Play {
                 rq_psn: psns[1 - end],
                 sq_psn: psns[end],
                 max_rd_atomic: atomics as u8,
-                max_dest_rd_atomic: atomics as u8,
-                min_rnr_timer: 1,
+                max_dest_rd_atomic: owed_max as u8,
+                min_rnr_timer: (rnr_timer as u8).max(1),
                 timeout: timeout as u8,
                 retry_cnt: retry as u8,
                 rnr_retry: rnr as u8,
                 ..QpAttr::default()
             };
-            self.make_ready(host, qp, places[1 - end].0, attr);
-            let it = &mut self.host(host).qps[qp];
-            it.connection = Some((connection, end));
-            it.lonely = None;
-            (it.failed, it.pushed, it.moved) = (false, false, false);
+            let peer = (places[1 - end].0, qps[1 - end].4);
+            self.make_ready(host, qp, peer, attr, QpState::Rts);
+            self.host(host).qps[qp].join(connection, end);
         }
         self.connections.push(Connection {
             kind: kinds[0],
-            ends: [0, 1].map(|end| End::new(places[end], qps[end].2, qps[end].3)),
+            ends: [0, 1].map(|end| End::new(places[end], qps[end].4, qps[end].2, qps[end].3)),
             mtu: mtu.bytes() as usize,
             rnr_retry: rnr,
             timeout,
+            retry,
             access,
             rd_atomic: atomics,
+            owed_max,
         });
         self.drain(peer);
     }
 
-    /// Brings a queue pair from any state to RTS.
-    fn make_ready(&mut self, host: usize, qp: usize, peer: usize, attr: QpAttr) {
+    /// Brings a queue pair from any state to RTR or RTS.
+    pub(super) fn make_ready(
+        &mut self,
+        host: usize,
+        qp: usize,
+        (peer, port): (usize, u8),
+        attr: QpAttr,
+        until: QpState,
+    ) {
         use QpState::{Init, Reset, Rtr, Rts};
         if self.host(host).qps[qp].kind == QpType::XrcRecv {
             self.stop_idling(host); // its completions stay
         }
         self.drop_requests(host, qp);
         self.leave_connection(host, qp);
+        let dest = match &self.hosts[peer] {
+            Some(peer) => peer.address_at(port),
+            None => address(peer),
+        };
         let it = self.host(host);
-        let (qpn, kind) = (it.qps[qp].qpn, it.qps[qp].kind);
+        let (qpn, kind, port) = (it.qps[qp].qpn, it.qps[qp].kind, it.qps[qp].port);
+        let attr = QpAttr { port, ..attr };
         let reset = QpModify::to(Reset, Attr::empty(), attr);
-        let steps = [(Reset, Init), (Init, Rtr), (Rtr, Rts)];
+        let steps = [(Reset, Init), (Init, Rtr), (Rtr, Rts)].into_iter();
+        let steps = steps.filter(|(from, _)| *from != until);
         let steps = steps.map(|(from, to)| QpModify::step(kind, from, to, attr));
         let to_peer = Path {
             traffic_class: 2,
-            ..Path::to(address(peer))
+            port,
+            ..Path::to(dest)
         };
         (it.qps[qp].attr, it.qps[qp].path) = (attr, to_peer);
         for change in std::iter::once(reset).chain(steps) {
@@ -466,10 +514,16 @@ impl Play {
         let Some(state) = QpState::from_u32(state as u32) else {
             return;
         };
+        if let Some(qp) = self.host(host).qp(qp)
+            && !self.call_fails(host, Target::ModifyQp, Some(qp))
+        {
+            self.move_to(host, qp, state);
+        }
+    }
+
+    /// The program moves a queue pair to a state.
+    pub(super) fn move_to(&mut self, host: usize, qp: usize, state: QpState) {
         let it = self.host(host);
-        let Some(qp) = it.qp(qp) else {
-            return;
-        };
         // The program looks at what has failed before it goes on from there; completions of XRC stay.
         let is_failed = it
             .hca
@@ -599,9 +653,10 @@ fn needs_local_write(access: AccessFlags) -> bool {
 }
 
 impl QueuePair {
-    fn new(qpn: Qpn, kind: QpType, pd: PdId, srq: Option<u64>) -> Self {
+    fn new((qpn, port): (Qpn, u8), kind: QpType, pd: PdId, srq: Option<u64>) -> Self {
         Self {
             qpn,
+            port,
             kind,
             pd,
             gone: false,
@@ -631,6 +686,13 @@ impl QueuePair {
 }
 
 impl QueuePair {
+    /// It is an end of a new connection.
+    pub(super) fn join(&mut self, connection: usize, end: usize) {
+        self.connection = Some((connection, end));
+        self.lonely = None;
+        (self.failed, self.pushed, self.moved) = (false, false, false);
+    }
+
     /// It has forgotten its peer. When it is made ready again, it is for a peer that does not exist, and far from the
     /// PSNs of the one before.
     fn disconnect(&mut self) {
@@ -643,10 +705,11 @@ impl QueuePair {
 }
 
 impl End {
-    pub(super) fn new((host, qp): (usize, usize), pd: PdId, srq: Option<u64>) -> Self {
+    pub(super) fn new((host, qp): (usize, usize), port: u8, pd: PdId, srq: Option<u64>) -> Self {
         Self {
             host,
             qp,
+            port,
             pd,
             consuming: Vec::new(),
             received: 0,
@@ -654,6 +717,7 @@ impl End {
             bad_receive: false,
             srq,
             ended: false,
+            seen: Default::default(),
         }
     }
 }

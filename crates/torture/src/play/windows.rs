@@ -150,7 +150,7 @@ impl Play {
         if let Ok(rkey) = outcome {
             binding.rkey = rkey;
         }
-        if !self.accept(host, qp, request, outcome.map(drop), &reasons, before) {
+        if !self.take_over(host, qp, request, outcome.map(drop), &reasons, before) {
             return;
         }
         let earlier = self.windows[window].bindings.clone();
@@ -202,7 +202,7 @@ impl Play {
         let qpn = it.qps[qp].qpn;
         let before = it.standing(qpn);
         let outcome = it.hca.post_send(qpn, wr);
-        if self.accept(host, qp, request, outcome, &reasons, before) {
+        if self.take_over(host, qp, request, outcome, &reasons, before) {
             self.may_end(named);
         }
     }
