@@ -106,7 +106,7 @@ pub struct Coverage {
     reached: Vec<u64>,
     /// Work requests that ended, by how.
     pub outcomes: Vec<(&'static str, u64)>,
-    /// What became of connections that were asked for.
+    /// How connections ended that were asked for.
     pub dials: Vec<(&'static str, u64)>,
     /// Calls and completions that a rule of `ferroce fault` acted on.
     pub injected: u64,

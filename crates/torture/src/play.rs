@@ -12,14 +12,15 @@
 //! | `aging` | connections that grow old |
 //! | `extended` | XRC and DC |
 //! | `wire` | what packets show: what is outstanding, what is acknowledged, when it is sent again |
-//! | `links` | ports that go down and come up, and bonds |
+//! | `links`, `outages` | ports that go down and come up, and bonds |
 //! | `faults` | impairments, registers and resets |
 //! | `cm` | connections by way of the connection managers |
-//! | `rules` | rules of `ferroce fault` |
+//! | `rules`, `border` | rules of `ferroce fault` |
 //! | `completions` | what completes, compared with what was posted |
 //! | `ending` | the end of a run: faults stop, everything completes, memory is compared, objects are returned |
 
 mod aging;
+mod border;
 mod cm;
 mod completions;
 mod datagrams;
@@ -29,6 +30,7 @@ mod faults;
 mod host;
 mod links;
 mod odd;
+mod outages;
 mod posts;
 mod queues;
 mod rules;

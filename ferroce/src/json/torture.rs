@@ -18,7 +18,7 @@ pub(crate) struct Tortured {
     pub(crate) verbs: Vec<Verb>,
     /// Work requests that ended, by how.
     pub(crate) work_requests: Vec<Outcome>,
-    /// What became of connections that were asked for, by way of the connection managers.
+    /// How connections ended that were asked for, by way of the connection managers.
     pub(crate) connections: Vec<Outcome>,
     /// Calls and completions that rules of `ferroce fault` acted on.
     pub(crate) faults_injected: u64,

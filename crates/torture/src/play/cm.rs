@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `told` | what programs are told, and whether something explains it |
 //! | `answers` | what they do then |
-//! | `ending` | what has become of connections at the end |
+//! | `ending` | how connections ended |
 
 mod answers;
 mod ending;
@@ -67,7 +67,7 @@ pub(crate) struct Program {
     has_looked_away: bool,
 }
 
-/// A request for a connection, and what came of it. Side 0 asked.
+/// A request for a connection, and how it ended. Side 0 asked.
 #[derive(Debug)]
 pub(crate) struct Dial {
     sides: [Side; 2],

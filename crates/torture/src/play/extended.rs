@@ -114,7 +114,7 @@ impl Play {
         shared.takers + if has_target { of_dc.count() } else { 0 }
     }
 
-    /// An initiator whose request is for a target that is not there, or not ready, may wait for it in vain.
+    /// An initiator whose request is for a target that is not there, or not ready, may get no answer.
     pub(super) fn note_absence(
         &mut self,
         connection: Option<(usize, usize)>,
@@ -130,7 +130,7 @@ impl Play {
         }
     }
 
-    /// A target is gone: initiators may wait for it in vain, and what they were sending was flushed.
+    /// A target is gone: initiators get no answer, and what they were sending was flushed.
     pub(super) fn note_target_gone(&mut self, host: usize) {
         self.host(host).forgets = true;
         self.note_target_failed();

@@ -13,11 +13,11 @@ use ferroce_device::{
 
 use ferroce_transport::Qp;
 
+use super::border::Border;
 use super::cm::Program;
 use super::faults::{OPTIONS, half_handshakes, write_field};
-use super::links::Links;
+use super::outages::Links;
 use super::queues::Completions;
-use super::rules::Border;
 use crate::model::{QueuePair, Region, SharedQueue};
 use crate::network::{Flight, Weather, address};
 use crate::pattern;

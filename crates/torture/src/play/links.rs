@@ -3,7 +3,7 @@
 //! What is lost when a link of a bond goes down is sent again by the other. A queue pair fails only if both links are
 //! down at a time, or if it may not retry often enough.
 
-use ferroce_device::{Counter, Hca, Pairing, Span, Time};
+use ferroce_device::{Counter, Pairing, Span};
 
 use super::Play;
 use super::host::Host;
@@ -15,75 +15,6 @@ use crate::script::Step;
 const SURVIVED: usize = 3;
 /// The largest `retry_cnt`.
 const RETRIES_MAX: u64 = 7;
-
-/// What is known of a host's links.
-#[derive(Debug, Default)]
-pub(crate) struct Links {
-    pub(crate) pairing: Option<Pairing>,
-    outages: Vec<Outage>,
-    /// Ports that the program takes for down.
-    down: [bool; 2],
-}
-
-#[derive(Debug)]
-struct Outage {
-    /// From 1.
-    link: u8,
-    from: Time,
-    /// It may have ended before.
-    until: Time,
-}
-
-impl Links {
-    /// Links of a host as a script asks for them: 1 for two ports, 2 for a bond.
-    pub(crate) fn of(links: u64, hca: Hca) -> (Self, Hca) {
-        let pairing = match links {
-            1 => Some(Pairing::Ports),
-            2 => Some(Pairing::Bond),
-            _ => None,
-        };
-        let hca = match pairing {
-            Some(pairing) => {
-                let state = hca.state().twin();
-                hca.with_second_link(pairing, state)
-            }
-            None => hca,
-        };
-        let links = Self {
-            pairing,
-            ..Self::default()
-        };
-        (links, hca)
-    }
-
-    fn is_bond(&self) -> bool {
-        self.pairing == Some(Pairing::Bond)
-    }
-
-    pub(crate) fn note_outage(&mut self, link: u8, from: Time, length: Span) {
-        let until = from.after(length);
-        self.outages.push(Outage { link, from, until });
-    }
-
-    /// Outages that a queue pair of a port has met.
-    fn outages_of(&self, port: u8) -> usize {
-        let meets = |it: &&Outage| self.is_bond() || it.link == port;
-        self.outages.iter().filter(meets).count()
-    }
-
-    /// Whether the port was down, which a bond is only while both links are.
-    fn has_been_down(&self, port: u8) -> bool {
-        match self.is_bond() {
-            false => self.outages_of(port) > 0,
-            true => self.outages.iter().any(|one| {
-                let overlaps = |other: &Outage| {
-                    other.link != one.link && other.from <= one.until && one.from <= other.until
-                };
-                self.outages.iter().any(overlaps)
-            }),
-        }
-    }
-}
 
 impl Host {
     /// What packets by a port have for a source, and what arrives there for a destination.

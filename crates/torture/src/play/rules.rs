@@ -4,14 +4,13 @@
 //! The player is the border at which rules act. It counts for itself what each rule has met, and so knows which call
 //! must fail.
 
-use ferroce_device::{QpState, Qpn};
-use ferroce_fault::{Effect, Occasion, Rule, Rules, Target};
+use ferroce_device::QpState;
+use ferroce_fault::{Effect, Rule, Target};
 
 use super::Play;
+use super::border::{Border, Due, Set};
 use crate::script::{FAULT_TARGETS, Step};
 
-/// The name of each host's device, for rules.
-const DEVICE: &str = "fr0";
 /// What rules can be about, with what can happen to it.
 const TARGETS: [(Target, &[&str]); FAULT_TARGETS] = [
     (Target::PostSend, &["ENOMEM", "qp-error"]),
@@ -21,79 +20,6 @@ const TARGETS: [(Target, &[&str]); FAULT_TARGETS] = [
     (Target::CreateQp, &["ENOMEM"]),
     (Target::Completion, &["BAD_RESP_ERR", "RETRY_EXC_ERR:0x81"]),
 ];
-/// The rules of a host.
-#[derive(Debug, Default)]
-pub(crate) struct Border {
-    rules: Rules,
-    set: Vec<Set>,
-    /// Rules that there have been.
-    count: u64,
-    /// A completion has moved a queue pair, which may have something to send and to complete.
-    has_acted: bool,
-}
-
-/// A rule that is in force, and what it has met.
-#[derive(Clone, Debug)]
-struct Set {
-    /// In the script.
-    id: u64,
-    /// Among all rules that the host has had.
-    identity: u64,
-    rule: Rule,
-    due: Due,
-    qpn: Option<Qpn>,
-    met: u64,
-}
-
-/// When a rule applies, as the script has it.
-#[derive(Clone, Copy, Debug)]
-enum Due {
-    Always,
-    Nth(u64),
-    Every(u64),
-    /// By chance, which is not known here.
-    Chance,
-}
-
-impl Border {
-    /// Puts these rules in force; those that stay go on counting.
-    fn put(&mut self, set: Vec<Set>) {
-        let rules = set.iter().map(|it| (it.identity, it.rule.clone()));
-        self.rules = self.rules.followed_by(rules);
-        self.set = set;
-    }
-
-    /// What happens to something, and what must, as far as that is known.
-    fn meet(
-        &mut self,
-        target: Target,
-        qpn: Option<Qpn>,
-    ) -> (Option<Effect>, Option<Option<Effect>>) {
-        let occasion = Occasion::on(target, DEVICE);
-        let occasion = qpn.map_or(occasion, |qpn| occasion.of_qp(qpn.value()));
-        let effect = self.rules.meet(occasion, |_, _| ());
-        let (mut first, mut is_known) = (None, true);
-        for it in &mut self.set {
-            if it.rule.target != target || it.qpn.is_some() && it.qpn != qpn {
-                continue;
-            }
-            it.met += 1;
-            let is_due = match it.due {
-                Due::Always => true,
-                Due::Nth(n) => it.met == n,
-                Due::Every(n) => it.met % n == 0,
-                Due::Chance => {
-                    is_known &= first.is_some();
-                    false
-                }
-            };
-            if is_due && first.is_none() {
-                first = Some(it.rule.effect);
-            }
-        }
-        (effect, is_known.then_some(first))
-    }
-}
 
 impl Play {
     /// Sets a rule; one of the same number is replaced.
