@@ -1,6 +1,6 @@
 //! The part of HTTP needed to query exporters on loopback.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
@@ -48,9 +48,12 @@ pub fn send(port: u16, request: &str) -> Page {
     let mut bytes = Vec::new();
     let mut more = [0; 1 << 16];
     while !is_whole(&bytes) {
-        match stream.read(&mut more).expect("an answer") {
-            0 => break,
-            count => bytes.extend(&more[..count]),
+        match stream.read(&mut more) {
+            Ok(0) => break,
+            Ok(count) => bytes.extend(&more[..count]),
+            // This process was stopped, or a debugger came, while it waited.
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => panic!("no answer: {error}"),
         }
     }
     let text = String::from_utf8(bytes).expect("an answer is UTF-8");

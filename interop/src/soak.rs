@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ferroce_testing::Dice;
+use ferroce_testing::{Dice, Over};
 use serde_json::Value;
 
 use crate::http;
@@ -103,6 +103,8 @@ pub fn soak(length: Duration, seed: u64) -> Report {
                 }
             });
         }
+        // They end as well if something here fails.
+        let _over = Over(&over);
         let every = (length / SAMPLES).max(SAMPLE_EVERY_MIN);
         let mut flapped = begun;
         while begun.elapsed() < length {
@@ -115,7 +117,6 @@ pub fn soak(length: Duration, seed: u64) -> Report {
             samples.push(sample(lab, &residents, begun, ended));
             thread::sleep(every);
         }
-        over.store(true, Ordering::Relaxed);
     });
     residents
         .into_iter()

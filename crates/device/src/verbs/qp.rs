@@ -470,7 +470,9 @@ impl Hca {
     pub fn post_recv(&mut self, qpn: Qpn, wr: RecvWr) -> Result<(), VerbsError> {
         let posted = self.with_qp(qpn, |qp, host| {
             let max = qp.config().cap.max_recv_wr;
-            check_room(qp.recv_queue_len(), host.unpolled.receives, max)?;
+            if !qp.config().srq {
+                check_room(qp.recv_queue_len(), host.unpolled.receives, max)?;
+            }
             qp.post_recv(wr, host)
         });
         Ok(posted.ok_or_else(|| no_such(Object::Qp, qpn.value()))??)

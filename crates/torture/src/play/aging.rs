@@ -5,13 +5,14 @@ use ferroce_device::Qpn;
 use super::Play;
 use crate::network::{Flight, host_at};
 use crate::rules::has_two_ends;
+use crate::seen::Seen;
 
 impl Play {
     /// Makes a connection older by a number of messages of one packet from one queue pair to its peer, if nothing of it
     /// is under way.
     pub(super) fn age(&mut self, host: usize, qp: u64, messages: u64) {
         let messages = messages as u32;
-        let Some([own, peer]) = self.ends_of(host, qp) else {
+        let Some((connection, [own, peer])) = self.ends_of(host, qp) else {
             return;
         };
         if !self.is_idle(own) || !self.is_idle(peer) || !self.has_arrived(own, peer) {
@@ -20,11 +21,15 @@ impl Play {
         for ((host, qpn), sent, received) in [(own, messages, 0), (peer, 0, messages)] {
             self.host(host).hca.age(qpn, sent, received);
         }
+        // PSNs from before say nothing about those that come.
+        for end in &mut self.connections[connection].ends {
+            end.seen = Seen::default();
+        }
         self.coverage.outcome("aged");
     }
 
-    /// The hosts and numbers of a queue pair and of the peer that it is still connected to.
-    fn ends_of(&self, host: usize, qp: u64) -> Option<[(usize, Qpn); 2]> {
+    /// The connection of a queue pair, and the hosts and numbers of it and of the peer, if it is still connected.
+    fn ends_of(&self, host: usize, qp: u64) -> Option<(usize, [(usize, Qpn); 2])> {
         let it = self.hosts[host].as_ref()?;
         let own = &it.qps[it.qp(qp)?];
         let (connection, end) = own.connection.filter(|_| has_two_ends(own.kind))?;
@@ -32,7 +37,7 @@ impl Play {
         let peer_host = self.hosts[other.host].as_ref().filter(|it| !it.stopped)?;
         let peer = peer_host.qps.get(other.qp)?;
         let is_current = peer.connection == Some((connection, 1 - end)) && !peer.gone;
-        is_current.then_some([(host, own.qpn), (other.host, peer.qpn)])
+        is_current.then_some((connection, [(host, own.qpn), (other.host, peer.qpn)]))
     }
 
     /// Whether nothing of a queue pair is under way.

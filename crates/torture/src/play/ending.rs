@@ -540,7 +540,10 @@ impl Play {
         // Where nothing was lost and nothing slow, nothing may have waited for what did not come.
         let disturbed = (0..self.connections.len()).any(|connection| self.is_disturbed(connection));
         let not_ready = count(Counter::RnrNakRetryErr) > 0;
-        if !disturbed && self.quiet && !not_ready && !it.expiries.is_empty() {
+        // Queue pairs that were brought up by themselves wait for answers of no one.
+        let is_lonely = |it: &Request| it.host == host && it.connection.is_none();
+        let lonely = self.requests.iter().any(is_lonely);
+        if !disturbed && self.quiet && !not_ready && !lonely && !it.expiries.is_empty() {
             return self.found("timer", || {
                 format!("host {host}: timers expired although nothing was lost")
             });

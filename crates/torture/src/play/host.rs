@@ -78,6 +78,8 @@ pub(crate) struct Host {
     pub(crate) links: Links,
     /// Its timers are coarse, as those of cards.
     pub(crate) coarse: bool,
+    /// What it sends again slows it down.
+    pub(crate) restarts_slowly: bool,
     pub(crate) is_card: bool,
     /// It repeats what is missing and no more, or has done so.
     pub(crate) selective: bool,
@@ -87,6 +89,8 @@ pub(crate) struct Host {
     pub(crate) forgets: bool,
     /// The number of its device among all that there have been.
     pub(crate) incarnation: u64,
+    /// When it started.
+    pub(crate) began: Time,
     /// Shared receive queues, by their numbers in the script.
     pub(crate) srqs: HashMap<u64, SharedQueue>,
     /// Timers that have expired.
@@ -168,6 +172,7 @@ impl Host {
     pub(crate) fn new(
         (number, incarnation): (usize, u64),
         seed: u64,
+        began: Time,
         [mbps, options, window, links]: [u64; 4],
         landing: usize,
     ) -> Self {
@@ -227,11 +232,13 @@ impl Host {
             address: address(number),
             links,
             coarse: options & 8 != 0,
+            restarts_slowly: options & 4 != 0,
             selective: options & 3 != 0,
             is_card: mbps > 0,
             loses: false,
             forgets: false,
             incarnation,
+            began,
             srqs: HashMap::new(),
             expiries: Vec::new(),
             histogram_kept: true,

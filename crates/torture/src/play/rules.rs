@@ -115,6 +115,8 @@ impl Play {
         match (self.meet(host, target, qp), qp) {
             (Some(Effect::QpError), Some(qp)) => {
                 self.move_to(host, qp, QpState::Err);
+                // On the way to another state, completions of the failure may go before they are polled.
+                self.host(host).forgets |= target == Target::ModifyQp;
                 false
             }
             (effect, _) => effect.is_some(),

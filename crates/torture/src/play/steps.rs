@@ -42,7 +42,8 @@ impl Play {
                 let landing = landing.get(host).copied().unwrap_or(0);
                 self.incarnations += 1;
                 let identity = (host, self.incarnations);
-                let new = Host::new(identity, self.seed, [mbps, options, window, links], landing);
+                let options = [mbps, options, window, links];
+                let new = Host::new(identity, self.seed, self.now, options, landing);
                 self.hosts[host] = Some(new);
                 self.quiet &= mbps == 0 || mbps >= QUIET_MBPS;
                 self.forget_vain_dials(host);

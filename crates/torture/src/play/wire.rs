@@ -233,7 +233,7 @@ impl Play {
     /// Whether a packet may leave an end later than its queue pair would have it.
     fn may_leave_late(&self, number: usize, own: usize) -> bool {
         let host = self.connections[number].ends[own].host;
-        let has_own_pace = |it: &Host| it.is_card || it.coarse;
+        let has_own_pace = |it: &Host| it.is_card || it.coarse || it.restarts_slowly;
         self.is_disturbed(number) || self.hosts[host].as_ref().is_none_or(has_own_pace)
     }
 }

@@ -377,4 +377,3 @@ fn a_late_single_response_fits_a_read_that_goes_back() {
     let sent: Vec<u64> = std::iter::repeat_n(0, 25).chain([1]).collect();
     pair.expect_sent(A, sent);
 }
-

@@ -207,11 +207,12 @@ impl Play {
         self.coverage.dial("accepted");
         let dial = &self.dials[number];
         let (host, qp, peer) = (dial.sides[0].host, dial.sides[0].qp, dial.sides[1].host);
-        let fits = (rep.qpn, rep.starting_psn, rep.ca_guid)
-            == (dial.sides[1].qpn, dial.psns[1], guid(peer))
-            && (rep.responder_resources, rep.initiator_depth) == (dial.atomics, dial.atomics)
-            && rep.rnr_retry_count.value() == u32::from(dial.rnr)
-            && rep.private == Dial::private(number);
+        let fits = self.has_followed(number)
+            || (rep.qpn, rep.starting_psn, rep.ca_guid)
+                == (dial.sides[1].qpn, dial.psns[1], guid(peer))
+                && (rep.responder_resources, rep.initiator_depth) == (dial.atomics, dial.atomics)
+                && rep.rnr_retry_count.value() == u32::from(dial.rnr)
+                && rep.private == Dial::private(number);
         let (Some(comm), Some(connection), true) = (dial.sides[0].comm, dial.connection, fits)
         else {
             let what = format!("host {host}: {} is not as answered: {dial:?}", brief(rep));

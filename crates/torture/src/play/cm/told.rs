@@ -120,7 +120,10 @@ impl Play {
                     let is_over =
                         |state| matches!(state, None | Some(CmState::Idle | CmState::TimeWait));
                     let state = || self.hosts[other.host].as_ref()?.cm_state(other.comm?);
-                    is_lost || other.phase == Phase::Over || is_over(state())
+                    is_lost
+                        || other.phase == Phase::Over
+                        || is_over(state())
+                        || self.has_followed(number)
                 }
                 _ => false,
             },
@@ -133,6 +136,13 @@ impl Play {
         let passive = self.hosts[self.dials[number].sides[1].host].as_ref();
         let dropped = Counter::CmBacklogFull;
         passive.is_none_or(|it| it.hca.counter(dropped) > 0)
+    }
+
+    /// Whether the passive side's host has started again since it was asked: its predecessor may have answered as well.
+    pub(super) fn has_followed(&self, number: usize) -> bool {
+        let dial = &self.dials[number];
+        let passive = self.hosts[dial.sides[1].host].as_ref();
+        passive.is_none_or(|it| it.began > dial.began)
     }
 
     /// Whether the device of a side is still the same.
