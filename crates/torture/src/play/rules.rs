@@ -117,6 +117,8 @@ impl Play {
                 self.move_to(host, qp, QpState::Err);
                 // On the way to another state, completions of the failure may go before they are polled.
                 self.host(host).forgets |= target == Target::ModifyQp;
+                // The call comes after what the failure tells.
+                self.drain(host);
                 false
             }
             (effect, _) => effect.is_some(),
