@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use ferroce_testing::Dice;
 
-use crate::lab::{Lab, Ready, Running, free_port, signal};
+use crate::lab::{Finished, Lab, Ready, Running, free_port, signal};
 
 /// For UCX; others do not read them.
 pub(super) const VARIABLES: [(&str, &str); 3] = [
@@ -112,6 +112,8 @@ pub enum End {
     Killed,
     /// The port was down when one began.
     PortDown,
+    /// One succeeded and was gone when the acknowledgement of the other's last message was lost, as on a card.
+    Unacknowledged,
     /// They are unreliable, and one waited for a packet that is not sent again.
     GivenUp,
     /// One failed, or took too long.
@@ -120,12 +122,13 @@ pub enum End {
 
 impl End {
     /// In the order of the table.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Succeeded,
         Self::Stopped,
         Self::Debugged,
         Self::Killed,
         Self::PortDown,
+        Self::Unacknowledged,
         Self::GivenUp,
         Self::Failed,
     ];
@@ -138,6 +141,7 @@ impl End {
             Self::Debugged => "one in gdb, succeeded",
             Self::Killed => "one killed",
             Self::PortDown => "port down",
+            Self::Unacknowledged => "last ACK lost",
             Self::GivenUp => "waited in vain",
             Self::Failed => "failed",
         }
@@ -152,8 +156,10 @@ pub(super) struct Outcome {
     pub(super) failure: Option<String>,
 }
 
-/// What programs print that find no port to work with.
-const PORT_DOWN: &str = "state is Down";
+/// What programs print that find no port to work with: perftest, and libfabric's.
+const PORT_DOWN: [&str; 2] = ["state is Down", "fi_getinfo"];
+/// What a program prints whose last message was not acknowledged.
+const NO_ANSWER: &str = "transport retry counter exceeded";
 
 /// Runs a pair.
 pub(super) fn run(lab: &Lab, dice: &mut Dice) -> Outcome {
@@ -183,7 +189,9 @@ pub(super) fn run(lab: &Lab, dice: &mut Dice) -> Outcome {
     });
     let (end, failure) = match ended {
         Ok(end) => (end, None),
-        Err(printed) if printed.contains(PORT_DOWN) => (End::PortDown, None),
+        Err(printed) if PORT_DOWN.iter().any(|text| printed.contains(text)) => {
+            (End::PortDown, None)
+        }
         Err(printed) => (End::Failed, Some(printed)),
     };
     Outcome {
@@ -232,6 +240,10 @@ impl Pair {
         }
         if !is_over && !is_reliable {
             return Ok(End::GivenUp);
+        }
+        let has_no_answer = |one: &Finished| one.to_string().contains(NO_ANSWER);
+        if both.iter().any(|one| one.status.success()) && both.iter().any(has_no_answer) {
+            return Ok(End::Unacknowledged);
         }
         let late = if is_over { "" } else { "takes too long: " };
         Err(format!("{late}{} | {}", both[0], both[1]))

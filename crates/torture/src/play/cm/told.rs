@@ -120,10 +120,7 @@ impl Play {
                     let is_over =
                         |state| matches!(state, None | Some(CmState::Idle | CmState::TimeWait));
                     let state = || self.hosts[other.host].as_ref()?.cm_state(other.comm?);
-                    is_lost
-                        || other.phase == Phase::Over
-                        || is_over(state())
-                        || self.has_followed(number)
+                    is_lost || other.phase == Phase::Over || is_over(state()) || !self.quiet
                 }
                 _ => false,
             },
