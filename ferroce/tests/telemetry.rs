@@ -428,6 +428,28 @@ fn bad_requests_are_refused_without_side_effects() {
     assert!(told(&exporter).ends_with("# EOF\n"));
 }
 
+/// It runs for months, and is asked every few seconds.
+#[test]
+fn answers_leave_neither_mappings_nor_descriptors() {
+    let place = Place::with("fr1", &address(50, 1).to_string());
+    let exporter = Exporter::start(&place);
+    let process = format!("/proc/{}", exporter.server.id());
+    let held = || {
+        let maps = fs::read_to_string(format!("{process}/maps")).unwrap();
+        let of_place = |line: &&str| line.contains(place.path().to_str().unwrap());
+        let descriptors = fs::read_dir(format!("{process}/fd")).unwrap();
+        (maps.lines().filter(of_place).count(), descriptors.count())
+    };
+    let ask = |count: u32| (0..count).for_each(|_| drop(exporter.page()));
+    ask(2);
+    let (maps, descriptors) = held();
+    ask(40);
+    let (maps_after, descriptors_after) = held();
+    assert_eq!(maps_after, maps);
+    // The last connection may be open still.
+    assert!(descriptors_after <= descriptors + 1);
+}
+
 /// More clients than it serves at a time, none of which sends a whole request: each is cut off, and
 /// then the next ones are served.
 #[test]

@@ -14,7 +14,7 @@ use ferroce_fault::{RULES_MAX, Rule, TEXT_MAX, TableError, Targets};
 use ferroce_os::{self as os, NotInherited};
 
 use super::locks::PATIENCE;
-use super::map::{map, shareable};
+use super::map::{Mappings, shareable};
 use super::open::open_file;
 
 /// The number is that of the layout, so that another release has a file of its own.
@@ -124,12 +124,13 @@ impl FaultTable {
 
     /// The table in a file, which is made if need be.
     fn at(path: &Path) -> Result<Self, FaultError> {
+        static MAPPINGS: Mappings<Layout> = Mappings::new();
         let mapped = open_file(path).and_then(|file| {
             let length = size_of::<Layout>() as u64;
             if file.metadata()?.len() < length {
                 os::allocate(&file, length)?;
             }
-            map(&file)
+            MAPPINGS.of(&file, || open_file(path))
         });
         let path = path.to_owned();
         match mapped {
@@ -325,6 +326,18 @@ mod tests {
     fn texts(table: &FaultTable) -> Vec<String> {
         let (_, rows) = table.rows().unwrap();
         rows.iter().map(|row| row.rule.to_string()).collect()
+    }
+
+    #[test]
+    fn a_table_is_mapped_once_however_often_it_is_opened() {
+        let directory = tempfile::tempdir().unwrap();
+        for _ in 0..3 {
+            FaultTable::live(directory.path()).unwrap();
+        }
+        let path = directory.path().join(LIVE);
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let of_table = |line: &&str| line.ends_with(path.to_str().unwrap());
+        assert_eq!(maps.lines().filter(of_table).count(), 1);
     }
 
     #[test]

@@ -2,11 +2,13 @@
 
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::ptr;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
 
 use ferroce_admission::LeaseTable;
 use ferroce_device::{CounterSlab, ErrorLog, StateBlock, VfBlock};
+use ferroce_os::List;
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 
 /// A type that may be in memory which other processes change at any time.
@@ -16,12 +18,40 @@ use rustix::mm::{MapFlags, ProtFlags, mmap};
 /// of at most a page, and owns nothing.
 pub(crate) unsafe trait Shareable: Sync + 'static {}
 
+/// Files that are mapped as a `T`, each once for the process, however often it is opened: mappings are permanent.
+pub(crate) struct Mappings<T: Shareable>(List<((u64, u64), &'static T)>);
+
+impl<T: Shareable> Mappings<T> {
+    pub(crate) const fn new() -> Self {
+        Self(List::new())
+    }
+
+    /// The mapping of a file. A new one is made from what `open` returns, which is this file, opened once more: it
+    /// keeps what it was made from, and with it that one's locks.
+    pub(crate) fn of(
+        &self,
+        file: &File,
+        open: impl FnOnce() -> io::Result<File>,
+    ) -> io::Result<&'static T> {
+        let metadata = file.metadata()?;
+        // A mapped file keeps its number even when it is removed.
+        let id = (metadata.dev(), metadata.ino());
+        if let Some((_, mapped)) = self.0.iter().find(|(mapped, _)| *mapped == id) {
+            return Ok(mapped);
+        }
+        // Two threads may both make one, which does no harm.
+        let mapped = map(&open()?)?;
+        self.0.push((id, mapped));
+        Ok(mapped)
+    }
+}
+
 /// Maps the beginning of a file as a `T`, for the rest of the process's life. The file must be as
 /// large already.
 ///
 /// A process that can write the file can truncate it and so have the kernel end this one: only for
 /// files of the user's own.
-pub(crate) fn map<T: Shareable>(file: &File) -> io::Result<&'static T> {
+fn map<T: Shareable>(file: &File) -> io::Result<&'static T> {
     let len = size_of::<T>();
     if file.metadata()?.len() < len as u64 {
         return Err(io::Error::from_raw_os_error(libc::ENODATA));

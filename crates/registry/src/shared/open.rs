@@ -7,11 +7,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ferroce_device::Function;
-use ferroce_os::{self as os, List, NotInherited};
+use ferroce_os::{self as os, NotInherited};
 
 use super::layout::Layout;
 use super::locks::{PATIENCE, SLOT_MAX, byte};
-use super::map::map;
+use super::map::Mappings;
 use super::settings::SettingsFile;
 use super::{SharedFile, mailbox};
 use crate::spec::DeviceSpec;
@@ -175,18 +175,8 @@ fn has_users(file: &File) -> io::Result<bool> {
     )
 }
 
-/// Maps a file once for the process, however often it is opened: mappings are permanent.
+/// Maps a file.
 fn mapped(file: &File, path: &Path) -> io::Result<&'static Layout> {
-    static MAPPINGS: List<((u64, u64), &'static Layout)> = List::new();
-    let metadata = file.metadata()?;
-    // A mapped file keeps its number even when it is removed.
-    let id = (metadata.dev(), metadata.ino());
-    if let Some((_, layout)) = MAPPINGS.iter().find(|(mapped, _)| *mapped == id) {
-        return Ok(layout);
-    }
-    // A mapping keeps the open file it was made from, and with it that one's locks: not this one's.
-    // Two threads may both make one, which does no harm.
-    let layout = map(&open_existing(path)?)?;
-    MAPPINGS.push((id, layout));
-    Ok(layout)
+    static MAPPINGS: Mappings<Layout> = Mappings::new();
+    MAPPINGS.of(file, || open_existing(path))
 }
