@@ -335,7 +335,7 @@ mod tests {
             FaultTable::live(directory.path()).unwrap();
         }
         let path = directory.path().join(LIVE);
-        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let maps = fs::read_to_string("/proc/self/maps").unwrap();
         let of_table = |line: &&str| line.ends_with(path.to_str().unwrap());
         assert_eq!(maps.lines().filter(of_table).count(), 1);
     }
