@@ -21,6 +21,8 @@ pub use self::running::{Finished, Running};
 
 /// How long a server may take until it listens.
 const START_PATIENCE: Duration = Duration::from_secs(60);
+/// What a program may take beyond that under a tool that makes it many times slower.
+const UNDER_PATIENCE: Duration = Duration::from_secs(1800);
 /// How often a busy machine may disturb an observation.
 const OBSERVATIONS_MAX: u32 = 5;
 /// The addresses of a lab: 127.64.0.0 to 127.247.0.0, and what the process adds, are those of labs.
@@ -179,7 +181,8 @@ impl Lab {
         };
         let ferroce = self.path().join("prefix/bin/ferroce");
         let ferroce = ferroce.to_str().expect("a temporary directory in UTF-8");
-        self.beside([under.words(), vec![ferroce], words].concat())
+        let command = [under.words(), vec![ferroce], words].concat();
+        self.beside(command).patiently(UNDER_PATIENCE)
     }
 
     /// Lets its device have exact timers in place of a card's coarse ones, so that each wait can be
