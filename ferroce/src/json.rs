@@ -150,5 +150,6 @@ documents! {
     sim::Plan: "sweep.plan" 1, "sweep plan";
     sim::Ran: "sweep.run" 1, "sweep run";
     torture::Tortured: "torture" 1, "torture";
+    torture::Rounds: "torture.rounds" 1, "torture --world sockets";
     run::Version: "version" 1, "version";
 }

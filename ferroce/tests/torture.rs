@@ -25,6 +25,21 @@ fn a_replayed_script_says_whether_rules_hold() {
     assert_eq!(text, "3 operations, 0 packets\nevery rule holds\n");
 }
 
+/// Seed 1 has programs that are killed, and one that is stopped.
+#[test]
+fn programs_of_this_host_come_to_no_harm_by_others() {
+    let text = good("torture --world sockets --seeds 1 --json");
+    let rounds: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(rounds["schema"], "ferroce.torture.rounds");
+    let count = |what: &str| {
+        let happened = rounds["happened"].as_array().unwrap();
+        let row = happened.iter().find(|row| row["outcome"] == what);
+        row.map_or(0, |row| row["count"].as_u64().unwrap())
+    };
+    assert_eq!(rounds["findings"].as_array().unwrap().len(), 0);
+    assert!(count("killed") > 0 && count("requests") > 0, "{text}");
+}
+
 #[test]
 fn mistakes_are_named() {
     let file = scratch("mistaken", "seed 1\n0 0 hostt\n");
@@ -36,7 +51,11 @@ fn mistakes_are_named() {
         &bad("torture --replay nowhere.txt"),
         ["cannot read nowhere.txt"],
     );
-    has(&bad("torture --world sockets"), ["fabric"]);
+    has(&bad("torture --world moon"), ["fabric, sockets"]);
+    has(
+        &bad(format!("torture --world sockets --replay {file}")),
+        ["--seeds 1 --from SEED"],
+    );
     has(&bad("torture --seeds 0"), ["0"]);
     let (code, ..) = run("torture --replay nowhere.txt --seeds 3");
     assert_eq!(code, 2, "a script has no seeds");

@@ -39,13 +39,14 @@ fn sixty_four_processes_with_a_thousand_queue_pairs_each() {
     crowd(&lab, "auto", [32, 1000, 0]);
 }
 
-/// `FERROCE_CHURN_SECONDS` sets the time; `./test soak` takes minutes.
+/// How long queue pairs come and go, in seconds.
+const SECONDS: u32 = 5;
+
 fn short_lived_objects_leave_nothing(link: &str, gained_max: i64) {
-    let seconds = std::env::var("FERROCE_CHURN_SECONDS").map_or(5, |text| text.parse().unwrap());
     let lab = Lab::new("churn");
     crowd(&lab, link, [2, 50, 0]);
     let before = lab.shared_state();
-    let [descriptors, kilobytes] = crowd(&lab, link, [4, 50, seconds]);
+    let [descriptors, kilobytes] = crowd(&lab, link, [4, 50, SECONDS]);
     assert!(descriptors <= KEPT_MAX, "{descriptors} descriptors gained");
     assert!(kilobytes < gained_max, "{kilobytes} KiB gained");
     assert_eq!(lab.shared_state(), before, "shared files grow");

@@ -28,24 +28,8 @@ fn no_timeout() -> QpAttr {
     }
 }
 
-/// A second, eight times: longer than a busy machine leaves a process without a core.
-fn a_second() -> QpAttr {
-    QpAttr {
-        timeout: 18,
-        ..common::attr()
-    }
-}
-
-/// Attributes of the pairs, perhaps beside processes that are killed.
-fn of_visitors(kill: bool) -> QpAttr {
-    if kill { a_second() } else { no_timeout() }
-}
-
-/// How long processes come and go; `./test soak` takes ten minutes.
-fn duration() -> Duration {
-    let seconds = std::env::var("FERROCE_CHURN_SECONDS");
-    Duration::from_secs(seconds.map_or(3, |text| text.parse().unwrap()))
-}
+/// How long processes come and go.
+const DURATION: Duration = Duration::from_secs(3);
 
 /// Queue pairs of one node, each with one message outstanding in each direction.
 struct PingPong {
@@ -107,32 +91,29 @@ impl PingPong {
 /// A process that attaches to the device and leaves it, again and again.
 fn comer(role: &[String]) {
     let registry = Registry::at(role[0].as_ref()).unwrap();
-    while let Some(what) = hear() {
+    while hear().is_some() {
         // As a program that only queries: opens, queries, closes.
         let look = Device::attach(&registry, "a", AttachOptions::default()).unwrap();
         look.with(|hca| hca.alloc_pd().unwrap());
         drop(look);
         // As a program that works.
         let node = Node::attach(&registry, "a", 4096);
-        let link = connect_back(&node, &of_visitors(role[1] == "true"));
+        let link = connect_back(&node, &no_timeout());
         node.post(link.qpn, 1, link.memory.write(), node.sge(0, BYTES));
         node.succeed(1);
-        if what == "stay" {
-            while hear().is_some() {}
-        }
         drop(node);
         tell("gone");
     }
 }
 
-/// Starts and ends a process, perhaps by killing it, beside `PAIRS` pairs until the time is over.
-/// Returns the number of packets that were retransmitted.
-fn churn(test: &str, place: &Place, attr: &QpAttr, kill: bool) -> u64 {
+/// Starts and ends a process beside `PAIRS` pairs until the time is over. Returns the number of packets that were
+/// retransmitted.
+fn churn(test: &str, place: &Place) -> u64 {
     let attach = || Node::attach(&place.registry(), "a", 4096);
     let mut ends = [(); 4].map(|()| PingPong::new(attach()));
     for pair in 0..PAIRS {
         let (one, other) = (pair % 4, (pair + 1) % 4);
-        let (a, b) = connect(&ends[one].node, &ends[other].node, attr);
+        let (a, b) = connect(&ends[one].node, &ends[other].node, &no_timeout());
         ends[one].add(a);
         ends[other].add(b);
     }
@@ -147,21 +128,13 @@ fn churn(test: &str, place: &Place, attr: &QpAttr, kill: bool) -> u64 {
             .map(|_| {
                 scope.spawn(|| {
                     let home = attach();
-                    let role = format!("{} {kill}", place.path().display());
-                    let attr = of_visitors(kill);
-                    let start = || Other::start(test, &role);
-                    let mut other = start();
+                    let role = place.path().display().to_string();
+                    let mut other = Other::start(test, &role);
                     while !over.load(Ordering::Relaxed) {
                         other.tell("once more");
-                        other.connect(&home, &attr);
+                        other.connect(&home, &no_timeout());
                         assert_eq!(other.hear(), "gone");
                         rounds.fetch_add(1, Ordering::Relaxed);
-                        if kill {
-                            other.tell("stay");
-                            other.connect(&home, &attr);
-                            other.kill();
-                            other = start();
-                        }
                     }
                     other.finish();
                 })
@@ -169,7 +142,7 @@ fn churn(test: &str, place: &Place, attr: &QpAttr, kill: bool) -> u64 {
             .collect();
         let started = Instant::now();
         let mut last = Instant::now();
-        while started.elapsed() < duration() || rounds.load(Ordering::Relaxed) < 10 {
+        while started.elapsed() < DURATION || rounds.load(Ordering::Relaxed) < 10 {
             let steps: u64 = ends.iter_mut().map(PingPong::step).sum();
             exchanges.fetch_add(steps, Ordering::Relaxed);
             if steps > 0 {
@@ -206,18 +179,7 @@ fn opening_and_closing_loses_no_packet_of_others() {
     }
     let test = "opening_and_closing_loses_no_packet_of_others";
     let place = Place::on_the_wire(address(61, 0, 0));
-    assert_eq!(churn(test, &place, &no_timeout(), false), 0);
-}
-
-/// What is in the socket of a process when it is killed is lost, and retransmitted.
-#[test]
-fn killed_processes_cost_no_more_than_a_timeout() {
-    if let Some(role) = role() {
-        return comer(&role);
-    }
-    let test = "killed_processes_cost_no_more_than_a_timeout";
-    let place = Place::on_the_wire(address(61, 3, 0));
-    churn(test, &place, &a_second(), true);
+    assert_eq!(churn(test, &place), 0);
 }
 
 /// An observer does not bind the port, so packets of others cannot reach it.

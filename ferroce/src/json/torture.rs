@@ -83,3 +83,29 @@ pub(crate) struct Never {
     /// The events.
     pub(crate) events: Vec<&'static str>,
 }
+
+/// What happened in rounds of programs on this host, and which rules were broken.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Rounds {
+    /// Rounds that were played.
+    pub(crate) seeds: u64,
+    /// Rules that were broken, at most one for each seed; none if every rule held.
+    pub(crate) findings: Vec<RoundFinding>,
+    /// What happened.
+    pub(crate) happened: Vec<Outcome>,
+}
+
+/// A rule that was broken in a round.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct RoundFinding {
+    /// The seed.
+    pub(crate) seed: u64,
+    /// The rule, as docs/torture.md names it.
+    pub(crate) rule: String,
+    /// What happened.
+    pub(crate) what: String,
+    /// What was done in the round before, with the time.
+    pub(crate) log: Vec<String>,
+}
