@@ -29,7 +29,7 @@ const EXAMPLES: &str = exit_codes!(
   ferroce torture                                a thousand seeds
   ferroce torture --minutes 60 --findings found  an hour; findings go to found/
   ferroce torture --replay found/17.txt          play a script again
-  ferroce torture --world sockets --minutes 10   programs of this host, for ten minutes"
+  ferroce torture --world sockets                programs of this host"
 );
 
 /// Torture devices with random programs, and check everything they do

@@ -128,7 +128,7 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("drill ucx", "drill", "interop/tests/drill.rs"),
     ("env", "env", "run.rs"),
     ("run", "run", "run.rs"),
-    ("torture --world sockets", "torture.rounds", "torture.rs"),
+    ("torture", "torture.rounds", "torture.rs"),
 ];
 
 /// Commands without -j, and why they have none.

@@ -1,6 +1,6 @@
 //! `ferroce torture`.
 
-use crate::common::{bad, good, has, run, scratch};
+use crate::common::{Place, bad, good, has, run, scratch};
 
 #[test]
 fn seeds_do_the_same_with_any_number_of_threads() {
@@ -28,7 +28,8 @@ fn a_replayed_script_says_whether_rules_hold() {
 /// Seed 1 has programs that are killed, and one that is stopped.
 #[test]
 fn programs_of_this_host_come_to_no_harm_by_others() {
-    let text = good("torture --world sockets --seeds 1 --json");
+    let (code, text, err) = Place::empty().run("torture --world sockets --seeds 1 --json");
+    assert_eq!(code, 0, "{text}{err}");
     let rounds: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!(rounds["schema"], "ferroce.torture.rounds");
     let count = |what: &str| {
