@@ -40,7 +40,7 @@ const EXAMPLES: &str = exit_codes!(
 ///
 /// With --world sockets, each seed is a round of about ten seconds: programs of this host share devices, send each other
 /// messages, and are stopped, debugged and killed. Each program checks what it receives. A seed determines what happens,
-/// but not when the system runs whom.
+/// but not when the system runs which process.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Command {

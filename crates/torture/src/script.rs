@@ -601,7 +601,7 @@ steps! {
     /// Writes ROCE_ACCL.
     Register "register" {
         /// Which field: 1 adaptive retransmission, 2 the least timeout, 3 selective repeat, 4 adaptive routing,
-        /// 5 slow restart.
+        /// 5 slow restart after a pause, 6 after a loss, 7 transmission windows.
         field,
         /// On or off.
         value,

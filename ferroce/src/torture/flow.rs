@@ -501,7 +501,7 @@ mod tests {
             Self { sites, flows }
         }
 
-        /// Sends until some hundred requests have succeeded, or something is wrong.
+        /// Sends until 300 requests have succeeded, or something is wrong.
         fn work(&mut self) -> Result<(), Wrong> {
             self.flows.iter_mut().for_each(|flow| flow.send(true));
             let mut wrong = None;

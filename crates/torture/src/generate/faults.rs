@@ -151,7 +151,7 @@ impl Draft {
                 link: dice.within(1..=2),
             },
             5..7 => Step::Register {
-                field: dice.within(1..=5),
+                field: dice.within(1..=7),
                 value: dice.below(2),
             },
             7..9 => Step::Profile {

@@ -15,7 +15,7 @@ use crate::script::Step;
 pub(super) const OPTIONS: [(u64, u64, u64); 4] = [(1, 3, 1), (2, 4, 1), (4, 5, 1), (32, 1, 0)];
 
 /// The fields of ROCE_ACCL that a script can write, with those that select them, by their numbers from 1.
-const FIELDS: [(&Field, &Field); 5] = [
+const FIELDS: [(&Field, &Field); 7] = [
     (
         &reg::ROCE_ADP_RETRANS_FIELD_SELECT,
         &reg::ROCE_ADP_RETRANS_EN,
@@ -36,6 +36,11 @@ const FIELDS: [(&Field, &Field); 5] = [
         &reg::ROCE_SLOW_RESTART_IDLE_FIELD_SELECT,
         &reg::ROCE_SLOW_RESTART_IDLE_EN,
     ),
+    (
+        &reg::ROCE_SLOW_RESTART_FIELD_SELECT,
+        &reg::ROCE_SLOW_RESTART_EN,
+    ),
+    (&reg::ROCE_TX_WINDOW_FIELD_SELECT, &reg::ROCE_TX_WINDOW_EN),
 ];
 
 /// Does to a device what a step asks for. Returns what the device said against it.
