@@ -69,7 +69,7 @@ pub(crate) struct Command {
     #[arg(short, long)]
     json: bool,
     /// Be a program of a round, which finds its device in this directory
-    #[arg(long, hide = true, num_args = 2, value_names = ["DIR", "DEV"])]
+    #[arg(long, hide = true, num_args = 2, value_names = ["DIR", "NAME"])]
     program: Vec<PathBuf>,
     /// Have its device served by a process of its own
     #[arg(long, hide = true)]
