@@ -22,7 +22,7 @@ pub use self::running::{Finished, Running};
 /// How long a server may take until it listens.
 const START_PATIENCE: Duration = Duration::from_secs(60);
 /// What a program may take beyond that under a tool that makes it many times slower.
-const UNDER_PATIENCE: Duration = Duration::from_secs(1800);
+const UNDER_PATIENCE: Duration = Duration::from_secs(600);
 /// How often a busy machine may disturb an observation.
 const OBSERVATIONS_MAX: u32 = 5;
 /// The addresses of a lab: 127.64.0.0 to 127.247.0.0, and what the process adds, are those of labs.

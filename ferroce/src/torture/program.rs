@@ -219,7 +219,7 @@ impl Program {
     }
 
     fn complete(&mut self, done: &Completion) -> Result<(), Stop> {
-        // What a queue pair has left in the queue that was destroyed while this was taken.
+        // Its queue pair has failed at an earlier completion of this turn, and is gone.
         let Some(end) = self.by_qpn.get(&done.qpn).copied() else {
             return Ok(());
         };
