@@ -20,6 +20,9 @@ use crate::ring::{Class, Kind, Memory, PACKET_BYTES_MAX, Producer, Refused};
 
 /// Bytes that are written before they are flushed: as much as one system call sends.
 const BATCH_BYTES: usize = 64 << 10;
+/// After so many packets, the reader may see what of a batch is written: half of the READs that a requester usually
+/// has outstanding, so that each end works on one half at a time. More often, streams of WRITEs would be slower.
+const SHOWN_EARLY: usize = 8;
 /// How long a packet waits for room while its reader takes nothing. After that it is stopped, and
 /// packets for it are lost; `rx_ring_overflow` counts them.
 const STALL: Span = Span::from_millis(2);
@@ -83,7 +86,8 @@ struct Outlet {
     peer: Peer,
     producer: Producer,
     line: Line,
-    is_unshown: bool,
+    /// Packets since it was shown last.
+    unshown: usize,
     /// How far the reader was when there was no room, and since when.
     stuck: Option<(u64, Time)>,
 }
@@ -226,7 +230,7 @@ impl Outlets {
             peer,
             producer: Producer::new(memory),
             line,
-            is_unshown: false,
+            unshown: 0,
             stuck: None,
         };
         match self.rings.get_mut(index) {
@@ -310,9 +314,12 @@ impl Outlets {
         match outcome {
             Ok(()) => {
                 self.bytes += shape.len;
-                if !outlet.is_unshown {
-                    outlet.is_unshown = true;
+                if outlet.unshown == 0 {
                     self.unshown.push(index);
+                }
+                outlet.unshown += 1;
+                if outlet.unshown == SHOWN_EARLY {
+                    outlet.producer.publish();
                 }
                 Ok(())
             }
@@ -375,7 +382,7 @@ impl Outlets {
 impl Outlet {
     #[inline]
     fn show(&mut self) {
-        self.is_unshown = false;
+        self.unshown = 0;
         self.producer.publish();
         if self.peer.is_to_be_woken() {
             self.line.wake();
