@@ -140,7 +140,7 @@ documents! {
     sim::Check: "sim.check" 1, "sim check";
     sim::Compared: "sim.compare" 1, "sim compare";
     sim::List: "sim.list" 1, "sim list";
-    ferroce_fabric::results::Summary: "sim.run" 1, "sim run, summary.json of its results";
+    ferroce_scenario::results::Summary: "sim.run" 1, "sim run, summary.json of its results";
     device::HistogramRead: "stat.hist" 1, "stat hist show, stat hist set";
     device::CounterNames: "stat.names" 1, "stat explain";
     device::Counted: "stat.show" 1, "stat show, stat hist clear";

@@ -30,8 +30,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum as _};
 use ferroce_fabric::Simulation;
-use ferroce_fabric::results::Results;
-use ferroce_fabric::scenario::Scenario;
+use ferroce_scenario::Scenario;
+use ferroce_scenario::results::Results;
 
 use self::directory::{Directory, Finished};
 pub(crate) use self::source::BUILT_IN;
@@ -58,7 +58,7 @@ impl Command {
             Verb::List(args) => args.run(to),
             Verb::Show(args) => args.run(to),
             Verb::New(args) => args.run(to),
-            Verb::Schema => to.text(&ferroce_fabric::scenario::json_schema()),
+            Verb::Schema => to.text(&ferroce_scenario::json_schema()),
         }
     }
 }

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-use ferroce_fabric::topology::{CableSpec, HpccTopology, Survey, SurveyFile, SurveyOptions, Tool};
+use ferroce_fabric::topology::{CableSpec, HpccTopology};
+use ferroce_scenario::survey::{Survey, SurveyFile, SurveyOptions, Tool};
 use ferroce_fabric::workload::{Chakra, TraceFile, WorkloadError};
 use ferroce_fabric::{Rate, ReadError, Routes, Span, Time, Topology, Workload};
 

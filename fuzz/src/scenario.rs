@@ -1,7 +1,7 @@
 //! Scenario files of the simulator.
 
 use ferroce_fabric::Standing;
-use ferroce_fabric::scenario::Scenario;
+use ferroce_scenario::Scenario;
 
 /// Events after which a run has shown enough.
 const EVENTS: u64 = 20_000;

@@ -13,11 +13,11 @@ use ferroce_device::{
     QpInit, QpType, RecvWr, SendOp, SendWr, Sge, Sges, WcStatus, WriteLockError,
 };
 use ferroce_fabric::Standing;
-use ferroce_fabric::scenario::Scenario;
 use ferroce_interop::tshark::fields;
 use ferroce_os::{Tap, TapDirection};
 use ferroce_registry::impairment;
 use ferroce_runtime::{Device, DeviceConfig, Endpoint};
+use ferroce_scenario::Scenario;
 use ferroce_wire::{IcrcFlow, IpPair, Opcode, Psn, Qpn};
 use tempfile::TempDir;
 

@@ -5,9 +5,9 @@ use std::fs::File;
 use std::path::Path;
 
 use ferroce_fabric::Standing;
-use ferroce_fabric::scenario::Scenario;
 use ferroce_interop::lab::{Lab, Ready, free_port};
 use ferroce_interop::tshark::fields;
+use ferroce_scenario::Scenario;
 use tempfile::TempDir;
 
 const REMARKS: &str = "_ws.malformed || _ws.expert.severity >= note";

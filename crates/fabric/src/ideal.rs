@@ -1,6 +1,6 @@
 //! Theoretical results: the best that a fabric can do, for comparison with simulations.
 
-pub(crate) mod jobs;
+pub mod jobs;
 mod max_min;
 mod path;
 

@@ -1,9 +1,8 @@
 //! A fabric in virtual time: the same devices that run on sockets, on links and switches of a
 //! simulated network, with workloads and faults.
 //!
-//! [`Fabric`] is a network with a device at each end, [`Simulation`] runs a workload with faults on
-//! it, and [`scenario`] reads both from a file. Below them, a [`Network`] takes anything that can
-//! send and receive ([`Stations`]).
+//! [`Fabric`] is a network with a device at each end, and [`Simulation`] runs a workload with faults on
+//! it. Below them, a [`Network`] takes anything that can send and receive ([`Stations`]).
 //!
 //! ```
 //! use ferroce_fabric::topology::CableSpec;
@@ -55,14 +54,12 @@ mod line;
 mod network;
 mod packets;
 mod play;
-pub mod results;
 pub mod route;
 mod rules;
-pub mod scenario;
 mod simulation;
-mod sizes;
+pub mod sizes;
 mod switch;
-mod text;
+pub mod text;
 pub mod topology;
 pub mod validation;
 pub mod workload;

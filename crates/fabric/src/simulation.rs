@@ -221,8 +221,8 @@ impl Simulation {
         self.fabric.now().after(self.player.left_out())
     }
 
-    /// Returns when something was that happened at a time of the fabric.
-    pub(crate) fn shown(&self, at: Time) -> Time {
+    /// Returns a time of the fabric as one of the simulation: with what had been left out before it.
+    pub fn shown(&self, at: Time) -> Time {
         let fast_forward = self.fast_forward.as_ref();
         fast_forward.map_or(at, |it| it.shown(at))
     }

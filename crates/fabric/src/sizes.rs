@@ -6,7 +6,7 @@ use ferroce_wire::ethernet::{
 use ferroce_wire::{AETH_LEN, BTH_LEN, ICRC_LEN, IMM_LEN, RETH_LEN};
 
 /// Bytes around a frame that take time on the wire and no room in a buffer.
-pub(crate) const AROUND_FRAME: u32 = (PREAMBLE_LEN + INTERFRAME_GAP) as u32;
+pub const AROUND_FRAME: u32 = (PREAMBLE_LEN + INTERFRAME_GAP) as u32;
 /// What every frame has around its payload and the headers of its operation.
 const FRAME: u32 =
     (ETHERNET_HEADER_LEN + IPV4_HEADER_LEN + UDP_HEADER_LEN + BTH_LEN + ICRC_LEN + FCS_LEN) as u32;
@@ -18,8 +18,8 @@ const IMMEDIATE: u32 = IMM_LEN as u32;
 /// An acknowledgement on the wire, bytes.
 pub(crate) const ACK: u32 = AROUND_FRAME + FRAME + AETH_LEN as u32;
 
-/// Bytes of the longest frame at a path MTU: a full packet that is a message. A VLAN tag is not included.
-pub(crate) const fn longest_frame(mtu: u32) -> u32 {
+/// Returns the bytes of the longest frame at a path MTU: a full packet that is a message. A VLAN tag is not included.
+pub const fn longest_frame(mtu: u32) -> u32 {
     FRAME + RETH + mtu + IMMEDIATE
 }
 
@@ -29,8 +29,8 @@ pub(crate) fn first_packet(bytes: u32, mtu: u32) -> u32 {
     AROUND_FRAME + FRAME + RETH + bytes.min(mtu) + immediate
 }
 
-/// Bytes on the wire of all packets of a message.
-pub(crate) fn message(bytes: u32, mtu: u32) -> u32 {
+/// Returns the bytes of time on the wire of all packets of a message.
+pub fn message(bytes: u32, mtu: u32) -> u32 {
     let packets = bytes.div_ceil(mtu).max(1);
     bytes + packets * (AROUND_FRAME + FRAME) + RETH + IMMEDIATE
 }

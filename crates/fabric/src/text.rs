@@ -1,16 +1,7 @@
-//! Reads text files of other simulators.
+//! Words and numbers of text files that other programs wrote.
 
 use std::fmt::Display;
 use std::str::FromStr;
-
-/// Reads a file that a scenario refers to. Returns its bytes, or why it cannot be read. A name that ends in a
-/// slash is a directory, whose bytes are the names of its files, one a line.
-pub type Resolver<'a> = dyn FnMut(&str) -> Result<Vec<u8>, String> + 'a;
-
-/// Reads a file of text.
-pub(crate) fn resolve_text(resolve: &mut Resolver<'_>, name: &str) -> Result<String, String> {
-    String::from_utf8(resolve(name)?).map_err(|_| "it is not text in UTF-8".into())
-}
 
 /// The reason why a text could not be read, and its line.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -23,15 +14,16 @@ pub struct ReadError {
 }
 
 impl ReadError {
-    pub(crate) fn new(line: usize, message: impl Display) -> Self {
+    /// Creates the error for this line.
+    pub fn new(line: usize, message: impl Display) -> Self {
         Self {
             line,
             message: message.to_string(),
         }
     }
 
-    /// A value that is not what it must be.
-    pub(crate) fn invalid(line: usize, what: &str, value: &str, must: impl Display) -> Self {
+    /// Creates the error for a value that is not what it must be; of a long one, it shows the beginning.
+    pub fn invalid(line: usize, what: &str, value: &str, must: impl Display) -> Self {
         // A line of a megabyte is of no use in a message.
         const SHOWN: usize = 40;
         let shown: String = value.chars().take(SHOWN).collect();
@@ -90,14 +82,11 @@ impl<'a> Words<'a> {
     }
 }
 
-/// An integer from `min` to `max`.
-pub(crate) fn integer<T>(
-    line: usize,
-    what: &str,
-    word: &str,
-    min: T,
-    max: T,
-) -> Result<T, ReadError>
+/// Reads a word, on this line, as an integer from `min` to `max`.
+///
+/// # Errors
+/// Returns an error that says what `what` must be, if it is something else.
+pub fn integer<T>(line: usize, what: &str, word: &str, min: T, max: T) -> Result<T, ReadError>
 where
     T: FromStr + PartialOrd + Display,
 {

@@ -2,9 +2,8 @@
 //!
 //! A [`Topology`] is plain data: hosts, switches and the cables between them. It comes from a
 //! builder ([`Topology::pair`], [`Topology::star`], [`Dumbbell`], [`LeafSpine`], [`FatTree`],
-//! [`RailPod`], [`Topology::from_list`]), from a file ([`HpccTopology`]), from what tools write about a
-//! fabric that exists ([`Survey`]), or is constructed directly; [`Topology::check`] checks whether it can be
-//! simulated.
+//! [`RailPod`], [`Topology::from_list`]), from a file ([`HpccTopology`]), or is constructed directly;
+//! [`Topology::check`] checks whether it can be simulated.
 //!
 //! ```
 //! use ferroce_fabric::topology::{CableSpec, LeafSpine};
@@ -36,7 +35,6 @@ mod ports;
 mod rail;
 mod second;
 mod simple;
-mod survey;
 
 use ferroce_base::time::Span;
 use ferroce_base::units::Probability;
@@ -52,7 +50,6 @@ pub use self::list::NamedCable;
 pub use self::ports::{Port, Ports};
 pub use self::rail::RailPod;
 pub use self::simple::Dumbbell;
-pub use self::survey::{FILE_BYTES_MAX, Notice, Survey, SurveyFile, SurveyOptions, Tool};
 
 /// The maximum number of hosts in a topology.
 pub const HOSTS_MAX: u32 = 1 << 16;

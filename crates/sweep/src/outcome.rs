@@ -1,10 +1,10 @@
 //! The result of a run, in numbers that are the same at any time and on any machine.
 
 use ferroce_device::{Counter, Mtu};
-use ferroce_fabric::results::{self, Slowdown};
-use ferroce_fabric::scenario::Scenario;
 use ferroce_fabric::topology::NodeId;
 use ferroce_fabric::{Simulation, Standing as Ended, Time};
+use ferroce_scenario::Scenario;
+use ferroce_scenario::results::{self, Slowdown};
 use serde::{Deserialize, Serialize};
 
 /// Events between two checks of whether to continue.

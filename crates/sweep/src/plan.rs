@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 use ferroce_base::complaint::plain;
 use ferroce_base::hash::Fnv;
 use ferroce_base::random::{mix, share};
-use ferroce_fabric::scenario::{Scenario, ScenarioError, text_with};
+use ferroce_scenario::{Scenario, ScenarioError, text_with};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use ferroce_fabric::scenario::Scenario;
 use ferroce_fabric::{Simulation, Standing};
+use ferroce_scenario::Scenario;
 use rayon::prelude::*;
 use thiserror::Error;
 

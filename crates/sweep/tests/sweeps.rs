@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use ferroce_fabric::scenario::Scenario;
+use ferroce_scenario::Scenario;
 use ferroce_sweep::curves::Curves;
 use ferroce_sweep::parts::Parts;
 use ferroce_sweep::{

@@ -10,6 +10,7 @@
 //! | [`flight`] | packets in flight |
 //! | [`direct`] | two devices whose packets the caller moves, for measurements |
 //! | [`socket`] | sockets with limited receive buffers |
+//! | [`wire`] | how long packets take on the wire, by arithmetic |
 //! | [`register`] | accesses to registers of a device |
 //! | [`message`], [`oracle`] | messages between two queue pairs, and their expected results |
 //! | [`Words`], [`has`], [`rows`] | commands as a line or as words, what their output must contain, tables of cases |
@@ -35,6 +36,7 @@ pub mod side;
 mod skips;
 pub mod socket;
 mod waits;
+pub mod wire;
 pub mod world;
 
 pub use command::{Words, has, rows};

@@ -9,12 +9,12 @@ use ferroce_base::time::{Span, Time};
 use ferroce_device::{
     Completion, Counter, Event, Hca, Path, QpAttr, Qpn, Settings, VerbsError, WcStatus,
 };
-use ferroce_fabric::scenario::settings_of;
 use ferroce_fabric::topology::CableSpec;
 use ferroce_fabric::{
     Fabric, FabricConfig, Fate as PacketFate, Host, Loss, Rate, SwitchConfig, Topology, address,
     card,
 };
+use ferroce_scenario::settings_of;
 use thiserror::Error;
 
 use crate::outages::Train;

@@ -3,8 +3,8 @@
 use ferroce_adp::Policy;
 use ferroce_base::time::Span;
 use ferroce_device::{Counter, VerbsError};
-use ferroce_fabric::scenario::{FaultSpan, Scenario};
 use ferroce_fabric::{Simulation, Standing, Time, Timeout};
+use ferroce_scenario::{FaultSpan, Scenario};
 
 use crate::pair::Fate;
 

@@ -5,7 +5,7 @@ use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 
 use ferroce_fabric::Fabric;
-use ferroce_fabric::scenario::Scenario;
+use ferroce_scenario::Scenario;
 
 use crate::output::Failure;
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use clap::Args;
-use ferroce_fabric::scenario::Finding;
+use ferroce_scenario::Finding;
 
 use super::source::Which;
 use crate::json::sim as json;

@@ -7,8 +7,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use ferroce_fabric::Simulation;
-use ferroce_fabric::results::{Flow, Results};
-use ferroce_fabric::scenario::Scenario;
+use ferroce_scenario::Scenario;
+use ferroce_scenario::results::{Flow, Results};
 
 use super::page;
 use super::tables::{self, Format};

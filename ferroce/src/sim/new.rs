@@ -9,7 +9,7 @@ use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use ferroce_base::units::{RATE, SIZE};
 use ferroce_fabric::Rate;
-use ferroce_fabric::scenario::{Draft, DraftJob, DraftTopology};
+use ferroce_scenario::{Draft, DraftJob, DraftTopology};
 
 use crate::output::{Failure, Output};
 

@@ -6,9 +6,9 @@ use std::fmt::Write as _;
 
 use ferroce_base::time::Span;
 use ferroce_fabric::Simulation;
-use ferroce_fabric::results::{Fate, Results};
-use ferroce_fabric::scenario::Scenario;
 use ferroce_picture::escape;
+use ferroce_scenario::Scenario;
+use ferroce_scenario::results::{Fate, Results};
 
 use super::report::{collisions, kilobytes, loss_names, percent, switches};
 use crate::output::lines::grouped;

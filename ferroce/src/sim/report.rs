@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 
 use ferroce_base::time::Span;
 use ferroce_fabric::Topology;
-use ferroce_fabric::results::{Ended, Fate, Job, Slowdown, Storm, Summary, Totals};
-use ferroce_fabric::scenario::Scenario;
+use ferroce_scenario::Scenario;
+use ferroce_scenario::results::{Ended, Fate, Job, Slowdown, Storm, Summary, Totals};
 
 use crate::output::lines::{grouped, lines, wrapped};
 use crate::output::look::columns;

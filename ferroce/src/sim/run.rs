@@ -9,9 +9,9 @@ use std::thread::available_parallelism;
 
 use clap::Args;
 use ferroce_device::VerbsError;
-use ferroce_fabric::results::{Results, Summary};
-use ferroce_fabric::scenario::Scenario;
 use ferroce_fabric::{Simulation, Standing};
+use ferroce_scenario::Scenario;
+use ferroce_scenario::results::{Results, Summary};
 use rayon::ThreadPoolBuilder;
 use signal_hook::SigId;
 use signal_hook::consts::{SIGINT, SIGTERM};

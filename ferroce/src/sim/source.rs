@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use ferroce_fabric::scenario::{self, Scenario, ScenarioError};
+use ferroce_scenario::{Scenario, ScenarioError, text_with};
 
 use crate::output::Failure;
 use crate::output::lines::finding;
@@ -135,7 +135,7 @@ impl Source {
         if values.is_empty() {
             return Ok(Cow::Borrowed(&self.text));
         }
-        let text = scenario::text_with(&self.text, values);
+        let text = text_with(&self.text, values);
         let text = text.map_err(|error| self.refused(&error))?;
         let mut whole = String::new();
         for (path, value) in values {

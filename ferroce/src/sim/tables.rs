@@ -13,9 +13,9 @@ use std::io::{self, BufWriter, Write as _};
 use std::path::Path;
 
 use clap::ValueEnum;
-use ferroce_fabric::results::{LinkRow, Results, line_name};
-use ferroce_fabric::scenario::Scenario;
 use ferroce_fabric::{Sample, Samples};
+use ferroce_scenario::Scenario;
+use ferroce_scenario::results::{LinkRow, Results, line_name};
 
 /// How tables are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]

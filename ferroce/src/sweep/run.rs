@@ -7,7 +7,7 @@ use std::time::Duration;
 use std::{env, fs, thread};
 
 use clap::Args;
-use ferroce_fabric::results::Results;
+use ferroce_scenario::results::Results;
 use ferroce_sweep::{Finished, Keep, Options, Ran, RunError, Shard};
 use indicatif::HumanDuration;
 

@@ -17,6 +17,7 @@ const SANS_IO: &[&str] = &[
     "driver",
     "designer",
     "fabric",
+    "scenario",
 ];
 
 /// What they must not mention.

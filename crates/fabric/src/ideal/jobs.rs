@@ -10,8 +10,9 @@ use crate::sizes;
 use crate::topology::{NodeId, Topology};
 use crate::workload::{TransferGraph, TransferId};
 
-/// The shortest paths of a topology, found as they are asked for.
-pub(crate) struct Paths<'a> {
+/// The shortest paths of a topology, found as they are asked for, and how long messages take on them.
+#[derive(Debug)]
+pub struct Paths<'a> {
     topology: &'a Topology,
     mtu: u32,
     /// Of each switch.
@@ -25,7 +26,7 @@ pub(crate) struct Paths<'a> {
 }
 
 /// What counts of a path.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, Debug)]
 struct Path {
     cables: u32,
     /// Delays of its cables, latencies of its switches.
@@ -37,7 +38,9 @@ struct Path {
 }
 
 impl<'a> Paths<'a> {
-    pub(crate) fn new(topology: &'a Topology, mtu: Mtu, latency: Span) -> Self {
+    /// Creates the paths of a topology without knowing any; `latency` is that of each switch.
+    #[must_use]
+    pub fn new(topology: &'a Topology, mtu: Mtu, latency: Span) -> Self {
         let mut neighbours = vec![Vec::new(); topology.nodes() as usize];
         for (cable, it) in topology.cables.iter().enumerate() {
             let [a, b] = it.ends;
@@ -54,8 +57,8 @@ impl<'a> Paths<'a> {
         }
     }
 
-    /// From the first bit that leaves to the last that arrives.
-    pub(crate) fn one_way(&mut self, src: u32, dst: u32, bytes: u32) -> Span {
+    /// Returns how long a message takes from the first bit that leaves to the last that arrives.
+    pub fn one_way(&mut self, src: u32, dst: u32, bytes: u32) -> Span {
         let path = self.path(src, dst);
         let first = sizes::first_packet(bytes, self.mtu);
         let others = (path.others_ps_per_byte * f64::from(first)) as u64;
@@ -63,21 +66,22 @@ impl<'a> Paths<'a> {
         path.delay + all + Span::from_picos(others)
     }
 
-    /// The same until the acknowledgement is back.
-    pub(crate) fn round_trip(&mut self, src: u32, dst: u32, bytes: u32) -> Span {
+    /// Returns how long a message takes until its acknowledgement is back.
+    pub fn round_trip(&mut self, src: u32, dst: u32, bytes: u32) -> Span {
         let path = self.path(dst, src);
         let ack = path.slowest.transmission(sizes::ACK)
             + Span::from_picos((path.others_ps_per_byte * f64::from(sizes::ACK)) as u64);
         self.one_way(src, dst, bytes) + path.delay + ack
     }
 
-    /// How many cables a packet crosses; none if it cannot arrive.
-    pub(crate) fn cables(&mut self, src: u32, dst: u32) -> u32 {
+    /// Returns how many cables a packet crosses; 0 if it cannot arrive.
+    pub fn cables(&mut self, src: u32, dst: u32) -> u32 {
         self.path(src, dst).cables
     }
 
-    /// How long all ports of that host together are busy with a message.
-    pub(crate) fn busy(&self, host: u32, bytes: u32) -> Span {
+    /// Returns how long all ports of a host together are busy with a message.
+    #[must_use]
+    pub fn busy(&self, host: u32, bytes: u32) -> Span {
         let cables = self.neighbours[host as usize].iter();
         let bps = cables.map(|(cable, _)| self.topology.cables[*cable].rate.bps());
         match bps.sum() {
@@ -133,16 +137,16 @@ impl<'a> Paths<'a> {
 
 /// The shortest that a job can take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct IdealJob {
+pub struct IdealJob {
     /// When its first transfer begins.
-    pub(crate) began: Time,
+    pub began: Time,
     /// The longest chain of transfers that wait for each other, or what its busiest port has to send or
     /// take, whichever is longer.
-    pub(crate) takes: Span,
+    pub takes: Span,
 }
 
-/// The shortest that each job can take.
-pub(crate) fn of_jobs(workload: &TransferGraph, paths: &mut Paths<'_>) -> Vec<IdealJob> {
+/// Returns the shortest that each job can take, in their order.
+pub fn of_jobs(workload: &TransferGraph, paths: &mut Paths<'_>) -> Vec<IdealJob> {
     let mut jobs = longest_chains(workload, paths);
     for (job, busy) in jobs.iter_mut().zip(busiest_ports(workload, paths)) {
         job.takes = job.takes.max(busy);

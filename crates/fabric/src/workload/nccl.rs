@@ -18,10 +18,10 @@ use self::channel::Channel;
 use super::plan::{MESSAGE_BYTES_MAX, Message, Plan, distinct, within};
 use super::{Workload, WorkloadError};
 
-/// The most GPUs of a node: the largest NVLink domain.
-pub(crate) const GPUS_MAX: u64 = 72;
-/// The most channels, as in NCCL.
-pub(crate) const CHANNELS_MAX: u64 = 64;
+/// The most GPUs of a node in [`Nccl`]: the largest NVLink domain.
+pub const GPUS_MAX: u64 = 72;
+/// The most channels of [`Nccl`], as in NCCL.
+pub const CHANNELS_MAX: u64 = 64;
 /// The least and the most bytes of a chunk.
 const CHUNKS: (u64, u64) = (128, 1 << 30);
 

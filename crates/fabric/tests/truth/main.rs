@@ -5,10 +5,6 @@
 mod arithmetic;
 mod chaos;
 mod clusters;
-mod dcqcn;
-mod files;
-mod hpcc;
-mod long;
 mod lossless;
 mod max_min;
 mod net;

@@ -2,7 +2,7 @@
 
 use ferroce_adp::Policy;
 use ferroce_base::units::TIME;
-use ferroce_fabric::scenario::Scenario;
+use ferroce_scenario::Scenario;
 use ferroce_trial::figures::Job;
 use ferroce_trial::{Train, scenario};
 use rayon::prelude::*;

@@ -1,6 +1,6 @@
 //! The figures of two runs.
 
-use ferroce_fabric::results::{Job, Summary};
+use ferroce_scenario::results::{Job, Summary};
 
 use super::Side;
 use crate::output::lines::grouped;

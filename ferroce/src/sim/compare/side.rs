@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use ferroce_fabric::results::Summary;
+use ferroce_scenario::results::Summary;
 use serde::Deserialize;
 use toml::{Table, Value};
 

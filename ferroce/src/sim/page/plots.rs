@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use ferroce_base::time::Time;
-use ferroce_fabric::results::{Fate, Flow, Results, Slowdown, line_name, slowdown as quantiles};
-use ferroce_fabric::scenario::Scenario;
 use ferroce_fabric::{Sample, Simulation};
+use ferroce_scenario::Scenario;
+use ferroce_scenario::results::{Fate, Flow, Results, Slowdown, line_name, slowdown as quantiles};
 
 use crate::output::lines::short;
 use crate::page::plot::{Axis, COLORS, Plot, bytes, plain, time_unit};
@@ -31,7 +31,7 @@ pub(super) fn timeline(scenario: &Scenario, simulation: &Simulation, results: &R
     let end = simulation.now();
     let jobs = &results.summary.jobs;
     // Entries of the file, each with all its times.
-    let mut faults: BTreeMap<usize, Vec<&ferroce_fabric::scenario::FaultSpan>> = BTreeMap::new();
+    let mut faults: BTreeMap<usize, Vec<&ferroce_scenario::FaultSpan>> = BTreeMap::new();
     for fault in scenario.faults.iter().filter(|it| it.from < end) {
         faults.entry(fault.entry).or_default().push(fault);
     }
