@@ -1,4 +1,4 @@
-//! How long the packets of messages are, in buffers and on the wire.
+//! How long the packets of messages are, in buffers and on the wire. All lengths and path MTUs are in bytes.
 
 use ferroce_wire::ethernet::{
     ETHERNET_HEADER_LEN, FCS_LEN, INTERFRAME_GAP, IPV4_HEADER_LEN, PREAMBLE_LEN, UDP_HEADER_LEN,
@@ -18,7 +18,8 @@ const IMMEDIATE: u32 = IMM_LEN as u32;
 /// An acknowledgement on the wire, bytes.
 pub(crate) const ACK: u32 = AROUND_FRAME + FRAME + AETH_LEN as u32;
 
-/// Returns the bytes of the longest frame at a path MTU: a full packet that is a message. A VLAN tag is not included.
+/// Returns the length of the longest frame at a path MTU: a full packet that is a message. A VLAN tag is not
+/// included.
 pub const fn longest_frame(mtu: u32) -> u32 {
     FRAME + RETH + mtu + IMMEDIATE
 }
@@ -29,7 +30,7 @@ pub(crate) fn first_packet(bytes: u32, mtu: u32) -> u32 {
     AROUND_FRAME + FRAME + RETH + bytes.min(mtu) + immediate
 }
 
-/// Returns the bytes of time on the wire of all packets of a message.
+/// Returns the length of all packets of a message on the wire.
 pub fn message(bytes: u32, mtu: u32) -> u32 {
     let packets = bytes.div_ceil(mtu).max(1);
     bytes + packets * (AROUND_FRAME + FRAME) + RETH + IMMEDIATE

@@ -1,8 +1,8 @@
 //! Scenarios of a simulated fabric: what files say, and the results of a run.
 //!
-//! A [`Scenario`] is read from a TOML file: a fabric, the jobs of its hosts, faults, and what to record. It makes the
-//! [`Simulation`](ferroce_fabric::Simulation). [`survey`] reads topologies from what tools write about a fabric that
-//! exists, and [`results`] turns what has been simulated into figures.
+//! A [`Scenario`] is read from a TOML file: a fabric, the jobs of its hosts, faults, and what to record. It
+//! creates the [`Simulation`](ferroce_fabric::Simulation). [`survey`] reads topologies from what tools write
+//! about a fabric that exists, and [`results`] turns what has been simulated into figures.
 //!
 //! ```
 //! use ferroce_fabric::Standing;

@@ -10,7 +10,8 @@ use crate::sizes;
 use crate::topology::{NodeId, Topology};
 use crate::workload::{TransferGraph, TransferId};
 
-/// The shortest paths of a topology, found as they are asked for, and how long messages take on them.
+/// The shortest paths of a topology, found as they are asked for, and how long messages take on them. Hosts that the
+/// topology does not have cause a panic.
 #[derive(Debug)]
 pub struct Paths<'a> {
     topology: &'a Topology,
