@@ -32,6 +32,7 @@ mod pattern;
 mod plan;
 mod poisson;
 mod random;
+mod traffic;
 mod training;
 
 use ferroce_base::time::{Span, Time};
@@ -44,6 +45,7 @@ pub use self::graph::{Dependents, TransferGraph};
 pub use self::nccl::{CHANNELS_MAX, GPUS_MAX, Nccl};
 pub use self::pattern::{incast, permutation};
 pub use self::poisson::{Poisson, Requests};
+pub use self::traffic::Traffic;
 pub use self::training::{Checkpoint, Experts, Pipeline};
 
 /// The most bytes of one transfer: the largest message that RDMA cards send. What is larger becomes

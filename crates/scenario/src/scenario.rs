@@ -41,6 +41,7 @@ use std::sync::Arc;
 use ferroce_base::time::{Span, Time};
 use ferroce_base::toml_file::{Problems, Reader, Section, parse, plain_table, set};
 use ferroce_device::VerbsError;
+use ferroce_fabric::ideal::jobs::busiest_host;
 use ferroce_fabric::workload::TransferGraph;
 use ferroce_fabric::{
     Fabric, FabricConfig, Fault, JobConfig, Player, Recording, Simulation, SwitchConfig, Topology,
@@ -215,9 +216,9 @@ fn read_all<'t>(
     let jobs = job::read(reader, &root, &found, &device, seed, resolve);
     let topology = found.topology;
     let faults = fault::read(reader, &root, &topology, duration);
-    let busy = jobs
-        .as_ref()
-        .map_or(Span::ZERO, |(workload, _)| busiest(workload, &topology));
+    let busy = jobs.as_ref().map_or(Span::ZERO, |(workload, _)| {
+        busiest_host(workload, &topology)
+    });
     let recording = read_recording(reader, &root, busy.min(duration));
     let fast_forward = read_fast_forward(reader, &root);
     let (workload, jobs) = jobs?;
@@ -249,19 +250,6 @@ const SAMPLES_MAX: u64 = 50_000_000;
 
 /// By how much rates may be wrong in time that is left out: what is more is no result.
 const TOLERANCE_MAX: f64 = 0.1;
-
-/// How long the host that has most to send needs at least.
-fn busiest(workload: &TransferGraph, topology: &Topology) -> Span {
-    let mut bytes = vec![0_u64; topology.hosts as usize];
-    for it in &workload.transfers {
-        bytes[it.src as usize] += u64::from(it.bytes);
-        bytes[it.dst as usize] += u64::from(it.bytes);
-    }
-    let most = bytes.into_iter().max().unwrap_or(0);
-    let rate = topology.cables.iter().map(|it| it.rate.bps()).max();
-    let nanos = u128::from(most) * 8_000_000_000 / u128::from(rate.unwrap_or(1).max(1));
-    Span::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX / 1_000))
-}
 
 /// `[record]`; `busy` is about how long there is much to see.
 fn read_recording<'t>(reader: &mut Reader<'t>, root: &Section<'t>, busy: Span) -> Recording {

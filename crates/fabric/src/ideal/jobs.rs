@@ -10,8 +10,8 @@ use crate::sizes;
 use crate::topology::{NodeId, Topology};
 use crate::workload::{TransferGraph, TransferId};
 
-/// The shortest paths of a topology, found as they are asked for, and how long messages take on them. Hosts that the
-/// topology does not have cause a panic.
+/// The shortest paths of a topology, found as they are asked for, and how long messages take on them. Hosts
+/// that the topology does not have cause a panic.
 #[derive(Debug)]
 pub struct Paths<'a> {
     topology: &'a Topology,
@@ -134,6 +134,19 @@ impl<'a> Paths<'a> {
         }
         tree
     }
+}
+
+/// Returns how long the host that has most to send and to take needs at least, if all cables have the highest rate.
+pub fn busiest_host(workload: &TransferGraph, topology: &Topology) -> Span {
+    let mut bytes = vec![0_u64; topology.hosts as usize];
+    for it in &workload.transfers {
+        bytes[it.src as usize] += u64::from(it.bytes);
+        bytes[it.dst as usize] += u64::from(it.bytes);
+    }
+    let most = bytes.into_iter().max().unwrap_or(0);
+    let rate = topology.cables.iter().map(|it| it.rate.bps()).max();
+    let nanos = u128::from(most) * 8_000_000_000 / u128::from(rate.unwrap_or(1).max(1));
+    Span::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX / 1_000))
 }
 
 /// The shortest that a job can take.

@@ -43,9 +43,12 @@ impl Scenario {
     fn senders_max(&self) -> usize {
         let params = self.device.settings.congestion();
         let priority = |job: u16| self.jobs[usize::from(job)].priority(self.device.qos);
-        let transfers = self.workload.transfers.iter();
+        let traffic = self.workload.traffic(self.device.mtu);
         let mut senders = BTreeMap::<u32, BTreeSet<u32>>::new();
-        for it in transfers.filter(|it| params.heeds_cnps(priority(it.job))) {
+        for it in traffic
+            .iter()
+            .filter(|it| params.heeds_cnps(priority(it.job)))
+        {
             senders.entry(it.dst).or_default().insert(it.src);
         }
         senders.values().map(BTreeSet::len).max().unwrap_or(0)

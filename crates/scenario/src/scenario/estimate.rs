@@ -3,13 +3,14 @@
 //! `tests/memory.rs` compares the estimate of memory with runs, from which its constants are.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::BinaryHeap;
 
 use ferroce_base::time::{Span, Time};
 use ferroce_fabric::Transfer;
-use ferroce_fabric::ideal::jobs::Paths;
+use ferroce_fabric::ideal::jobs::{Paths, busiest_host};
+use ferroce_fabric::workload::Traffic;
 
-use super::{Scenario, busiest};
+use super::Scenario;
 
 /// An estimate of the work of a run, of the right order if little is lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,16 +62,10 @@ impl Scenario {
     /// Estimates the work of a run.
     #[must_use]
     pub fn estimate(&self) -> Estimate {
-        let mtu = u64::from(self.device.mtu.bytes());
-        let messages = || self.workload.transfers.iter().filter(|it| !it.is_work());
-        let transfers = messages().count() as u64;
-        let packets = |it: &Transfer| u64::from(it.bytes).div_ceil(mtu) + 1;
-        let mut of_pairs: HashMap<(u32, u32), u64> = HashMap::new();
-        for it in messages() {
-            *of_pairs.entry((it.src, it.dst)).or_default() += packets(it);
-        }
-        let packets = of_pairs.values().sum();
-        let hops = self.hops(of_pairs);
+        let traffic = self.workload.traffic(self.device.mtu);
+        let transfers = traffic.iter().map(|it| it.messages).sum();
+        let packets = traffic.iter().map(packets).sum();
+        let hops = self.hops(&traffic);
         let kinds = u64::from(self.recording.queues)
             + u64::from(self.recording.links)
             + u64::from(self.recording.rates)
@@ -79,20 +74,17 @@ impl Scenario {
         Estimate {
             hops,
             time: self.time(hops, transfers),
-            memory: self.memory(packets, hops, kinds),
+            memory: self.memory(&traffic, packets, hops, kinds),
             results: transfers * FLOW_BYTES + samples * SAMPLE_ROW_BYTES,
         }
     }
 
-    /// Cables that these packets of pairs of hosts cross.
-    fn hops(&self, of_pairs: HashMap<(u32, u32), u64>) -> u64 {
+    /// Cables that the packets cross.
+    fn hops(&self, traffic: &[Traffic]) -> u64 {
         let mut paths = Paths::new(&self.topology, self.device.mtu, self.switch.latency);
-        let mut of_pairs: Vec<_> = of_pairs.into_iter().collect();
-        // Paths from one host are found together.
-        of_pairs.sort_unstable();
-        let hops = of_pairs.into_iter().map(|((src, dst), packets)| {
-            let cables = u64::from(paths.cables(src, dst));
-            packets.saturating_mul(cables)
+        let hops = traffic.iter().map(|it| {
+            let cables = u64::from(paths.cables(it.src, it.dst));
+            packets(it).saturating_mul(cables)
         });
         hops.fold(0, u64::saturating_add)
     }
@@ -104,15 +96,15 @@ impl Scenario {
 
     /// The most memory that is used at a time, by the number of packets, of cables that they cross, and of kinds of
     /// samples that are recorded.
-    fn memory(&self, packets: u64, hops: u64, kinds: u64) -> u64 {
+    fn memory(&self, traffic: &[Traffic], packets: u64, hops: u64, kinds: u64) -> u64 {
         let waits = self.workload.waits();
         let first = waits.iter().filter(|waits| **waits == 0).count() as u64;
         let others = waits.len() as u64 - first;
         let edges = self.workload.dependents.all().len() as u64;
-        let (connections, connected) = self.connections(&waits);
+        let (connections, connected) = self.connections(traffic, &waits);
         let arrivals = self.workload.transfers.iter().map(|it| it.at).max();
         let arrivals = arrivals.unwrap_or(Time::ZERO).since(Time::ZERO);
-        let busy = busiest(&self.workload, &self.topology).max(arrivals);
+        let busy = busiest_host(&self.workload, &self.topology).max(arrivals);
         let samples = self.samples_within(busy.min(self.duration));
         // Frames wait where most paths meet, and seldom in all switches at a time.
         let buffer = match self.topology.switches() {
@@ -133,32 +125,39 @@ impl Scenario {
     }
 
     /// Connections of all jobs, and the most that have queue pairs at a time.
-    fn connections(&self, waits: &[u32]) -> (u64, u64) {
+    fn connections(&self, traffic: &[Traffic], waits: &[u32]) -> (u64, u64) {
         let links = if self.topology.pairing.is_some() {
             2
         } else {
             1
         };
-        let mut shared: HashMap<_, u64> = HashMap::new();
-        let (mut own, mut own_first) = (0, Vec::new());
-        let transfers = self.workload.transfers.iter().zip(waits);
-        for (it, waits) in transfers.filter(|(it, _)| !it.is_work()) {
+        let (mut shared, mut own) = (0, 0);
+        for it in traffic {
             let job = &self.jobs[usize::from(it.job)];
-            if !job.qp_per_transfer {
-                // Transfers take turns with links and queue pairs, or are split over them.
-                let lanes = links * u64::from(job.qps_per_connection);
-                let connections = shared.entry((it.src, it.dst, it.job)).or_default();
-                *connections = match job.split_data {
-                    true => lanes,
-                    false => lanes.min(*connections + 1),
-                };
-            } else {
-                own += 1;
-                own_first.extend((*waits == 0).then_some(it));
+            // Transfers take turns with links and queue pairs, or are split over them.
+            let lanes = links * u64::from(job.qps_per_connection);
+            match (job.qp_per_transfer, job.split_data) {
+                (true, _) => own += it.messages,
+                (false, true) => shared += lanes,
+                (false, false) => shared += lanes.min(it.messages),
             }
         }
-        let shared: u64 = shared.values().sum();
+        let own_first = if own > 0 {
+            self.own_first(waits)
+        } else {
+            Vec::new()
+        };
         (shared + own, shared + self.at_a_time(own_first))
+    }
+
+    /// The transfers with a queue pair of their own that wait for no others.
+    fn own_first(&self, waits: &[u32]) -> Vec<&Transfer> {
+        let transfers = self.workload.transfers.iter().zip(waits);
+        let own = |it: &Transfer| !it.is_work() && self.jobs[usize::from(it.job)].qp_per_transfer;
+        transfers
+            .filter(|(it, waits)| **waits == 0 && own(it))
+            .map(|(it, _)| it)
+            .collect()
     }
 
     /// The most of these transfers that are under way at a time, if hosts share their rates equally among what
@@ -195,6 +194,11 @@ impl Scenario {
         let each = looks.saturating_mul(2 * self.topology.cables.len() as u64);
         each.min(self.recording.samples_max as u64)
     }
+}
+
+/// The packets of messages, and one that acknowledges each.
+fn packets(traffic: &Traffic) -> u64 {
+    traffic.packets + traffic.messages
 }
 
 /// A port that transfers share equally.
