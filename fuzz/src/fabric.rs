@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use ferroce_fabric::topology::{CableSpec, HpccTopology};
-use ferroce_scenario::survey::{Survey, SurveyFile, SurveyOptions, Tool};
 use ferroce_fabric::workload::{Chakra, TraceFile, WorkloadError};
 use ferroce_fabric::{Rate, ReadError, Routes, Span, Time, Topology, Workload};
+use ferroce_scenario::survey::{Survey, SurveyFile, SurveyOptions, Tool};
 
 /// Hosts of the topologies that are looked at closely.
 const HOSTS: u32 = 64;
