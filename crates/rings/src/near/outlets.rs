@@ -20,7 +20,7 @@ use crate::ring::{Class, Kind, Memory, PACKET_BYTES_MAX, Producer, Refused};
 
 /// Bytes that are written before they are flushed: as much as one system call sends.
 const BATCH_BYTES: usize = 64 << 10;
-/// After so many packets, the reader may see what of a batch is written: half of the READs that a requester usually
+/// After this many packets, the reader may see what of a batch is written: half of the READs that a requester usually
 /// has outstanding, so that each end works on one half at a time. More often, streams of WRITEs would be slower.
 const SHOWN_EARLY: usize = 8;
 /// How long a packet waits for room while its reader takes nothing. After that it is stopped, and
