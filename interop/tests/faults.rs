@@ -160,10 +160,12 @@ fn counted_rules(dice: &mut Dice) -> Vec<String> {
 /// The scope of a rule that is not for the programs here.
 const OTHER: &str = ",program=other";
 
-/// The texts of rules, and how often each was met and injected.
-fn outcome(stats: &Path) -> Vec<(String, u64, u64)> {
-    let text =
-        fs::read_to_string(stats).unwrap_or_else(|error| panic!("{}: {error}", stats.display()));
+/// The texts of rules, and how often each was met and injected, as a program that has ended left them.
+fn outcome(stats: &Path, end: &Finished) -> Vec<(String, u64, u64)> {
+    let text = fs::read_to_string(stats)
+        .unwrap_or_else(|error| panic!("{}: {error}\n{end}", stats.display()));
+    // Those of the next run have to be its own.
+    fs::remove_file(stats).unwrap();
     let document: Value = serde_json::from_str(&text).unwrap();
     let rules = document["faults"].as_array().unwrap();
     let rule = |it: &Value| {
@@ -212,7 +214,7 @@ fn each_injected_fault_is_counted() {
         let end = start(&lab, &file, &stats, &rules, program).finish();
         check_alive(seed, &rules, &end);
         assert!(end.status.success(), "seed {seed}: {rules:#?}\n{end}");
-        let outcome = outcome(&stats);
+        let outcome = outcome(&stats, &end);
         check_counts(seed, &outcome);
         for line in end.stdout.lines() {
             let (call, seen) = line.split_once(' ').unwrap();
@@ -277,8 +279,9 @@ fn programs_of_others_live_with_any_rules() {
             .into_iter()
             .zip(rules.iter().zip(["stats-s", "stats-c"]))
         {
-            check_alive(seed, rules, &end.finish());
-            check_counts(seed, &outcome(&path(stats)));
+            let end = end.finish();
+            check_alive(seed, rules, &end);
+            check_counts(seed, &outcome(&path(stats), &end));
         }
     }
 }

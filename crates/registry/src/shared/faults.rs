@@ -106,14 +106,27 @@ impl FaultTable {
     /// A new table for the programs that a process starts. It is removed with the result, and by the
     /// next run if this process is killed.
     pub(crate) fn of_run(directory: &Path, rules: &[Rule]) -> Result<Self, FaultError> {
-        sweep(directory);
-        let path = directory.join(format!("{OF_RUN}{}", process::id()));
-        let mut table = Self::at(&path)?;
-        let owned = open_file(&path).map(NotInherited::new);
-        let locked = owned.and_then(|file| os::lock(&file, OWNER).map(|_| file));
-        table.owned = Some(locked.map_err(|source| FaultError::File { path, source })?);
+        Self::of_process(process::id(), directory, rules)
+    }
+
+    fn of_process(pid: u32, directory: &Path, rules: &[Rule]) -> Result<Self, FaultError> {
+        let path = directory.join(format!("{OF_RUN}{pid}"));
+        // Runs take turns: until a table has its owner's lock, others take it for one that was left.
+        let table = Self::live(directory)?.exclusively(|| {
+            sweep(directory);
+            Self::owned_at(&path)
+        })??;
         table.clear(None)?;
         table.add(rules)?;
+        Ok(table)
+    }
+
+    /// The table in a file, which goes with this process.
+    fn owned_at(path: &Path) -> Result<Self, FaultError> {
+        let mut table = Self::at(path)?;
+        let owned = open_file(path).map(NotInherited::new);
+        let locked = owned.and_then(|file| os::lock(&file, OWNER).map(|_| file));
+        table.owned = Some(locked.map_err(|source| table.failed(source))?);
         Ok(table)
     }
 
@@ -238,9 +251,13 @@ impl FaultTable {
             os::lock_when_free(&file, WRITER, PATIENCE)?;
             Ok(file)
         });
-        let path = self.path.clone();
-        let _held = locked.map_err(|source| FaultError::File { path, source })?;
+        let _held = locked.map_err(|source| self.failed(source))?;
         Ok(work())
+    }
+
+    fn failed(&self, source: io::Error) -> FaultError {
+        let path = self.path.clone();
+        FaultError::File { path, source }
     }
 
     /// Keeps readers from taking half of a change for a whole. A writer that was killed has left an odd
@@ -411,6 +428,22 @@ mod tests {
         drop(run);
         assert!(!path.exists());
         assert!(FaultTable::of_own_run(&path).unwrap().is_none());
+    }
+
+    #[test]
+    fn runs_that_begin_at_a_time_leave_each_other_their_tables() {
+        let directory = tempfile::tempdir().unwrap();
+        let own = rules(&["reg_mr=EIO"]);
+        let begin_often = |pid| {
+            for _ in 0..500 {
+                let run = FaultTable::of_process(pid, directory.path(), &own).unwrap();
+                let seen = FaultTable::of_own_run(run.path()).unwrap().unwrap();
+                assert_eq!(texts(&seen), ["reg_mr=EIO"]);
+            }
+        };
+        thread::scope(|scope| {
+            (1..=3).for_each(|pid| drop(scope.spawn(move || begin_often(pid))));
+        });
     }
 
     #[test]
