@@ -8,7 +8,6 @@ use std::os::unix::fs::symlink;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
-use std::sync::LazyLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -110,27 +109,11 @@ impl Installation {
     }
 }
 
-/// The directory of the libraries that show the devices in /sys and /dev, built like the program:
-/// cargo does not build them for these tests, since nothing can depend on a library for C.
-fn preloaded() -> &'static Path {
-    static BUILT: LazyLock<PathBuf> = LazyLock::new(|| {
-        let home = Path::new(env!("CARGO_BIN_EXE_ferroce")).parent().unwrap();
-        let profile = match home.file_name().unwrap().to_str().unwrap() {
-            "debug" => "dev",
-            profile => profile,
-        };
-        let built = Command::new(env!("CARGO"))
-            .args(["build", "--package", "ferroce-sysfs-preload"])
-            .args(["--package", "ferroce-fwctl-preload"])
-            .args(["--profile", profile, "--target-dir"])
-            .arg(home.parent().unwrap())
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .output()
-            .unwrap();
-        assert!(built.status.success(), "{}", text(&built.stderr));
-        home.to_owned()
-    });
-    &BUILT
+/// The directory of the libraries that show the devices in /sys and /dev. These tests depend on them, so cargo
+/// builds them, as what it leaves there.
+fn preloaded() -> PathBuf {
+    let program = Path::new(env!("CARGO_BIN_EXE_ferroce"));
+    program.with_file_name("deps")
 }
 
 fn text(bytes: &[u8]) -> String {

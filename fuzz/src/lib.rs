@@ -1,7 +1,7 @@
 //! The fuzz targets.
 //!
 //! Each target is a function over bytes that panics when the code under test breaks a promise.
-//! cargo-fuzz calls it through `fuzz_targets/`, and `tests/smoke.rs` calls it with the checked-in
+//! cargo-fuzz calls it through `fuzz_targets/`, and `src/smoke.rs` calls it with the checked-in
 //! corpus, mutations of it and random bytes, on the stable compiler and in a fixed order.
 //!
 //! | target | promise |
@@ -40,6 +40,8 @@ mod qp_pair;
 mod register;
 mod ring;
 mod scenario;
+#[cfg(test)]
+mod smoke;
 mod sweep;
 
 pub use capture::capture;

@@ -56,7 +56,9 @@ const LEVELS: &[(&str, u8)] = &[
     ("ferroce-sysfs-preload", 7),
     ("ferroce", 11),
     ("ferroce-benches", 12),
+    ("ferroce-fuzz", 12),
     ("ferroce-interop", 12),
+    ("ferroce-models", 12),
 ];
 
 /// Arrows that would point down and are still forbidden: the registers of real cards have nothing

@@ -1,14 +1,15 @@
 //! The fuzz targets on the stable compiler: the corpus, then seeded mutations and random bytes.
 //!
 //! `FERROCE_FUZZ_RUNS` says how many inputs to make for each target, `FERROCE_FUZZ_SEED` where to
-//! begin. A failing input is printed in hexadecimal; `cargo run --bin TARGET -- --hex DIGITS`
+//! begin. A failing input is printed in hexadecimal; `cargo run -p ferroce-fuzz --bin TARGET -- --hex DIGITS`
 //! repeats it.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
 
 use ferroce_base::random::Dice;
-use ferroce_fuzz::{TARGETS, Target, to_hex};
+
+use crate::{TARGETS, Target, to_hex};
 
 fn below(dice: &mut Dice, n: usize) -> usize {
     dice.below(n as u64) as usize
@@ -84,8 +85,7 @@ fn make(dice: &mut Dice, seeds: &[(String, Vec<u8>)]) -> Vec<u8> {
 fn run(name: &str, what: &str, target: Target, input: &[u8]) {
     if let Err(payload) = panic::catch_unwind(AssertUnwindSafe(|| target(input))) {
         eprintln!(
-            "{name} fails on {what}; repeat it with\n  cargo run --manifest-path fuzz/Cargo.toml \
-             --bin {name} -- --hex {}",
+            "{name} fails on {what}; repeat it with\n  cargo run -p ferroce-fuzz --bin {name} -- --hex {}",
             to_hex(input)
         );
         panic::resume_unwind(payload);
