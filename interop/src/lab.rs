@@ -11,8 +11,9 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
-use std::{env, fs, thread};
+use std::{env, fs, io, thread};
 
 use ferroce_testing::Words;
 use tempfile::TempDir;
@@ -41,6 +42,8 @@ const DEVICE: &str = "fr0";
 #[derive(Debug)]
 pub struct Lab {
     dir: TempDir,
+    /// Has the files of `prefix`, too.
+    installation: Arc<TempDir>,
     address: Ipv4Addr,
     variables: Vec<(String, String)>,
 }
@@ -60,18 +63,13 @@ impl Lab {
         let dir = TempDir::with_prefix(format!("ferroce-{name}-")).expect("a temporary directory");
         let lab = Self {
             dir,
+            installation: installation(),
             address,
             variables: Vec::new(),
         };
         let open = Permissions::from_mode(0o755);
         fs::set_permissions(lab.path(), open).expect("own directory");
-        let installed = Command::new(program())
-            .arg("install")
-            .arg(lab.path().join("prefix"))
-            .output()
-            .expect("ferroce starts");
-        let stderr = String::from_utf8_lossy(&installed.stderr);
-        assert!(installed.status.success(), "ferroce install: {stderr}");
+        link_all(lab.installation.path(), &lab.path().join("prefix")).expect("own directories");
         let state = lab.path().join("state");
         fs::create_dir(&state).expect("own directory");
         fs::set_permissions(&state, Permissions::from_mode(0o700)).expect("own directory");
@@ -365,6 +363,38 @@ impl Ready {
             }
         }
     }
+}
+
+/// What `ferroce install` writes. Labs that are there at a time share its files, which no test may change: to install
+/// takes longer than many a test.
+fn installation() -> Arc<TempDir> {
+    static SHARED: Mutex<Weak<TempDir>> = Mutex::new(Weak::new());
+    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    shared.upgrade().unwrap_or_else(|| {
+        let new = Arc::new(TempDir::with_prefix("ferroce-prefix-").expect("a temporary directory"));
+        let mut install = Command::new(program());
+        let installed = install.arg("install").arg(new.path()).output();
+        let installed = installed.expect("ferroce starts");
+        let stderr = String::from_utf8_lossy(&installed.stderr);
+        assert!(installed.status.success(), "ferroce install: {stderr}");
+        *shared = Arc::downgrade(&new);
+        new
+    })
+}
+
+/// Makes a directory with the same files as another one.
+fn link_all(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        if entry.file_type()?.is_dir() {
+            link_all(&from, &to)?;
+        } else {
+            fs::hard_link(from, to)?;
+        }
+    }
+    Ok(())
 }
 
 /// Whether the tests run as root.

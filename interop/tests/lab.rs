@@ -24,6 +24,7 @@ mod forks;
 mod functions;
 mod fwctl;
 mod hardware;
+mod hpcc;
 mod identify;
 mod impaired;
 mod install;

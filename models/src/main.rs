@@ -7,6 +7,11 @@
 //!
 //! `ferroce-models [NAME]` runs the models whose names contain the text.
 
+#![allow(
+    unreachable_pub,
+    reason = "the product's sources are public for others"
+)]
+
 mod cnps;
 #[path = "../../crates/driver/src/handshake.rs"]
 #[allow(dead_code, reason = "the product uses the rest")]

@@ -6,11 +6,7 @@
 
 mod connection;
 #[path = "../../crates/transport/tests/common/host.rs"]
-#[allow(
-    dead_code,
-    unreachable_pub,
-    reason = "the tests of the product use the rest"
-)]
+#[allow(dead_code, reason = "the tests of the product use the rest")]
 mod host;
 mod oracle;
 mod scenario;
@@ -19,7 +15,6 @@ use std::num::NonZero;
 use std::thread;
 use std::time::Instant;
 
-use ferroce_base::random::Dice;
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
 use self::connection::{Connection, Step};

@@ -137,6 +137,12 @@ macro_rules! atomic {
             }
         }
 
+        impl From<$value> for $name {
+            fn from(value: $value) -> Self {
+                Self(value.into())
+            }
+        }
+
         impl fmt::Debug for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str(stringify!($name))

@@ -17,6 +17,7 @@
 //! | [`said`](said()) | the output of a program, and how it ended |
 //! | [`layout`] | layouts of structures, compared with those of C headers |
 //! | [`Dice`], [`seeds`] | randomness from a seed, and runs that print their seed when they fail |
+//! | [`publish`] | the table of a page that a test regenerates |
 //! | [`skip`](skip()) | the report of a test that cannot run here |
 //! | [`wait_until`] | a wait for what must happen |
 //! | [`longest_wait`] | whether the machine had time for a test |
@@ -29,6 +30,7 @@ pub mod flight;
 pub mod layout;
 pub mod message;
 pub mod oracle;
+mod pages;
 pub mod register;
 mod said;
 pub mod seeds;
@@ -44,6 +46,7 @@ pub use ferroce_admission::{Bounds, Window};
 pub use ferroce_base::random::Dice;
 pub use ferroce_fabric::{Fate, Frame, Network, Parcel, Rules, Stations};
 pub use layout::check_layout;
+pub use pages::publish;
 pub use said::said;
 pub use side::{
     Region, SEND, Side, attr, card, config, device, local, recv_wr, sharing, srq_limit,

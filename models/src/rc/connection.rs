@@ -218,7 +218,7 @@ impl Connection {
     fn take(&mut self, step: Step) {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.apply(step))) {
             let text = panic.downcast_ref::<String>().map(String::as_str);
-            let text = text.or(panic.downcast_ref::<&str>().copied());
+            let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
             self.panic = Some(text.unwrap_or("an assertion").into());
         }
     }

@@ -75,13 +75,15 @@ fn is_open(last: u64, now: Time, interval: Span) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::vec::Vec;
+
     use super::*;
 
     const INTERVAL: Span = Span::from_micros(4);
 
     fn left_behind(last: u64) -> CnpTimer {
         CnpTimer {
-            last: AtomicU64::new(last),
+            last: AtomicU64::from(last),
         }
     }
 
@@ -174,7 +176,7 @@ mod tests {
                 let times = (0..rounds).map(|round| Time::from_nanos(round * 1_000));
                 times.filter(|at| timer.take(*at, INTERVAL)).count()
             };
-            let threads: std::vec::Vec<_> = (0..threads).map(|_| scope.spawn(run)).collect();
+            let threads: Vec<_> = (0..threads).map(|_| scope.spawn(run)).collect();
             let sent = threads.into_iter().map(|it| it.join().unwrap());
             sent.sum::<usize>()
         });

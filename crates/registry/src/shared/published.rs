@@ -58,13 +58,15 @@ impl<const N: usize> Published<N> {
 
 #[cfg(test)]
 mod tests {
+    use std::array;
+
     use super::*;
 
     impl<const N: usize> Published<N> {
         fn new() -> Self {
             Self {
-                generation: AtomicU64::new(0),
-                copies: [const { [const { AtomicU64::new(0) }; N] }; 2],
+                generation: AtomicU64::default(),
+                copies: [(); 2].map(|()| array::from_fn(|_| AtomicU64::default())),
             }
         }
     }

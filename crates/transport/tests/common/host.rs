@@ -1,4 +1,5 @@
 use ferroce_adp::Policy;
+use ferroce_base::random::Dice;
 use ferroce_transport::{
     AccessError, AccessFlags, AtomicOp, Completion, Counter, Data, Key, MemoryRef, MwBind,
     Outgoing, QpCap, QpEvent, ReceiveQueue, RecvWqe, Segment, Services, Sge, Span, Time,
@@ -6,8 +7,6 @@ use ferroce_transport::{
 };
 
 use ferroce_wire::Srqn;
-
-use super::Dice;
 
 /// A device with a few memory regions, and a record of what it was asked to do.
 #[derive(Clone, Debug)]

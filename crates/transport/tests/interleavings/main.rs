@@ -46,7 +46,7 @@ proptest! {
 fn seeded_runs() {
     let strategy = scenario();
     let mut completed = 0;
-    let runs = seeds::each(300, |seed| {
+    let runs = seeds::each(1_000, |seed| {
         let mut bytes = [0; 32];
         bytes[..8].copy_from_slice(&seed.to_le_bytes());
         let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);

@@ -163,7 +163,3 @@ pub(super) const VARIABLE_WINDOW: Figures = Figures {
         Some(3.2109),
     ],
 };
-
-/// Mean queues of long flows by their number, KB: the second half of 50 ms, means of four runs.
-pub(super) const LONG: [(u32, f64); 5] =
-    [(2, 185.3), (4, 218.6), (8, 257.1), (16, 328.8), (32, 500.8)];
