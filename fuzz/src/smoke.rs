@@ -147,7 +147,7 @@ fn profile() {
 
 #[test]
 fn capture() {
-    smoke("capture", 50_000);
+    smoke("capture", 20_000);
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn cm() {
 
 #[test]
 fn qp_pair() {
-    smoke("qp_pair", 10_000);
+    smoke("qp_pair", 5_000);
 }
 
 #[test]

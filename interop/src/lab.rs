@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use std::{env, fs, io, thread};
 
 use ferroce_testing::Words;
+use ferroce_testkit::listens;
 use tempfile::TempDir;
 
 pub use self::running::{Finished, Running};
@@ -302,21 +303,6 @@ pub fn free_port() -> u16 {
     ports.find(|port| !listens(*port)).expect("a free port")
 }
 
-/// Whether a program listens on a TCP port. A look by a socket of one's own would stay in the programs
-/// that other tests start meanwhile.
-fn listens(port: u16) -> bool {
-    let is_listener = |line: &str| {
-        let mut fields = line.split_whitespace().skip(1);
-        let local = fields.next().unwrap_or_default();
-        let state = fields.nth(1).unwrap_or_default();
-        local.ends_with(&format!(":{port:04X}")) && state == "0A"
-    };
-    ["/proc/net/tcp", "/proc/net/tcp6"]
-        .iter()
-        .filter_map(|path| fs::read_to_string(path).ok())
-        .any(|table| table.lines().any(is_listener))
-}
-
 /// How to see that a server is ready for its client.
 #[derive(Clone, Copy, Debug)]
 pub enum Ready {
@@ -343,7 +329,8 @@ impl Ready {
                 "no {self:?}: {}",
                 server.abandon()
             );
-            thread::sleep(Duration::from_millis(5));
+            // To read the tables of sockets takes the kernel several milliseconds.
+            thread::sleep(Duration::from_millis(25));
         }
         server
     }

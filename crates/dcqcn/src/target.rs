@@ -114,9 +114,15 @@ fn strip_prefix<'a>(text: &'a str, prefix: &str) -> Option<&'a str> {
         .then(|| &text[prefix.len()..])
 }
 
+/// More than any known name has twice: what is longer is not one with a mistake.
+const NEAR_MAX: usize = 64;
+
 /// The known name that shares most pairs of neighbouring letters with `name`, if it shares half of its
 /// pairs.
 fn near(name: &str) -> Option<&'static str> {
+    if name.len() > NEAR_MAX {
+        return None;
+    }
     let shared = |a: &[u8], b: &[u8]| {
         let pairs = a.windows(2);
         pairs
