@@ -92,13 +92,12 @@ fn ideal(bytes: u64) -> Span {
 }
 
 /// The slowdowns of a list's flows in one run, which loses nothing.
-fn run_list(list: &str, seed: u32, variant: Variant) -> Vec<(u64, f64)> {
+fn run_list(lab: &Lab, list: &str, seed: u32, variant: Variant) -> Vec<(u64, f64)> {
     let scenario = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../crates/scenario/tests/truth/scenarios/hpcc-flows.toml");
-    let lab = Lab::new("hpcc");
     let results = lab.path().join("state/results");
     let mut run = format!(
-        "sim run {} --seed {seed} --threads 1 --tables csv -o {} --set job.file={list}.txt",
+        "sim run {} --seed {seed} --threads 1 --tables csv --force -o {} --set job.file={list}.txt",
         scenario.display(),
         results.display()
     );
@@ -141,8 +140,9 @@ impl Compared {
         runs: impl IntoIterator<Item = (String, u32)>,
         variant: Variant,
     ) -> Self {
+        let lab = Lab::new("hpcc");
         let runs = runs.into_iter();
-        let all = runs.flat_map(|(list, seed)| run_list(&list, seed, variant));
+        let all = runs.flat_map(|(list, seed)| run_list(&lab, &list, seed, variant));
         let ours = Slowdowns(all.collect());
         Self {
             name,
